@@ -23,7 +23,7 @@ from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import ArchiveSettings, EngineSettings
+from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.store.memory import MemoryStore
@@ -75,6 +75,7 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         copies=settings.data / "copies" if settings.role == "replica" else None,
         note=settings.data / NOTE if scheme.shared else None,
         archive=archive_settings(settings),
+        refits=refit_settings(settings),
         lost_events_max=settings.lost_events_max,
     )
     kind = SharedEngine if scheme.shared else AloneEngine
@@ -94,6 +95,14 @@ def archive_settings(settings: Settings) -> ArchiveSettings | None:
         )
     keep, reserve = settings.log_keep_events, 2 * settings.disk_reserve_bytes  # for the ballast, and for the reserve of events
     return ArchiveSettings(settings.data / FOLDER, settings.archive_bytes_max, keep, reserve)
+
+
+def refit_settings(settings: Settings) -> RefitSettings:
+    """Return the settings of refits."""
+    directory = None if settings.store_scheme.kind == "memory" else settings.data
+    return RefitSettings(
+        directory, 2 * settings.disk_reserve_bytes, every_s=settings.refit_every_s, promote=settings.refit_promote
+    )
 
 
 def open_store(settings: Settings) -> Store:

@@ -30,6 +30,12 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "restore": lambda riata: riata.restore("m", 1),
     "export": lambda riata: riata.export("m"),
     "import_": lambda riata: riata.import_("m", b"\x00"),
+    "begin_refit": lambda riata: riata.begin_refit("m", gamma=1.0),
+    "refits": lambda riata: riata.refits("m"),
+    "get_refit": lambda riata: riata.get_refit("m", "r1"),
+    "cancel_refit": lambda riata: riata.cancel_refit("m", "r1"),
+    "promote_refit": lambda riata: riata.promote_refit("m", "r1"),
+    "regret": lambda riata: riata.regret("m"),
     "version": lambda riata: riata.version(),
 }
 WITHOUT_A_CALL: Final = {

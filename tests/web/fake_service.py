@@ -31,6 +31,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
 from tests.doubles.manual_clock import ManualClock
+from tests.web.fake_refits import FakeRefits
 
 EXPORT_MAGIC = b"fake export of "
 STEP = 0.25
@@ -75,6 +76,7 @@ class FakeService:
         self.seen_ids: list[bytes] = []
         self.kept: list[bytes] = []  # rows of predictions that wait for their label
         self.all = {"default": FakeModel("default", ModelConfig())}
+        self.refits = FakeRefits(self)
 
     async def start(self) -> None:
         self.started += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,12 +25,18 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 SETTINGS = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 OPERATIONS = [(route.method, route.path) for route in DESCRIBED]
 WITH_INPUT = [(route.method, route.path) for route in DESCRIBED if route.parameters or route.body]
-SKETCHED = {"/models/{model}/path": "sketched"}  # what only a model with a sketch answers, and the name of one
+SKETCHED = {  # what only a model with a sketch, or with a refit, answers; and the name of one
+    "/models/{model}/path": "sketched", "/models/{model}/regret": "sketched", "/models/{model}/refits": "sketched",
+}  # fmt: skip
 ROWS: list[dict[str, Any]] = [
     {"features": {"a": i % 3, "b": i % 5, "c": "x" if i % 2 else "y"}, "label": i % 2} for i in range(60)
 ]
 # Made-up numbers, bytes and names hit no stored generation, no export and no confirmation of the model to be dropped.
-NEVER_MET = {("POST", "/models/{model}/restore"), ("POST", "/models/{model}/import"), ("DELETE", "/models/{model}")}
+NEVER_MET = {
+    ("POST", "/models/{model}/restore"), ("POST", "/models/{model}/import"), ("DELETE", "/models/{model}"),
+    ("GET", "/models/{model}/refits/{refit}"), ("DELETE", "/models/{model}/refits/{refit}"),
+    ("POST", "/models/{model}/refits/{refit}/promote"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,10 @@ def target() -> Iterator[Target]:
         wait_until_ready(url, session)
         session.put(f"{url}/models/sketched", json={"learner": {"kind": "taylor_sketch", "k": 4}}).raise_for_status()
         session.post(f"{url}/models/sketched/observe?wait=applied", json=ROWS).raise_for_status()
+        begun = session.post(f"{url}/models/sketched/refits", json={})
+        begun.raise_for_status()
+        while session.get(url + begun.headers["location"]).json()["state"] == "running":
+            time.sleep(0.1)
         yield Target(url, schemathesis.openapi.from_dict(openapi_document()), session)
 
 

@@ -202,6 +202,16 @@ class Settings(BaseSettings):
         "bytes; the oldest are deleted beyond it; 0 for no archive: what is trimmed is gone",
         "the log is enough for most; a refit over everything, or an export, needs what was trimmed too",
     )  # fmt: skip
+    refit_every_s: Annotated[float, Ge(0), Le(10**9)] = _setting(
+        0.0, "Refits", "how often the batch optimum of each model is found and compared with the model, seconds; a model without "
+        "new examples is left out; 0 only when asked (POST refits)",
+        "it takes processor time and disk space; whether it pays depends on the stream",
+    )  # fmt: skip
+    refit_promote: Literal["never", "if_better"] = _setting(
+        "never", "Refits", "what happens to a refit of refit_every_s: if_better lets the model go on from it if the gate says "
+        "PROMOTE",
+        "whether a model may replace itself is the operator's decision",
+    )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",
         "longer than any client retries; the index of the ids grows with it",

@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 
 from riata.base.settings import NOT_SETTINGS, Settings, env_name
 
-GROUPS: Final = ("Address and storage", "Several processes", "Access", "Requests", "Retention", "Shutdown and logging")
+GROUPS: Final = ("Address and storage", "Several processes", "Access", "Requests", "Retention", "Refits", "Shutdown and logging")
 
 
 def settings_by_group() -> dict[str, dict[str, FieldInfo]]:

@@ -31,6 +31,7 @@ from riata.cli import (
     path,
     predict,
     refit,
+    regret,
     repair,
     replay,
     serve,
@@ -124,6 +125,7 @@ app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
+app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)

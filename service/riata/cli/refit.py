@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from riata.base.errors import BadInput
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -26,6 +27,7 @@ from riata.cli.solver_options import (
 
 EXAMPLE: Final = """Examples:
 
+- `riata refit clicks --url http://127.0.0.1:8080` has a running service do it, with a verdict; `--promote` uses it if better.
 - `riata refit clicks --data ./riata-data` after the service has stopped: how much would the optimum gain?
 - `riata refit clicks --store redis://localhost:6379/0 --gamma 10 --gamma 1` compares two penalties while services run.
 - `riata refit clicks --data ./riata-data --out clicks.riata`, then `POST /models/clicks/import`, replaces the model."""
@@ -35,6 +37,7 @@ def refit(
     model: Annotated[str, typer.Argument(help="Name of the model.")],
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
+    url: Annotated[str | None, typer.Option(help="URL of a running service, which does the work.")] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest events. [default: all kept]")] = None,
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that solve. They do not change the result.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
@@ -47,6 +50,13 @@ def refit(
     bound: BoundOption = None,
     at_once: AtOnceOption = None,
     seed: SeedOption = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=0.5, help="With --url: share of the newest events that judges. [default: the gate's]"),
+    ] = None,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="With --url: let the model go on from it if the gate says so.")
+    ] = False,
 ) -> None:
     """Find the best weights for the events of a model's log, and compare the online model with them.
 
@@ -54,10 +64,23 @@ def refit(
     those that a restore undid. If the learner forgets, older events weigh less here too. The model and its log are not changed.
     With `--data`, segments of the log are kept in the directory for the next refit.
 
+    With `--url` the service does the same in a process of its own, and its gate compares both on the newest events.
+
     Ctrl-C ends the passes with the best weights so far.
     """
     options = solver_options(solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
     require_one_model(options, out)
+    if (data is None) + (store is None) + (url is None) != 2:
+        raise BadInput("give either --data with a directory, --store with the URL of a Redis, or --url", "bad_option")
+    if url is not None:
+        if out is not None:
+            raise BadInput("--out: with --url the service keeps the result; promote it, then export the model", "bad_option")
+        from riata.cli.refit_running import refit_running, request_of
+
+        refit_running(url, model, request_of(options, events, hold_out, promote), as_json)
+        return
+    if promote or hold_out is not None:
+        raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
     started = time.perf_counter()
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(data, store))

@@ -52,11 +52,19 @@ def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: b
 
 
 def predict(
-    rows: Rows, model: str, content_type: str, explain: bool, min_seq: int | None, remember: bool, level: float | None
+    rows: Rows,
+    model: str,
+    content_type: str,
+    explain: bool,
+    min_seq: int | None,
+    remember: bool,
+    level: float | None,
+    from_refit: bool = False,
 ) -> Call:
     """Ask for predictions, one a row. The response has one a line. Not repeatable with `remember`: if a response were lost, its
     stored predictions would wait for labels that the client cannot send."""
     params = {name: "true" for name, wanted in (("explain", explain), ("remember", remember)) if wanted}
+    params |= {"from": "refit"} if from_refit else {}
     params |= {} if min_seq is None else {"min_seq": str(min_seq)}
     params |= {} if level is None else {"level": str(level)}
     content, content_type = body_of(rows, content_type)
@@ -119,6 +127,23 @@ def restore(model: str, generation: int) -> Call:
     """Restore the content of a generation. It is an event of the log, so the call is not repeatable."""
     content = json.dumps({"generation": generation}).encode()
     return Call("POST", _model(model, "/restore"), {}, {"content-type": JSON}, content, repeatable=False)
+
+
+def begin_refit(model: str, request: Mapping[str, Any]) -> Call:
+    """Start a refit. Not repeatable: a second one would be refused while the first runs."""
+    return Call("POST", _model(model, "/refits"), {}, {"content-type": JSON}, _json(request, "the request"), repeatable=False)
+
+
+def cancel_refit(model: str, refit: str) -> Call:
+    """End a refit with its best weights so far."""
+    return Call("DELETE", _model(model, f"/refits/{quote(refit, safe='')}"), repeatable=False)
+
+
+def promote_refit(model: str, refit: str, force: bool) -> Call:
+    """Have a model go on from a refit. It is an event of the log, so the call is not repeatable."""
+    content = json.dumps({"force": force}).encode()
+    path = _model(model, f"/refits/{quote(refit, safe='')}/promote")
+    return Call("POST", path, {}, {"content-type": JSON}, content, repeatable=False)
 
 
 def import_model(model: str, content: bytes) -> Call:

@@ -82,11 +82,12 @@ class Riata:
         min_seq: int | None = None,
         remember: bool = False,
         level: float | None = None,
+        from_refit: bool = False,
     ) -> list[dict[str, Any]]:
         """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
         `prediction_id`, and the service keeps its features until `label`. With `level` each has the `interval` of its
-        probability, if the learner keeps a posterior."""
-        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level)
+        probability, if the learner keeps a posterior. `from_refit` answers with the weights of the last refit."""
+        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level, from_refit)
         return calls.read_predictions(self._send(call))
 
     def label(
@@ -166,6 +167,30 @@ class Riata:
     def import_(self, model: str, content: bytes) -> dict[str, Any]:
         """Replace the content of a model with an exported model."""
         return self._object(calls.import_model(model, content))
+
+    def begin_refit(self, model: str = "default", **request: Any) -> dict[str, Any]:
+        """Start finding the batch optimum of what a model has learnt; for example `gamma=[10, 1]`, `promote="if_better"`."""
+        return self._object(calls.begin_refit(model, request))
+
+    def refits(self, model: str = "default") -> Any:
+        """List the refits of a model, newest first."""
+        return self._json(calls.get_model(model, "/refits"))
+
+    def get_refit(self, model: str, refit: str) -> dict[str, Any]:
+        """Return one refit: its progress while its `state` is running, then what it found."""
+        return self._object(calls.get_model(model, f"/refits/{refit}"))
+
+    def cancel_refit(self, model: str, refit: str) -> dict[str, Any]:
+        """End a running refit with its best weights so far."""
+        return self._object(calls.cancel_refit(model, refit))
+
+    def promote_refit(self, model: str, refit: str, *, force: bool = False) -> dict[str, Any]:
+        """Have the model go on from a refit, if the gate says PROMOTE or by force."""
+        return self._object(calls.promote_refit(model, refit, force))
+
+    def regret(self, model: str = "default") -> dict[str, Any]:
+        """Return how far a model was from the batch optimum at its last refit."""
+        return self._object(calls.get_model(model, "/regret"))
 
     def version(self) -> dict[str, Any]:
         """Return the version document of the service."""

@@ -66,11 +66,12 @@ class AsyncRiata:
         min_seq: int | None = None,
         remember: bool = False,
         level: float | None = None,
+        from_refit: bool = False,
     ) -> list[dict[str, Any]]:
         """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
         `prediction_id`, and the service keeps its features until `label`. With `level` each has the `interval` of its
-        probability, if the learner keeps a posterior."""
-        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level)
+        probability, if the learner keeps a posterior. `from_refit` answers with the weights of the last refit."""
+        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level, from_refit)
         return calls.read_predictions(await self._send(call))
 
     async def label(
@@ -152,6 +153,30 @@ class AsyncRiata:
     async def import_(self, model: str, content: bytes) -> dict[str, Any]:
         """Replace the content of a model with an exported model."""
         return await self._object(calls.import_model(model, content))
+
+    async def begin_refit(self, model: str = "default", **request: Any) -> dict[str, Any]:
+        """Start finding the batch optimum of what a model has learnt; for example `gamma=[10, 1]`, `promote="if_better"`."""
+        return await self._object(calls.begin_refit(model, request))
+
+    async def refits(self, model: str = "default") -> Any:
+        """List the refits of a model, newest first."""
+        return await self._json(calls.get_model(model, "/refits"))
+
+    async def get_refit(self, model: str, refit: str) -> dict[str, Any]:
+        """Return one refit: its progress while its `state` is running, then what it found."""
+        return await self._object(calls.get_model(model, f"/refits/{refit}"))
+
+    async def cancel_refit(self, model: str, refit: str) -> dict[str, Any]:
+        """End a running refit with its best weights so far."""
+        return await self._object(calls.cancel_refit(model, refit))
+
+    async def promote_refit(self, model: str, refit: str, *, force: bool = False) -> dict[str, Any]:
+        """Have the model go on from a refit, if the gate says PROMOTE or by force."""
+        return await self._object(calls.promote_refit(model, refit, force))
+
+    async def regret(self, model: str = "default") -> dict[str, Any]:
+        """Return how far a model was from the batch optimum at its last refit."""
+        return await self._object(calls.get_model(model, "/regret"))
 
     async def version(self) -> dict[str, Any]:
         """Return the version document of the service."""

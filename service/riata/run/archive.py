@@ -15,17 +15,17 @@ Theory of operation
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Final
 
-from riata.base.errors import RiataError, Unavailable
+from riata.base.errors import RiataError
 from riata.base.priority import lower_priority
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.segment_building import build_segments
+from riata.run.store_pace import StorePace
 from riata.store.segment import Origin, Segment
 from riata.store.segments import STALE, Segments
 from riata.store.store import Head, Store
@@ -35,8 +35,6 @@ log = logging.getLogger("riata.run")
 
 EVERY_S: Final = 10.0  # like a checkpoint, and with it a trim
 EVENTS_MIN: Final = 1000  # fewer are not looked at
-GIVE_WAY_S: Final = 0.01
-GIVE_WAY_MOST: Final = 100  # pauses at most: a store that is never idle is read nevertheless
 STOP_S: Final = 5.0
 DROPPED: Final = ".dropped"
 
@@ -50,17 +48,24 @@ class Archive:
 
     origins : the models to archive
     waiting : how many requests and calls wait for the store's thread
+    writing : held while segments are written or deleted
     problem : why the last attempt failed; empty if it did not
     """
 
     def __init__(
-        self, settings: ArchiveSettings, call: Call, origins: Callable[[], Iterable[Origin]], waiting: Callable[[], int]
+        self,
+        settings: ArchiveSettings,
+        call: Call,
+        origins: Callable[[], Iterable[Origin]],
+        waiting: Callable[[], int],
+        writing: threading.Lock | None = None,
     ) -> None:
         self.problem = ""
+        self._writing = writing or threading.Lock()
         self._settings = settings
         self._call = call
         self._origins = origins
-        self._waiting = waiting
+        self._pace = StorePace(settings.directory, settings.reserve_bytes, settings.bytes_per_s, waiting, self._rest)
         self._bounds: dict[tuple[str, bytes], int] = {}  # by model and lineage: the last event in a full segment
         self._next: dict[bytes, int] = {}  # by lineage: the event that a trim must reach before the log is read again
         self._stopping = threading.Event()
@@ -100,7 +105,8 @@ class Archive:
             until = head.seq - self._settings.keep_events
             if head.lineage != origin.lineage or until < self._next.get(origin.lineage, EVENTS_MIN):
                 continue
-            self._archive(origin, segments, until)
+            with self._writing:
+                self._archive(origin, segments, until)
 
     def _archive(self, origin: Origin, segments: Segments, until: int) -> None:
         found = build_segments(self._call, origin, segments, self._pace, until)
@@ -120,18 +126,6 @@ class Archive:
             for folder in self._settings.directory.iterdir():
                 if folder.is_dir() and folder.name not in models:
                     shutil.rmtree(folder, ignore_errors=True)
-
-    def _pace(self, size: int) -> None:
-        """Wait until the store's thread has no other work, and then as long as the rate asks. Raises `Unavailable` if only the
-        space for checkpoints is left."""
-        free = os.statvfs(self._settings.directory)
-        if free.f_bavail * free.f_frsize < self._settings.reserve_bytes:
-            raise Unavailable(f"{self._settings.directory}: the free space is reserved for checkpoints", "disk_reserve")
-        for _ in range(GIVE_WAY_MOST):
-            if not self._waiting():
-                break
-            self._rest(GIVE_WAY_S)
-        self._rest(size / self._settings.bytes_per_s)
 
     def _rest(self, seconds: float) -> None:
         if self._stopping.wait(seconds):

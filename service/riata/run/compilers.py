@@ -28,6 +28,14 @@ _PACKAGES: Final = Path(__file__).parents[2]
 log = logging.getLogger("riata.run")
 
 
+def child_environment() -> dict[str, str]:
+    """Return the environment of a process that uses the same package and compilation cache as this one."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
+    if folder := cache_folder():
+        environment["NUMBA_CACHE_DIR"] = folder
+    return environment
+
+
 class Stopped(Busy):
     """Compiling, or loading compiled code, was abandoned because the process is stopping."""
 
@@ -107,9 +115,7 @@ class Compilers:
     def _start(self, part: str) -> subprocess.Popen[bytes] | None:
         """Start a process that uses the same package and compilation cache as this one. Returns None after `stop`, or if the
         system cannot start a process."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGES), *filter(None, sys.path)])}
-        if folder := cache_folder():
-            environment["NUMBA_CACHE_DIR"] = folder
+        environment = child_environment()
         command = [sys.executable, "-m", "riata.run.compile_part", part]
         with self._lock:
             if self._stopped:

@@ -55,7 +55,9 @@ class AloneEngine(Engine):
         await self._warm_up()
         recovered, damaged = await aside(self._recover, owner)
         if self.settings.archive is not None:
-            context.archive = Archive(self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting)
+            context.archive = Archive(
+                self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting, context.segment_writing
+            )
         learning = Learning(context, owner)
         learning.writer.start()
         self.learning = learning

@@ -56,6 +56,7 @@ class EngineContext:
     compilers: Compilers = field(default_factory=Compilers)
     warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
     archive: Archive | None = None  # of the embedded store, if it has one
+    segment_writing: threading.Lock = field(default_factory=threading.Lock)  # held by whoever writes or deletes segments
     creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
     def is_warm(self, config: LearnerConfig) -> bool:

@@ -35,6 +35,24 @@ class ArchiveSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RefitSettings:
+    """The settings of refits.
+
+    directory     : the data directory, for segments and results; None: a temporary one
+    reserve_bytes : free space of that disk that is left for checkpoints
+    bytes_per_s   : read from the log or written
+    every_s       : time between two refits of each model; 0: only when asked
+    promote       : what is done with a refit of this schedule that the gate says to promote
+    """
+
+    directory: Path | None = None
+    reserve_bytes: int = 0
+    bytes_per_s: int = 16 * 2**20
+    every_s: float = 0.0
+    promote: Literal["never", "if_better"] = "never"
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """The settings that the engine needs; see the settings of the same names."""
 
@@ -56,6 +74,7 @@ class EngineSettings:
     copies: Path | None = None  # where a replica keeps copies of the editions it follows
     note: Path | None = None  # the file that records what is known of the store
     archive: ArchiveSettings | None = None  # None: what is trimmed is gone
+    refits: RefitSettings = field(default_factory=RefitSettings)
     lost_events_max: int = 0  # missing events of a model that are accepted automatically
 
     @property

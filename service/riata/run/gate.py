@@ -79,6 +79,27 @@ class Verdict:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A verdict as its document, which another process made. Without figures if nothing could be judged."""
+
+    figures: dict[str, Any]
+
+    @property
+    def decision(self) -> str:
+        """PROMOTE, HOLD or REJECT."""
+        return str(self.figures["decision"])
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return str(self.figures["why"])
+
+    def document(self) -> dict[str, Any]:
+        """The ledger as a JSON document."""
+        return self.figures
+
+
 @dataclass(slots=True)
 class _Scores:
     """What one learner answered, event by event."""

@@ -19,7 +19,7 @@ from riata.base.document import write_document
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap
 from riata.run.changing import append_and_serve
 from riata.run.engine import Engine
-from riata.run.gate import Verdict
+from riata.run.gate import Ledger, Verdict
 from riata.run.log_reading import PACED_BYTES, Call, read_log
 from riata.run.model_state import LEARNER, Frozen, ModelState
 from riata.run.turn_size import runs
@@ -40,7 +40,7 @@ class Promoted:
 
 
 async def promote(
-    engine: Engine, model: str, candidate: ModelState, verdict: Verdict, *, refit: str, force: bool = False
+    engine: Engine, model: str, candidate: ModelState, verdict: Verdict | Ledger, *, refit: str, force: bool = False
 ) -> Promoted:
     """Have `model` go on with the learner of `candidate`. Returns when that is served.
 

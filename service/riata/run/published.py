@@ -28,3 +28,4 @@ class Published:
     no_std_error: str = ""  # why predictions have no standard error; empty if they have one
     chain: bytes = b""  # of the log at `applied`
     changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty if unknown
+    refit: str = ""  # if it is that of a refit: which

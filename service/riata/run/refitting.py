@@ -16,7 +16,7 @@ from riata.batch.expansion import expansion_of, expansion_request
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.segment_data import SegmentData, data_of
-from riata.batch.solution import Solution
+from riata.batch.solution import Certificate, Solution
 from riata.learn.learner import Weights
 from riata.run.adopting import rho_of, state_around
 from riata.run.config import ModelConfig
@@ -47,17 +47,22 @@ class Refit:
     names: Names
 
     def online_objective(self, problem: Problem, pool: Pool) -> float:
-        """Return the objective of the online weights, by one pass. Weights of features that do not occur have no part in it."""
-        beta, nothing = problem.by_rank(self.online), np.empty(0, np.int64)
-        job, given = expansion_request(problem, beta, self.online.intercept, nothing)
-        found = pool.fold(job, problem.data.parts, given)
-        return certify(problem, expansion_of(found, beta, self.online.intercept, nothing), problem.scale).objective
+        """Return the objective of the online weights, by one pass."""
+        return certificate_at(problem, self.online, pool).objective
 
     def export(self, problem: Problem, solution: Solution) -> bytes:
         """Return the model around a solution, as the import route takes it."""
         state = state_around(self.config, problem, solution, self.model)
         frozen, weights = state.freeze(), state.learner.weights()
         return write_export(frozen.header, frozen.arrays, self.names, weights.slot, weights.bits)
+
+
+def certificate_at(problem: Problem, weights: Weights, pool: Pool) -> Certificate:
+    """Return the certificate of any weights, by one pass. Weights of features that do not occur have no part in it."""
+    beta, nothing = problem.by_rank(weights), np.empty(0, np.int64)
+    job, given = expansion_request(problem, beta, weights.intercept, nothing)
+    found = pool.fold(job, problem.data.parts, given)
+    return certify(problem, expansion_of(found, beta, weights.intercept, nothing), problem.scale)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from riata.run.left_out import applied
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
+from riata.run.refits.refits import Refits
 from riata.run.served_model import ServedModel
 from riata.run.sketch_copy import PathQuestion, path_answer
 from riata.run.small_body_batcher import Settle, SmallBodyBatcher
@@ -44,12 +45,14 @@ class Service:
         way = Way(self.observe, self._require, self._served)
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
+        self.refits = Refits(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
         """Start, and recover every model; see `health().ready`."""
         await self._engine.start()
         self._expiry.start()
+        self.refits.start()
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon; `stop` has to follow."""
@@ -58,6 +61,7 @@ class Service:
     async def stop(self) -> None:
         """Learn what is logged, save it, release the store."""
         await self._expiry.stop()
+        await self.refits.stop()
         await self._engine.stop()
 
     # -- hot -------------------------------------------------------------------------------------------------------

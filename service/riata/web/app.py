@@ -27,6 +27,7 @@ from riata.web.openapi import openapi_document
 from riata.web.pending_predictions import RememberedCollector
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
+from riata.web.refit_meters import RefitCollector
 from riata.web.request import HotRoute, Router
 from riata.web.responses import respond
 from riata.web.route import Hot, Parts, add_routes
@@ -59,6 +60,7 @@ def create_app(
     """
     meters = Meters(service)
     meters.registry.register(RememberedCollector(service))
+    meters.registry.register(RefitCollector(service))
     pool, bodies = RenewedPool(settings.parse_threads, "riata-parse"), Bodies(settings.bodies_bytes_max)
     watches = [IdleMemory(bodies, pool).watch, *([] if gate is None else [gate.watch])]
     tools = Tools(service, settings, pool, clock)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from riata.base.errors import BadInput, TooLarge
+from riata.base.errors import BadInput, TooLarge, nearest
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import OneRow
@@ -30,6 +30,8 @@ from riata.wire.parsed import Parsed, RowError
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
+REFIT: Final = "refit"
+SOURCES: Final = ("model", REFIT)  # where the weights come from
 NamedRows = list[list[tuple[int, float, str]]]
 
 
@@ -41,6 +43,7 @@ class Question:
     min_seq: int | None
     remember: bool
     level: float | None = None
+    refit: bool = False  # whether to answer with the weights of the last refit
 
 
 PLAIN: Final = Question(explain=False, min_seq=None, remember=False)
@@ -89,7 +92,7 @@ class Predict:
         refuse_remembering(options)
         question = read_question(check_options(options, request.route.options), "_")
         if question.min_seq is None:
-            return write_answer(predict_query(features, question, self._now(model)), JSON)
+            return write_answer(predict_query(features, question, self._now(model, refit=question.refit)), JSON)
 
         async def awaited() -> Answer:
             return write_answer(predict_query(features, question, await self._served(model, question)), JSON)
@@ -148,11 +151,12 @@ class Predict:
     async def _served(self, model: str, question: Question) -> Served:
         service = self.tools.service
         if question.min_seq is None:
-            return self._now(model, question.remember)
+            return self._now(model, question.remember, question.refit)
         return self._answering(model, await service.wait_for(model, question.min_seq), question.remember)
 
-    def _now(self, model: str, remember: bool = False) -> Served:
-        return self._answering(model, self.tools.service.published(model), remember)
+    def _now(self, model: str, remember: bool = False, refit: bool = False) -> Served:
+        service = self.tools.service
+        return self._answering(model, service.refits.refitted(model) if refit else service.published(model), remember)
 
     def _answering(self, model: str, published: Published, remember: bool) -> Served:
         service = self.tools.service
@@ -165,7 +169,12 @@ def read_question(options: dict[str, str], prefix: str) -> Question:
     """Read the options of a prediction."""
     min_seq = whole(options, f"{prefix}min_seq", None, 0, SEQ_MAX)
     level = share(options, f"{prefix}level")
-    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"), level)
+    source = options.get(f"{prefix}from", SOURCES[0])
+    if source not in SOURCES:
+        raise BadInput(f"{prefix}from: {nearest(source[:64], SOURCES)}", "bad_option")
+    if source == REFIT and min_seq is not None:
+        raise BadInput(f"{prefix}min_seq: a refit has learnt the events up to its own; leave out one of the two", "bad_option")
+    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"), level, source == REFIT)
 
 
 def refuse_remembering(options: list[tuple[str, str]]) -> None:

@@ -22,14 +22,15 @@ ANYTHING: Final = b"*/*"
 ENDS: Final = ("low", "high", "mean")
 
 
-class SourceDocument(msgspec.Struct, frozen=True, gc=False):
-    """The member `model` of a prediction: the model that answered."""
+class SourceDocument(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The member `model` of a prediction: the model that answered. `refit`: which, if the weights are those of a refit."""
 
     name: str
     version: int
     seq: int
     age_s: float
     stale_s: float
+    refit: str | None = None
 
 
 class RowDocument(msgspec.Struct, frozen=True, gc=False):
@@ -107,7 +108,7 @@ def columns(predicted: Predicted) -> bytes:
         made += [floats(f"interval_{name}", column) for name, column in zip(ENDS, predicted.intervals.ends.T, strict=True)]
     if predicted.ids:
         made.append(texts("prediction_id", predicted.ids))
-    return write_stream(made, {"model": msgspec.structs.asdict(predicted.source)})
+    return write_stream(made, {"model": msgspec.to_builtins(predicted.source)})
 
 
 def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
@@ -175,4 +176,4 @@ def age_s(published: Published, now_ms: int) -> float:
 def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
     """Return the member `model` of an answer."""
     model = published.model
-    return SourceDocument(model.origin.name, published.version, model.seq, age_s, stale_s)
+    return SourceDocument(model.origin.name, published.version, model.seq, age_s, stale_s, published.refit or None)

@@ -12,9 +12,47 @@ from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed
 from riata.run.pending_reply import PendingReply, Told
 from riata.run.published import Published
+from riata.run.refits.tally import RefitTally
 from riata.run.sketch_copy import PathQuestion
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
+
+
+class RefitsProtocol(Protocol):
+    """Batch optima of what models have learnt. Raises errors as `ServiceProtocol` does, `Conflict` (other_role) in a process that
+    does not learn."""
+
+    def begin(self, model: str, document: dict[str, Any]) -> dict[str, Any]:
+        """Start a refit; return it."""
+        ...
+
+    def listed(self, model: str) -> list[dict[str, Any]]:
+        """Return the refits of a model, newest first, without their traces."""
+        ...
+
+    def get(self, model: str, refit: str) -> dict[str, Any]:
+        """Return one refit."""
+        ...
+
+    def cancel(self, model: str, refit: str) -> dict[str, Any]:
+        """Ask a refit to end with its best weights so far."""
+        ...
+
+    async def promote(self, model: str, refit: str, force: bool) -> dict[str, Any]:
+        """Have the model go on from a refit, if the gate says so or by force."""
+        ...
+
+    def regret(self, model: str) -> dict[str, Any]:
+        """Return how far the model was from the optimum at its last refit."""
+        ...
+
+    def refitted(self, model: str) -> Published:
+        """Return the weights of the last refit, ready to predict."""
+        ...
+
+    def counts(self) -> Mapping[str, RefitTally]:
+        """Return the counts and last figures of refits, by model."""
+        ...
 
 
 class ServiceProtocol(Protocol):
@@ -22,6 +60,11 @@ class ServiceProtocol(Protocol):
 
     Methods raise errors of `riata.base.errors` only: `NotFound` (model_not_found) if a model does not exist.
     """
+
+    @property
+    def refits(self) -> RefitsProtocol:
+        """The refits."""
+        ...
 
     async def start(self) -> None:
         """Recover all models."""

@@ -38,6 +38,8 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
     ("PUT", ""): (b"{}", "application/json"),
     ("PATCH", ""): (b"{}", "application/json"),
     ("POST", "restore"): (b'{"generation":1}', "application/json"),
+    ("POST", "refits"): (b"{}", "application/json"),
+    ("POST", "refits/{refit}/promote"): (b'{"force":true}', "application/json"),
     ("POST", "import"): (b"fake export of mine", "application/octet-stream"),
 }
 
@@ -64,6 +66,8 @@ def service() -> FakeService:
     for name in ("mine", "theirs"):
         found.all[name] = FakeModel(name, ModelConfig(), generations=[1])
     found.all["default"].generations.append(1)
+    for name in found.all:
+        found.refits.begin(name, {})
     return found
 
 
@@ -77,10 +81,10 @@ def client(service: FakeService) -> Iterator[Client]:
 
 
 def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:
-    path = template.replace("{model}", model).replace("{asset}", "start.js")
+    path = template.replace("{model}", model).replace("{asset}", "start.js").replace("{refit}", "r1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
-    options = f"?confirm={model}" if method == "DELETE" else ""
+    options = f"?confirm={model}" if method == "DELETE" and not verb else ""
     return client.ask(method, path + options, content=body, headers={"Content-Type": kind, **headers})
 
 
@@ -126,7 +130,10 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
 
 WATCHED = {
     *(("GET", path) for path in ("/models", "/version", "/metrics")),
-    *(("GET", "/models/{model}" + path) for path in ("", "/metrics", "/weights", "/path", "/snapshots")),
+    *(
+        ("GET", "/models/{model}" + path)
+        for path in ("", "/metrics", "/weights", "/path", "/snapshots", "/refits", "/refits/{refit}", "/regret")
+    ),
 }
 
 

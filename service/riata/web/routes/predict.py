@@ -30,6 +30,7 @@ _STALE: Final = {
     "minimum": 0,
     "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
 }
+_REFIT: Final = {"type": "string", "description": "with from=refit: the refit whose weights answered"}
 TAG: Final = "predict"
 SCHEMAS: Final = {
     "Contribution": record(
@@ -59,7 +60,7 @@ SCHEMAS: Final = {
             },
             "known_features": COUNT,
             "unknown_features": COUNT,
-            "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE}),
+            "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE, "refit": _REFIT}, optional=("refit",)),
             "prediction_id": PREDICTION_ID,
             "bias": NUMBER,
             "contributions": array(
@@ -74,11 +75,14 @@ _EXPLAIN: Final = "add bias and contributions, which add up to the margin"
 _MIN_SEQ: Final = "wait until the served model includes this log position"
 _LEVEL: Final = "add the interval that holds the probability with this probability; the learner has to keep a posterior"
 _BETWEEN: Final = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+_FROM: Final = "refit answers with the weights of the model's last refit instead of its own"
+_SOURCE: Final[Schema] = {"type": "string", "enum": ["model", "refit"], "default": "model"}
 _REMEMBER: Final = "keep the features until the label arrives; the answer has the prediction_id to send it with"
 QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
     query("_explain", FLAG, _EXPLAIN),
     query("_min_seq", SEQ, _MIN_SEQ),
     query("_level", _BETWEEN, _LEVEL),
+    query("_from", _SOURCE, _FROM),
     {
         **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
         "style": "form",
@@ -91,6 +95,7 @@ BODY_OPTIONS: Final = (
     query("min_seq", SEQ, _MIN_SEQ),
     query("remember", FLAG, _REMEMBER),
     query("level", _BETWEEN, _LEVEL),
+    query("from", _SOURCE, _FROM),
 )
 PREDICTIONS: Final = {
     "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},

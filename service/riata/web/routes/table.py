@@ -10,7 +10,7 @@ from starlette.routing import compile_path
 from riata.web.route import AT, Hot, Route
 from riata.web.schemas import SHARED, Schema
 
-RESOURCES: Final = ("observe", "predict", "models", "tuning", "snapshots", "health", "docs")  # modules beside this one
+RESOURCES: Final = ("observe", "predict", "models", "tuning", "snapshots", "refits", "health", "docs")  # modules beside this one
 MODELS: Final = "/models/"
 DEFAULT_MODEL: Final = "default"
 
@@ -23,12 +23,16 @@ TEMPLATES: Final = frozenset(route.path for route in ROUTES)
 
 _OF_DEFAULT: Final = {route.path for route in ROUTES if isinstance(route.handler, Hot) and not route.path.startswith(MODELS)}
 _PATTERNS: Final = [(compile_path(path)[0], path) for path in TEMPLATES if "{" in path and not path.startswith(MODELS)]
+_OF_MODEL: Final = [(compile_path(path)[0], path) for path in TEMPLATES if path.startswith(MODELS) and path.count("{") > 1]
 
 
 def place(path: str) -> tuple[str, str | None]:
     """Return the template of a path, or the path itself if it fits none, and the name of its model."""
     if path.startswith(MODELS):
         model, slash, rest = path.removeprefix(MODELS).partition("/")
+        for pattern, template in _OF_MODEL if "/" in rest else ():
+            if pattern.match(path):
+                return template, model
         return (f"{AT}/{rest}" if slash else AT), model
     for pattern, template in _PATTERNS:
         if pattern.match(path):

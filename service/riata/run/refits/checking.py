@@ -1,0 +1,76 @@
+"""What the service does with the result of a child process before it believes it: a pass of its own over the same rows."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from riata.base.errors import Corrupt
+from riata.batch.pool import Serial
+from riata.batch.problem import Problem
+from riata.batch.segment_data import data_of
+from riata.run.adopting import link_of, rho_of
+from riata.run.effective_log import Window
+from riata.run.refits.task import Outcome, Task
+from riata.run.refitting import certificate_at
+from riata.run.solving import GAMMA, mean_loss
+
+SAME: Final = 1e-9  # of the objective: another order of summation
+
+
+def check(outcome: Outcome, task: Task, window: Window) -> dict[str, Any]:
+    """Return the result as people see it, with a certificate of the service's own. Raises `Corrupt` (code
+    `certificate_mismatch`) if the claimed one does not hold.
+
+    The bound `gap` is that of this one pass; the solver may have found a better one in an earlier pass.
+    """
+    report = dict(outcome.document)
+    report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
+    one = report["solutions"][report["chosen"]]
+    data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config))
+    problem = Problem(data, link_of(task.config), one["gamma"])
+    found = certificate_at(problem, outcome.weights, Serial())
+    if abs(found.objective - one["objective"]) > SAME * max(1.0, abs(found.objective)) or found.kkt > one["kkt"] + SAME:
+        raise Corrupt(
+            f"the process that solved claims an objective of {one['objective']!r} with violation {one['kkt']:.1e}, and it is "
+            f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
+            "certificate_mismatch",
+        )
+    online = certificate_at(problem, task.online, Serial()).objective
+    verdict, progressive = report["verdict"], report.pop("progressive_regret")
+    has_gamma = hasattr(task.config.learner, "gamma")
+    report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
+    report["window"] = window.document()
+    report["memory_bytes"] = max(solution["memory_bytes"] for solution in report["solutions"])
+    report["seq"] = task.applied
+    report["regret"] = {
+        "gamma": one["gamma"],
+        "gamma_of": _gamma_of(task, has_gamma),
+        "objective_excess": found.objective - online,
+        "log_loss": {
+            "online": mean_loss(problem, task.online, online, report["weight"]),
+            "batch": one["log_loss"],
+            "base": report["base_log_loss"],
+        },
+        "tail_log_loss": _tail(verdict),
+        "progressive_regret": progressive,
+    }
+    return report
+
+
+def _gamma_of(task: Task, has_gamma: bool) -> str:
+    if task.request.gammas:
+        return "the request"
+    return "the learner" if has_gamma else f"the default {GAMMA:g}: this learner has no L1 penalty of this kind"
+
+
+def _tail(verdict: dict[str, Any]) -> dict[str, Any] | None:
+    """The losses of both on the hold-out, frozen at the event before it; None if nothing was judged."""
+    if "online" not in verdict:
+        return None
+    return {
+        "events": verdict["events"],
+        "online": verdict["online"]["frozen_loss"],
+        "batch": verdict["candidate"]["frozen_loss"],
+        "difference": verdict["frozen_difference"],
+        "standard_error": verdict["frozen_standard_error"],
+    }

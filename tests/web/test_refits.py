@@ -1,0 +1,81 @@
+"""Routes of refits, predictions with the weights of one, and their metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.asking import Client
+
+TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
+ROW = '{"features":{"country":"de"}}'
+
+
+def test_a_refit_is_started_listed_and_described(client: Client) -> None:
+    begun = client.post("/models/default/refits", '{"gamma":[10,1],"hold_out":{"share":0.2}}')
+    assert (begun.status_code, begun.headers["location"]) == (202, "/models/default/refits/r1")
+    assert begun.json()["request"]["gamma"] == [10.0, 1.0]
+    assert client.get("/models/default/refits").json() == {"refits": [begun.json()]}
+    assert client.get(begun.headers["location"]).json() == begun.json()
+    assert client.get("/models/default/refits/r2").json()["code"] == "refit_not_found"
+    assert client.get("/models/default/regret").json()["refit"] == "r1"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "told"),
+    [
+        ('{"solver":"newton"}', "bad_option", "newton"),
+        ('{"gamma":"as_onlin"}', "out_of_range", "did you mean 'as_online'"),
+        ('{"gamma":-1}', "out_of_range", "at least 0"),
+        ('{"gamma":[]}', "out_of_range", "1 to 8"),
+        ('{"gamma":[1,2,3,4,5,6,7,8,9]}', "out_of_range", "1 to 8"),
+        ('{"gamma":"infinite"}', "out_of_range", "gamma"),
+        ('{"gama":1}', "unknown_key", "did you mean 'gamma'"),
+        ('{"window":{"event":1}}', "unknown_key", "window.event"),
+        ('{"window":{"events":0}}', "out_of_range", "window.events"),
+        ('{"hold_out":{"share":0.9}}', "out_of_range", "hold_out.share"),
+        ('{"promote":"always"}', "out_of_range", "always"),
+        ('{"memory_bytes_max":5}', "out_of_range", "memory_bytes_max"),
+        ('{"solver":"mp","k":5}', "bad_option", "k is the size"),
+    ],
+)
+def test_what_a_refit_cannot_be_asked_for_is_refused_by_name(client: Client, body: str, code: str, told: str) -> None:
+    answer = client.post("/models/default/refits", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert told in answer.json()["detail"]
+
+
+def test_a_promotion_needs_the_verdict_or_force(client: Client) -> None:
+    client.post("/models/default/refits", "{}")
+    held = client.post("/models/default/refits/r1/promote", "{}")
+    assert (held.status_code, held.json()["code"]) == (409, "not_promoted")
+    assert client.post("/models/default/refits/r1/promote", '{"force":true}').json()["promoted"] is True
+    assert client.post("/models/default/refits/r1/promote", '{"force":1}').json()["code"] == "wrong_type"
+    assert client.post("/models/default/refits/r1/promote", '{"forse":true}').json()["code"] == "unknown_key"
+    assert client.ask("DELETE", "/models/default/refits/r1").json()["code"] == "refit_ended"
+
+
+def test_predictions_with_the_weights_of_the_last_refit(client: Client) -> None:
+    client.post("/models/default/observe", TEACH)
+    assert client.post("/models/default/predict?from=refit", ROW).json()["code"] == "no_refit"
+    client.post("/models/default/refits", "{}")
+    own = client.post("/models/default/predict", ROW).json()
+    by_body = client.post("/models/default/predict?from=refit", ROW).json()
+    by_query = client.get("/models/default/predict?country=de&_from=refit").json()
+    explained = client.post("/models/default/predict?from=refit&explain=true", ROW).json()
+    assert by_body == by_query
+    assert by_body["margin"] == explained["margin"] == 2.0 * own["margin"]
+    assert (by_body["model"]["refit"], "refit" in own["model"]) == ("r1", False)
+    assert client.post("/models/default/predict?from=model", ROW).json() == own
+    assert client.post("/models/default/predict?from=batch", ROW).json()["code"] == "bad_option"
+    assert client.post("/models/default/predict?from=refit&min_seq=1", ROW).json()["code"] == "bad_option"
+
+
+def test_metrics_of_refits(client: Client) -> None:
+    text = client.get("/metrics").text
+    for line in (
+        'riata_refit_seconds{model="default"} 2.5',
+        'riata_refit_passes_total{model="default"} 7.0',
+        'riata_regret_log_loss{model="default"} 0.01',
+        'riata_refit_verdict_total{model="default",verdict="PROMOTE"} 0.0',
+    ):
+        assert line in text
