@@ -116,11 +116,13 @@ def _check_figures(found: dict[str, Any]) -> None:
 
 def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        for model, learner, code in [
+        squared: dict[str, Any] = {"learner": {"kind": "truncated_gradient", "loss": "squared"}}
+        cases: list[tuple[str, dict[str, Any], str]] = [
             ("m", {}, "no_events"),
-            ("squared", {"learner": {"kind": "truncated_gradient", "loss": "squared"}}, "not_for_this_loss"),
-            ("real", {"labels": "real", "learner": {"kind": "truncated_gradient", "loss": "squared"}}, "not_for_this_loss"),
-        ]:
+            ("squared", squared, "not_for_this_loss"),
+            ("real", {"labels": "real", **squared}, "not_for_this_loss"),
+        ]
+        for model, learner, code in cases:
             if model != "m":
                 await node.admin.put_model(model, {**SMALL, **learner})
             with pytest.raises(BadInput) as refused:

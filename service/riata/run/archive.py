@@ -65,7 +65,7 @@ class Archive:
         self._settings = settings
         self._call = call
         self._origins = origins
-        self._pace = StorePace(settings.directory, settings.reserve_bytes, settings.bytes_per_s, waiting, self._rest)
+        self._waiting = waiting
         self._bounds: dict[tuple[str, bytes], int] = {}  # by model and lineage: the last event in a full segment
         self._next: dict[bytes, int] = {}  # by lineage: the event that a trim must reach before the log is read again
         self._stopping = threading.Event()
@@ -109,7 +109,9 @@ class Archive:
                 self._archive(origin, segments, until)
 
     def _archive(self, origin: Origin, segments: Segments, until: int) -> None:
-        found = build_segments(self._call, origin, segments, self._pace, until)
+        settings = self._settings
+        pace = StorePace(settings.directory, settings.reserve_bytes, settings.bytes_per_s, self._waiting, self._rest)
+        found = build_segments(self._call, origin, segments, pace, until)
         full = [one.last for one in found if one.is_full]
         done = full[-1] if full else 0
         first_seq = self._call(lambda s: s.head(origin.model)).result().first_seq
@@ -118,7 +120,7 @@ class Archive:
         # as reading it once.
         begin = max(done, first_seq - 1)
         self._next[origin.lineage] = begin + max(2 * (until - begin), EVENTS_MIN)
-        _bound_bytes(segments, found, self._settings.bytes_max, first_seq)
+        _bound_bytes(segments, found, settings.bytes_max, first_seq)
 
     def _remove_others(self, models: set[str]) -> None:
         """Delete the segments of models that do not exist: their drop was interrupted."""
