@@ -24,6 +24,7 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
+from riata.run.solver_options import SolverOptions
 
 EXAMPLE: Final = """Examples:
 
@@ -81,9 +82,22 @@ def refit(
         return
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
+    _of_store(model, (data, store), events, threads, options, out, as_json)
+
+
+def _of_store(
+    model: str,
+    where: tuple[Path | None, str | None],
+    events: int | None,
+    threads: int,
+    options: SolverOptions,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Refit the log of a store: a data directory, or the URL of a shared store."""
     started = time.perf_counter()
     with ExitStack() as stack:
-        _, opened = stack.enter_context(kept(data, store))
+        _, opened = stack.enter_context(kept(*where))
         from riata.batch.pool import Threads
         from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
         from riata.cli.progress import seq_progress
@@ -93,7 +107,7 @@ def refit(
         from riata.store.segments import FOLDER
 
         with seq_progress(model) as advance:
-            directory = None if data is None else data / FOLDER / model
+            directory = None if where[0] is None else where[0] / FOLDER / model
             task = stack.enter_context(refitting(opened, model, directory, events, advance))
         pool = stack.enter_context(Threads(threads))
         may_go_on = stack.enter_context(interruptible())
