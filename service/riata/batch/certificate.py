@@ -55,13 +55,17 @@ def _gap(problem: Problem, at: Expansion, penalty: float) -> float | None:
     gamma = problem.penalties
     if np.any(gamma == 0.0):
         return None
-    share = _balance(problem, at)
+    share = balance(problem, at)
     gradient = share @ at.gradient_by_label
     limits, sizes = gamma, np.abs(gradient)
     if 0.0 < problem.gamma_intercept < math.inf:
         limits, sizes = np.append(gamma, problem.gamma_intercept), np.append(sizes, abs(at.residual))
     over = sizes > limits
-    share = share * float(np.min(limits[over] / sizes[over], initial=1.0))
+    return dual_distance(at, share * float(np.min(limits[over] / sizes[over], initial=1.0)), penalty)
+
+
+def dual_distance(at: Expansion, share: F64, penalty: float) -> float:
+    """How far the objective is at most from its optimum: `share` f64[2], by label, of the residuals is dual feasible."""
     total = penalty
     for s, sums in zip(share.tolist(), at.sums, strict=True):
         second = (1.0 - s) ** 2 / (2.0 * s) * float(sums[SPREAD]) if s > 0.0 else math.inf
@@ -69,7 +73,7 @@ def _gap(problem: Problem, at: Expansion, penalty: float) -> float | None:
     return max(total, 0.0)
 
 
-def _balance(problem: Problem, at: Expansion) -> F64:
+def balance(problem: Problem, at: Expansion) -> F64:
     """f64[2]: factors of the residuals of either label, at most 1, that make them sum to zero if the intercept is free."""
     negative, positive = (float(size) for size in np.abs(at.sums[:, RESIDUAL]))
     if problem.gamma_intercept > 0.0 or not (negative > 0.0 and positive > 0.0):

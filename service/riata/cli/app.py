@@ -22,6 +22,7 @@ from riata.cli import (
     explain,
     exports,
     fit,
+    groups,
     inspect,
     keys,
     log,
@@ -124,6 +125,7 @@ app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
+app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)

@@ -37,9 +37,9 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
         pool = stack.enter_context(Threads(request.threads))
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, found.data, found.config, pool, may_go_on)
-        content = None if request.out is None else _export(found, *solved[0])
+        content = None if request.out is None else export(found, *solved[0])
         bits, names = found.data.bits, found.names
-        report = {**_rows(found), **report_of(choice, solved, pool), "interrupted": not may_go_on()}
+        report = {**rows_report(found), **report_of(choice, solved, pool), "interrupted": not may_go_on()}
         notes = notes_of(report["solutions"], lambda slot: names.in_slot(slot, bits))
     if request.out is not None and content is not None:
         write_whole(request.out, content)
@@ -50,14 +50,15 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
         raise typer.Exit(INTERRUPTED if report["interrupted"] else 1)
 
 
-def _export(found: FileData, problem: Problem, solution: Solution) -> bytes:
+def export(found: FileData, problem: Problem, solution: Solution) -> bytes:
     """Return the model around a solution, as the import route takes it."""
     state = state_around(found.config, problem, solution)
     frozen, weights = state.freeze(), state.learner.weights()
     return write_export(frozen.header, frozen.arrays, found.names.everything(), weights.slot, weights.bits)
 
 
-def _rows(found: FileData) -> dict[str, Any]:
+def rows_report(found: FileData) -> dict[str, Any]:
+    """Return what was read, as a document."""
     return {
         "rows": found.rows,
         "learnt": found.data.rows,

@@ -52,7 +52,7 @@ def fit_config(
 
     labels : auto: from the model file, otherwise from the first rows. Raises `BadInput`, `Malformed`.
     """
-    given = {} if model_file is None else _read_document(model_file)
+    given = {} if model_file is None else read_document(model_file)
     if labels == AUTO:
         labels = given["labels"] if "labels" in given else _sniffed(start)
     document = {**model_document(labels), **given, "labels": labels}
@@ -68,7 +68,7 @@ def _sniffed(start: Beginning) -> str:
     return sniff_labels(start.rows, start.form, start.header) if start.labels is None else convention(start.labels)
 
 
-def _read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
     """Read a configuration document: TOML if the name ends in .toml, otherwise JSON. Raises `BadInput`."""
     import tomllib
 

@@ -8,11 +8,13 @@ except ModuleNotFoundError as error:
 from riata.estimators.bayesian import BayesianLogisticRegression
 from riata.estimators.exchange import from_riata
 from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
+from riata.estimators.runs import RunLassoClassifier
 from riata.estimators.sparse import SparseLogisticRegression
 
 __all__ = [
     "BayesianLogisticRegression",
     "FTRLProximalClassifier",
+    "RunLassoClassifier",
     "SparseLogisticRegression",
     "TaylorSketchClassifier",
     "TruncatedGradientClassifier",

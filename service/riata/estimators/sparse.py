@@ -6,26 +6,20 @@ import warnings
 from typing import Any, Self, cast, get_args
 
 import numpy as np
-import scipy.sparse
-from scipy.special import expit, ndtr
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import RiataError
 from riata.batch.choose import CLASSES, auto
-from riata.batch.data import Data, in_memory
+from riata.batch.data import Data
 from riata.batch.named import AUTO, SOLVERS
 from riata.batch.pool import Threads
 from riata.batch.problem import LinkName, Problem
 from riata.batch.solution import Solution
-from riata.estimators.classes import binary_tags, require_binary, two_classes
+from riata.estimators.linear import LinearClassifier
 
 
-class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
+class SparseLogisticRegression(LinearClassifier):
     """Logistic or probit regression with an L1 penalty: the optimum, with a certificate of how near it is.
 
     Maximises  sum_i w_i log p(y_i | b_0 + x_i b) - sum_j gamma_j |b_j|.  The intercept has no penalty. A sample weight of 2 means
@@ -78,42 +72,12 @@ class SparseLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the optimum. Raises `ValueError` if there is none: the classes are separable and a column has no penalty."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        require_binary(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        kept = np.flatnonzero(weight)
-        self.classes_ = two_classes(y[kept])
-        label = np.where(y == self.classes_[1], 1.0, -1.0)
-        if len(kept) < len(weight):
-            X, label, weight = X[kept], label[kept], weight[kept]
-        rows = scipy.sparse.csr_array(X)
-        data = in_memory(rows.indptr, rows.indices.astype(np.uint32), rows.data, label, weight)
+        data = self._data(X, y, sample_weight)
         try:
             solution = self._solve(data)
         except RiataError as error:
             raise ValueError(str(error)) from None
         return self._take(solution)
-
-    def decision_function(self, X: Any) -> F64:
-        """Return the margin of each row: above 0 for the second class."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_[0]) + self.intercept_[0])
-
-    def predict_proba(self, X: Any) -> F64:
-        """Return the probabilities of both classes, f64[n, 2]."""
-        margin = self.decision_function(X)
-        probability = ndtr if self.link == "probit" else expit
-        return np.column_stack([probability(-margin), probability(margin)])
-
-    def predict(self, X: Any) -> Any:
-        """Return the class of each row."""
-        above = self.decision_function(X) > 0.0
-        return self.classes_[above.astype(np.intp)]
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator takes."""
-        return binary_tags(super().__sklearn_tags__())
 
     def _solve(self, data: Data) -> Solution:
         for name, value, choices in (("link", self.link, get_args(LinkName)), ("solver", self.solver, (AUTO, *SOLVERS))):
