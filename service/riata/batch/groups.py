@@ -122,8 +122,8 @@ def grouping_of(declared: Sequence[Declared], rank_of: Mapping[str, int]) -> Gro
         if not found:
             known = ", ".join(sorted(rank_of)[:_SHOWN]) or "none"
             raise BadInput(
-                f"group {group.name!r}: no feature with a name matches {', '.join(map(repr, group.features[:_SHOWN]))}; known names: "
-                f"{known}",
+                f"group {group.name!r}: no feature with a name matches {', '.join(map(repr, group.features[:_SHOWN]))}; "
+                f"known names: {known}",
                 "unnamed_group",
             )
         made = Grouping(
@@ -161,7 +161,6 @@ def _counted(pattern: str, group: str) -> list[str]:
 
 def _twice(feature: str, first: str, second: str) -> BadInput:
     if first == second:
-        return BadInput(
-            f"group {first!r}: two of its features share a slot with {feature!r}; use more bits", "feature_in_two_groups"
-        )
+        detail = f"group {first!r}: {feature!r} shares a slot with another of its features; use more bits"
+        return BadInput(detail, "feature_in_two_groups")
     return BadInput(f"feature {feature!r} is in the groups {first!r} and {second!r}; a feature has one", "feature_in_two_groups")

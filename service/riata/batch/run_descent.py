@@ -245,7 +245,7 @@ def newton_target(cross: F64, g: F64, sums: tuple[float, float], active: Runs, a
             h[e, f] -= aside[e] * (aside[f] / sums[1])
     slope, to = g - aside * (sums[0] / sums[1]), a.copy()
     shoot_runs(h, slope, active, to, enough)
-    return to, (sums[0] - np.sum(aside * (to - a))) / sums[1]
+    return to, (sums[0] - float(np.sum(aside * (to - a)))) / sums[1]
 
 
 @inline_kernel
@@ -311,7 +311,7 @@ def descend(
         for _ in range(HALVINGS_MAX):
             candidate = after if share == 1.0 else now + share * change
             rise = look(columns, link, margin + share * ahead, r, h) - loss + penalty_of(candidate, active) - before
-            is_lower = rise <= ARMIJO * share * fall + NOISE * abs(objective)
+            is_lower = bool(rise <= ARMIJO * share * fall + NOISE * abs(objective))
             if is_lower:
                 b[at] = candidate
                 intercept[0] += share * forward

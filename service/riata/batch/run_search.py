@@ -2,13 +2,13 @@
 
 Theory of operation
     For given gamma and k, the runs are those of least objective that the search finds. It starts from runs that grow around each
-    feature with a weight: the neighbour is added whose addition lowers the objective most, as long as one does. Features that
-    are in each other's run are a candidate; the longest candidates come first, and a feature is used once. Then every edge
-    between neighbours is toggled from left to right, and the change is kept if the objective falls; a sweep that keeps nothing
-    is the last. Every objective is that of a converged descent from the weights before, so a toggle costs few steps.
+    feature with a weight: the neighbour is added whose addition lowers the objective most, as long as one does. Of such a run
+    those features are kept whose own run has its seed in it. The longest runs come first, and a feature is used once. Then every
+    edge between neighbours is toggled from left to right, and the change is kept if the objective falls; a sweep that keeps
+    nothing is the last. Every objective is that of a converged descent from the weights before, so a toggle costs few steps.
     Runs without a weight do not change the objective: a fall has to be more than rounding.
 
-    Gamma and k are chosen by the score of `runs.check`: the objective at different penalties cannot be compared, the evidence can.
+    Gamma and k are chosen by the score of `runs.check`: objectives under different penalties cannot be compared, evidence can.
     Points of the grid do not depend on each other, so threads change nothing but the time.
 """
 
@@ -29,8 +29,9 @@ from riata.base.errors import BadInput, Conflict
 from riata.batch.groups import Grouping
 from riata.batch.pool import Pool, Serial
 from riata.batch.problem import Problem
+from riata.batch.run_descent import Columns
 from riata.batch.runs import MEMORY_BYTES_MAX as MEMORY_BYTES_MAX
-from riata.batch.runs import Checked, Columns, Layout, Point, check, columns_of, memory_bytes, partition, solve_runs, spread
+from riata.batch.runs import Checked, Layout, Point, check, columns_of, memory_bytes, partition, solve_runs, spread
 from riata.batch.solution import Solution, Spent
 from riata.learn.learner import Weights
 
@@ -253,20 +254,26 @@ class _Task:
 
 
 def candidates(grown: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return runs of features that are in each other's run, longest first, then leftmost. Features without a run of their own
-    agree with every run.
+    """Return runs whose features agree with the one that they grew around, longest first, then leftmost. A feature agrees if
+    that is in its own run too, or if it has none.
 
     grown : for each feature with a weight, the run that grew around it, as first and end
     """
     made = set()
-    for first, end in grown.values():
-        low, high = first, end
-        for other in range(first, end):
-            if other in grown:
-                low, high = max(low, grown[other][0]), min(high, grown[other][1])
+    for seed, (first, end) in grown.items():
+        low, high = seed, seed + 1
+        while low > first and _agrees(grown, low - 1, seed):
+            low -= 1
+        while high < end and _agrees(grown, high, seed):
+            high += 1
         if high - low > 1:
             made.add((low, high))
     return sorted(made, key=lambda run: (run[0] - run[1], run[0]))
+
+
+def _agrees(grown: dict[int, tuple[int, int]], other: int, seed: int) -> bool:
+    first, end = grown.get(other, (seed, seed + 1))
+    return first <= seed < end
 
 
 def refuse_one_label(problem: Problem, pool: Pool) -> None:

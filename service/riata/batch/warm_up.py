@@ -7,9 +7,11 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.batch.choose import CLASSES
 from riata.batch.data import in_memory
+from riata.batch.groups import Grouping
 from riata.batch.jobs import JOBS
 from riata.batch.pool import Serial
 from riata.batch.problem import Problem
+from riata.batch.run_search import RunLasso
 
 
 def solve_two_rows() -> None:
@@ -24,3 +26,4 @@ def solve_two_rows() -> None:
     toward: Arrays = {"toward_beta": zeros, "toward_intercept": number, "shares": number}
     JOBS["search"](data.parts[0].load(), {**given, **toward})
     JOBS["sides"](data.parts[0].load(), {**given, "slack": number})
+    RunLasso(Grouping(), (0.1,), (0.0,)).solve(Problem(data, "logistic", 0.1), Serial())

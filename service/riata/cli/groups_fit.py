@@ -80,9 +80,8 @@ def fit_groups(request: Request, options: GroupOptions) -> None:
         with pass_progress() as show:
 
             def watch(point: GridPoint) -> bool:
-                show(
-                    f"gamma {point.gamma:.3g}, k {point.k:g}: {point.runs} runs, {point.non_zeros} weights, score {point.score:.2f}"
-                )
+                found = f"{point.runs} runs, {point.non_zeros} weights, score {point.score:.2f}"
+                show(f"gamma {point.gamma:.3g}, k {point.k:g}: {found}")
                 return may_go_on()
 
             solved = solver.solve(Problem(found.data, link_of(found.config), 1.0), pool, watch)

@@ -33,8 +33,7 @@ def shown(report: dict[str, Any]) -> str:
             f"{one['gamma']:>15.4g} {one['k']:>7g} {one['score']:>12.4f} {one['runs']:>6} {one['non_zeros']:>8}"
             for one in grid[:BEST]
         ),
-        f"optimum   objective {report['objective']:.6f}, at most {report['gap']:.1e} below the best; largest violation "
-        f"{report['kkt']:.1e} of gamma; stopped by {report['stopped']}",
+        _optimum(report),
     ]
     for group in report["groups"]:
         lines += _group(group, [run for run in report["partition"] if run["group"] == group["name"]])
@@ -45,6 +44,11 @@ def shown(report: dict[str, Any]) -> str:
     if report["interrupted"]:
         lines.append("stopped   by Ctrl-C; this is the best point so far")
     return "\n".join(lines)
+
+
+def _optimum(report: dict[str, Any]) -> str:
+    near = f"at most {report['gap']:.1e} below the best, largest violation {report['kkt']:.1e} of gamma"
+    return f"optimum   objective {report['objective']:.6f}, {near}; stopped by {report['stopped']}"
 
 
 def _group(group: dict[str, Any], runs: Partition) -> Iterator[str]:

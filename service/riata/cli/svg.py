@@ -49,7 +49,7 @@ class Svg:
 def curve_points(
     values: Sequence[float], corner: tuple[float, float], size: tuple[float, float], limits: tuple[float, float]
 ) -> list[tuple[float, float]]:
-    """Return the points of a curve in a frame: its values at even distances from left to right. limits : lowest and highest value."""
+    """Return the points of a curve in a frame, at even distances from left to right. limits : lowest and highest value."""
     low, high = limits
     across, up = size[0] / max(len(values) - 1, 1), size[1] / ((high - low) or 1.0)
     return [(corner[0] + i * across, corner[1] + size[1] - (value - low) * up) for i, value in enumerate(values)]

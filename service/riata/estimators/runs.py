@@ -22,7 +22,8 @@ from riata.estimators.online import unnamed
 class RunLassoClassifier(LinearClassifier):
     """Logistic or probit regression whose weights are in the model, or out of it, by groups and by runs of neighbours.
 
-    Minimises  -sum_i w_i log p(y_i | b_0 + x_i b) + gamma sum_j s_j |b_j|_K  over the weights b_j of runs j, s_j = sqrt((n_j + 1) / 2).
+    Minimises  -sum_i w_i log p(y_i | b_0 + x_i b) + gamma sum_j s_j |b_j|_K  over the weights b_j of runs j of n_j columns, with
+    s_j = sqrt((n_j + 1) / 2).
     The runs are searched in groups whose columns have an order, such as the points of a curve; a group without an order is one
     run (the group lasso), and a column of no group is penalised as by the lasso. Balakrishnan 2007, chapter 4. Bring the columns
     of a group to one scale: runs compare the weights of neighbours.
@@ -36,7 +37,7 @@ class RunLassoClassifier(LinearClassifier):
         Penalty above 0, or several. None: ten, prior variances 2 / gamma^2 of a weight from 0.1 to 0.9. Among several, the score
         chooses: Laplace's approximation of the evidence.
     k : default=None
-        From 0 to below 1, or several: how alike the weights of neighbours in a run are; 0: not at all. None: five, from 0 to 0.99.
+        From 0 to below 1, or several: how alike weights of neighbours in a run are; 0: not at all. None: five, 0 to 0.99.
     link : default='logistic'
         'logistic' or 'probit'.
     tol : default=1e-10

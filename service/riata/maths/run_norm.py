@@ -15,14 +15,15 @@ Theory of operation
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 
-NEWTON_MAX = 100
-NEWTON_TOLERANCE = 1e-15
+NEWTON_MAX: Final = 100
+NEWTON_TOLERANCE: Final = 1e-15
 
 
 def size_factor(n: int) -> float:
@@ -97,8 +98,8 @@ def run_norms(b: F64, start: I64, k: F64, dual: bool, out: F64) -> None:
 def shrink_group(h: F64, v: F64, penalty: float, a: F64, work: F64) -> None:
     """Minimise  a'h a / 2 - v'a + penalty |a|_2.
 
-    a = 0 if |v| <= penalty. Otherwise a = (h + t I)^-1 v where t = penalty / |a| solves  1/|a(t)| = t / penalty: its left side less
-    its right side is concave in t and falls at the root, so Newton's method from above converges.
+    a = 0 if |v| <= penalty. Otherwise a = (h + t I)^-1 v where t = penalty / |a| solves  1/|a(t)| = t / penalty. The left side
+    less the right side is concave in t and falls at the root, so Newton's method from above converges.
 
     Parameters
     ----------
