@@ -40,8 +40,7 @@ def shrink_group(h: F64, v: F64, penalty: float, a: F64, _work: F64) -> None:
         return
 
     def at(size: float) -> F64:
-        found: F64 = np.linalg.solve(h + penalty / size * np.eye(len(v)), v)
-        return found
+        return np.asarray(np.linalg.solve(h + penalty / size * np.eye(len(v)), v), np.float64)
 
     root = brentq(lambda size: float(np.linalg.norm(at(size))) / size - 1.0, 1e-9, 1e9, xtol=1e-14, rtol=1e-14)
     a[:] = at(root)
@@ -61,7 +60,7 @@ def descend(
     """The optimum by smoothing the norms less and less, from the start; the violation is not measured."""
     inverse = [inverse_matrix(end - first, k) for first, end, k in zip(runs.start[:-1], runs.start[1:], runs.k, strict=True)]
     matrices = [np.linalg.inv(one) for one in inverse]
-    at = np.append(b, intercept)
+    at: F64 = np.append(b, intercept)
 
     def smooth(at: F64, blur: float) -> tuple[float, F64]:
         margin = columns.label * (at[-1] + columns.x @ at[:-1])
@@ -76,6 +75,6 @@ def descend(
         return total, gradient
 
     for blur in (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
-        at = minimize(smooth, at, args=(blur,), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000}).x
+        at = np.asarray(minimize(smooth, at, args=(blur,), jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 5000}).x)
     b[:], intercept[0] = at[:-1], at[-1]
     return objective(columns, link, runs, b, float(intercept[0])), math.nan, 0

@@ -172,7 +172,7 @@ def entry_violation(runs: Runs, b: F64, off: F64) -> float:
         j = order[at]
         room -= runs.start[j + 1] - runs.start[j]
         if room < 0 and at > 0:
-            return zero[order[at - 1]]
+            return float(zero[order[at - 1]])
     return 0.0
 
 
