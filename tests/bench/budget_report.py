@@ -182,7 +182,7 @@ def write_csv(fields: Sequence[Field], path: Path) -> None:
 
 
 def draw(fields: Sequence[Field], path: Path) -> None:
-    """One panel a stream: second-half log loss against non-zeros at the end, the best of each kind of learner with so many."""
+    """One panel a stream: second-half log loss against non-zeros at the end, the best of each kind of learner with this many."""
     lines = math.ceil(len(fields) / COLUMNS)
     figure, panels = plt.subplots(lines, COLUMNS, figsize=(4.0 * COLUMNS, 3.4 * lines), layout="constrained", squeeze=False)
     for axes in panels.flat[len(fields) :]:

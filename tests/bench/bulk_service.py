@@ -86,7 +86,7 @@ def wait_until_learnt(control: Connection, model: str, last: int) -> None:
 
 
 def send_all(port: int, model: str, bodies: Sequence[bytes], kind: str, connections: int) -> int:
-    """Send the bodies over so many connections at once; returns the last event. Raises `ServiceFailed` if one is refused."""
+    """Send the bodies over this many connections at once; returns the last event. Raises `ServiceFailed` if one is refused."""
     path = f"/models/{model}/observe"
     answers = closed_loop(port, connections, [(post_head(port, path, kind, len(body)), body) for body in bodies])
     reported = [json.loads(answer.body) for answer in answers]

@@ -111,7 +111,7 @@ def post_head(port: int, path: str, kind: str, length: int, more: str = "") -> b
 
 @contextmanager
 def links(port: int, connections: int) -> Iterator[tuple[selectors.BaseSelector, list[Link]]]:
-    """So many connections and their selector, for the duration of the block."""
+    """This many connections and their selector, for the duration of the block."""
     with selectors.DefaultSelector() as selector:
         made = [Link(port, selector) for _ in range(connections)]
         try:

@@ -102,7 +102,7 @@ class Design:
         return beta
 
     def rows(self, n: int, rng: np.random.Generator, like: bool = True) -> Rows:
-        """So many rows; if not `like` the others, with independent columns."""
+        """This many rows; if not `like` the others, with independent columns."""
         if self.per_row:
             return topic_rows(n, self.width, self.per_row, self.topics if like else 0, rng)
         return correlated_normals(n, self.width, self.correlation if like else 0.0, rng)

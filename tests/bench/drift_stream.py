@@ -104,7 +104,7 @@ def _written(rows: Rows, label: F64) -> Iterator[str]:
 def make_stream(name: str, drifts: bool, folder: Path, rows: int = ROWS) -> MadeUp:
     """Write the stream into `folder`. With and without drift, the rows and the chances of the labels are the same draws.
 
-    rows : only so many, in steps of CHUNK; the drift is still at DRIFT_AT
+    rows : only this many, in steps of CHUNK; the drift is still at DRIFT_AT
     """
     rng = np.random.default_rng(SEED)
     topics = np.argsort(rng.random((TOPICS, WORDS)), axis=1)[:, :TOPIC_WORDS].astype(np.int64)

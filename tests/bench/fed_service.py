@@ -4,7 +4,7 @@
 `feed` is on hands them to the writer over and over, as records that continue the log of the model FED, never more than AHEAD
 before they are learnt. So learning runs at full speed, and nothing but it: nothing is parsed, written or sent meanwhile. Records
 are made before the feeding begins and handed over many at a time, since what the feeder does holds the interpreter's lock too.
-With `kernel` instead of `feed` a learner that is nobody's learns the same rows in a thread of its own, so many in each call that
+With `kernel` instead of `feed` a learner without a service learns the same rows in a separate thread, this many in each call that
 next to no Python runs for it: what predictions notice of that, no writer in the process can spare them.
 It is reported over a socket on the port in BENCH_CONTROL, a line at a time: `feed`, `kernel`, `rest`, `applied`; each is answered
 with the number of events that were learnt, by the model or by that learner.

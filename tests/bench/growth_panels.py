@@ -288,7 +288,7 @@ def by_models(share: float) -> Panel:
 
 
 def _ask_models(running: Telling, panel: Panel, curve: str, sizes: tuple[Sequence[int], int], config: dict[str, Any]) -> None:
-    """Observe and predict over so many models in turn; with the default configuration into all curves."""
+    """Observe and predict over this many models in turn; with the default configuration into all curves."""
     link, made, (counts, asked) = connect(running.port), 0, sizes
     for models in counts:
         while made < models:

@@ -133,7 +133,7 @@ def _sorted_rows(hashes: U32, name: Any, value: F64, label: F64) -> Rows:
 
 
 def parts(batch: Batch, rows: int) -> Iterator[Batch]:
-    """The batch in pieces of so many rows."""
+    """The batch in pieces of this many rows."""
     for start in range(0, batch.n, rows):
         yield slice_rows(batch, start, min(start + rows, batch.n))
 
@@ -155,7 +155,7 @@ def run_ours(config: TruncatedGradientConfig, batch: Batch) -> Measure:
 
 
 def run_first_touch(features: int, width: int) -> Measure:
-    """Write a number in every page of a new table with lines of so many numbers, for as many features as are learnt in
+    """Write a number in every page of a new table with lines of this many numbers, for as many features as are learnt in
     comparison.
     """
     flat = large_table(BITS, width).reshape(-1)
@@ -397,7 +397,7 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
 
 
 def limit_name(width: int) -> str:
-    """The name of the limit of a table with lines of so many numbers."""
+    """The name of the limit of a table with lines of this many numbers."""
     return f"limit, lines of {8 * width} bytes"
 
 

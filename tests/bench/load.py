@@ -1,4 +1,4 @@
-"""Keep a service busy: so many connections, each sending its next request once the last is answered.
+"""Keep a service busy: this many connections, each sending its next request once the last is answered.
 
 Run as a process of its own, `python -m tests.bench.load PORT`, by `tests.bench.durable`: one thread over plain sockets, so that
 the load costs little and none of it is in the process that is measured. Requests are made before the clock starts, but for the
@@ -42,7 +42,7 @@ def drawn(rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def bodies(rows: int) -> list[bytes]:
-    """NDJSON of so many rows each."""
+    """NDJSON of this many rows each."""
     names, values, labels = drawn(rows)
     made = []
     for body in zip(names.tolist(), values.tolist(), labels.tolist(), strict=True):

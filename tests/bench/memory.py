@@ -135,7 +135,7 @@ def measure_weights(folder: Path, found: Found, share: float) -> None:
 
 
 def measure_copies(folder: Path, found: Found, models: int) -> None:
-    """So many small models in a replica."""
+    """This many small models in a replica."""
     with fleet(folder / f"copies-{models}") as (running, replica):
         link = connect(running.port)
         for k in range(models):
@@ -166,7 +166,7 @@ def learn_single(running: Running, link: Connection, models: int) -> float:
 
 
 def measure_many(folder: Path, found: Found, models: int) -> None:
-    """So many small models in one process."""
+    """This many small models in one process."""
     data = folder / f"models-{models}"
     with service(data) as running:
         running.start()

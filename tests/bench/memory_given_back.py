@@ -73,7 +73,7 @@ class Curve:
 
 
 def rows(count: int, seed: int) -> bytes:
-    """So many rows of NDJSON, always the same for a seed."""
+    """This many rows of NDJSON, always the same for a seed."""
     rng = random.Random(seed)
     made = []
     for _ in range(count):

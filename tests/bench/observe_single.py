@@ -71,7 +71,7 @@ DISK: Final = "the disk, a sync a row"
 PAGES: Final = "the disk, two pages a sync"
 COUNTS: Final = {1: 2000, 16: 6000, 64: 12_000}  # connections: requests of a run
 QUICK: Final = {64: 1500}
-UNTIMED: Final = 4  # before each timed run, the first of so many parts of it, untimed
+UNTIMED: Final = 4  # before each timed run, the first of this many parts of it, untimed
 TAUGHT: Final = 6000  # rows, before anything is timed
 HELD_OUT: Final = 500
 HELD_OUT_FROM: Final = 50_000  # beyond the rows that anybody learns
@@ -271,7 +271,7 @@ def same_work(first: dict[str, Measure]) -> str:
 
 
 def compete(connections: int, features: int, count: int, repeats: int, folder: Path, ask: Ask) -> Found:
-    """All sides with so many connections and features a row; afterwards every acknowledged row has to be in riata's log."""
+    """All sides with this many connections and features a row; afterwards every acknowledged row has to be in riata's log."""
     with ExitStack() as stack:
         disk = Running(folder / f"disk-{connections}-{features}")
         memory = Running(folder / f"memory-{connections}-{features}", arguments=("--store", "memory:"))

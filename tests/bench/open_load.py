@@ -49,19 +49,19 @@ class Link:
 
     socket: socket.socket
     due: deque[float] = field(default_factory=deque)
-    heard: bytes = b""
+    received: bytes = b""
 
     def read_answers(self) -> list[tuple[float, bool]]:
         """Read answers: for every complete one the due time of its request, and whether it is a good one."""
-        self.heard += self.socket.recv(1 << 16)
+        self.received += self.socket.recv(1 << 16)
         found = []
-        while (end := self.heard.find(b"\r\n\r\n")) >= 0:
-            head = self.heard[:end].lower()
+        while (end := self.received.find(b"\r\n\r\n")) >= 0:
+            head = self.received[:end].lower()
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
-            if len(self.heard) < end + 4 + length:
+            if len(self.received) < end + 4 + length:
                 break
-            found.append((self.due.popleft(), self.heard.startswith(GOOD)))
-            self.heard = self.heard[end + 4 + length :]
+            found.append((self.due.popleft(), self.received.startswith(GOOD)))
+            self.received = self.received[end + 4 + length :]
         return found
 
 

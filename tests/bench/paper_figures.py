@@ -5,7 +5,7 @@ Figure 2: AUC against the number of features, for truncation with an infinite ce
 for the subgradient of the L1 norm (rounded once at the end), and for batch L1-regularised logistic regression as a reference.
 
 Logistic loss, constant step size, several passes in a fresh random order each, 10-fold cross-validation; every point is the mean
-over the folds, and a method's curve is the best AUC of all its settings with at most so many features on average.
+over the folds, and a method's curve is the best AUC of all its settings with at most this many features on average.
 Truncation is finished at export, so that no weight escapes because the stream ended between two truncations.
 
 Needs RIATA_SHARED. Writes figure_1.png, figure_2.png, their numbers as csv, and paper_figures.md. Takes some minutes.

@@ -24,7 +24,7 @@ from tests.bench.service import Connection, connect, running_service
 
 NAMES: Final = 2000
 FEATURES: Final = 20
-EVERY: Final = 100  # one hostile event in so many
+EVERY: Final = 100  # one hostile event in this many
 SEED: Final = 61
 NDJSON: Final = "application/x-ndjson"
 Row = dict[str, Any]

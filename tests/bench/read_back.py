@@ -40,7 +40,7 @@ REPEATS: Final = 3
 
 
 def saved(learner: dict[str, Any], bits: int, features: int) -> tuple[Generation, bytes, int]:
-    """A generation of a model with so many features, its bytes, and the number of non-zero weights."""
+    """A generation of a model with this many features, its bytes, and the number of non-zero weights."""
     state = ModelState("m", bytes(16))
     payload = config_payload(read_config({"learner": learner, "encoder": {"bits": bits}}))
     state.apply(Record("m", "config", 1, 1, 0, payload, b"", bytes(20)))

@@ -35,7 +35,7 @@ def one_event() -> Batch:
 
 
 def appends(server: RedisServer) -> None:
-    """Requests of one event each, so many in one call of `append`."""
+    """Requests of one event each, this many in one call of `append`."""
     store = open_redis(server.url)
     store.create("m", bytes(16))
     for count in (1, 16, 64):

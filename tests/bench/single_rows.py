@@ -31,7 +31,7 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Send rows first..first + count, each once, over so many connections, the next one on each as soon as it is answered.
+    """Send rows first..first + count, each once, over this many connections, the next one on each as soon as it is answered.
 
     kind : "http", POST to `path`, or "vw", lines over TCP
     """
@@ -73,7 +73,7 @@ class Row:
 
 
 def rows_of(features: int, count: int, first: int = 0) -> list[Row]:
-    """Rows first..first + count of the single stream with so many features per row."""
+    """Rows first..first + count of the single stream with this many features per row."""
     rng = np.random.default_rng([SEED, features])
     truth = rng.normal(0.0, 2.0, NAMES) * (rng.random(NAMES) < 0.3)
     end = first + count

@@ -92,7 +92,7 @@ def correlated_normals(n: int, width: int, correlation: float, rng: np.random.Ge
 def topic_rows(n: int, width: int, per_row: int, topics: int, rng: np.random.Generator) -> Rows:
     """Sparse rows of about `per_row` distinct columns out of `width`, values |normal| + 1/2 scaled by 1/sqrt(per_row).
 
-    topics : 0 draws columns independently of each other; otherwise each row has one of so many topics, a run of neighbouring
+    topics : 0 draws columns independently of each other; otherwise each row has one of this many topics, a run of neighbouring
              columns from which four fifths of its columns come, so that columns of one topic appear together
     """
     drawn = rng.integers(0, width, (n, per_row))

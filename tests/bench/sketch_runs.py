@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def spread(work: Callable[[Job], Result], jobs: Sequence[Job], processes: int, title: str) -> list[Result]:
-    """Results of `work` in the order of `jobs`, computed by so many processes with one thread each for linear algebra."""
+    """Results of `work` in the order of `jobs`, computed by this many processes with one thread each for linear algebra."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # inherited by the processes, which load numpy after it is set
     results: dict[int, Result] = {}
     with (

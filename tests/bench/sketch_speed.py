@@ -44,7 +44,7 @@ from tests.bench import report
 SEED: Final = 2008
 ROUNDS: Final = 9
 HASH_BITS: Final = 32
-SHARE: Final = 14  # one feature in so many has a weight
+SHARE: Final = 14  # one feature in this many has a weight
 GAMMAS: Final = {11: 10.0, 100: 200.0, 1000: 100.0, 4000: 120.0}  # 5 to 10 % of the weights are not zero; of 11 nearly all
 BLOCKS: Final = (1, 64, 100, 256)
 LEARNT_WITH: Final = 100

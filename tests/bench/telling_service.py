@@ -32,7 +32,7 @@ ALL: Final = "all threads"
 _MEMORY_USED: Final = 0  # SQLITE_STATUS_MEMORY_USED
 _CACHE_USED: Final = 1  # SQLITE_DBSTATUS_CACHE_USED
 _SAID: Final = ("# bytes in allocated blocks", "Total")  # the first total is that of the arenas
-_CONNECTION_AT: Final = 2 * ctypes.sizeof(ctypes.c_void_p)  # of `sqlite3 *` in Python's connection: behind count and type
+_CONNECTION_AT: Final = 2 * ctypes.sizeof(ctypes.c_void_p)  # of `sqlite3 *` in Python's connection: after count and type
 
 
 class _Allocator(ctypes.Structure):

@@ -98,7 +98,7 @@ def service(directory: Path) -> Iterator[int]:
 
 
 def over_http(name: str, port: int, body: Sequence[bytes], connections: int, seconds: float) -> Cost:
-    """Keep so many connections busy, and compare neighbouring slots."""
+    """Keep this many connections busy, and compare neighbouring slots."""
     requests = [
         b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n"
         % (ROUTE.encode(), len(each))

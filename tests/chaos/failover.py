@@ -49,10 +49,10 @@ def one_fault(fleet: Fleet, fault: str) -> Took:
     else:
         active.pause()
     began = time.monotonic()
-    behind = RedisSource(fleet.server.url).top("m").seq + 1  # an event that only a new writer can learn
+    newest = RedisSource(fleet.server.url).top("m").seq + 1  # an event that only a new writer can learn
     until(lambda: any(member.metric("riata_lease_held") == 1 for member in others), 120, "another writer leads")
     to_leader_s = time.monotonic() - began
-    until(lambda: replica.metric("riata_applied_seq", model="m") >= behind, 120, "the replica serves what came since")
+    until(lambda: replica.metric("riata_applied_seq", model="m") >= newest, 120, "the replica serves what came since")
     to_served_s = time.monotonic() - began
     if fault == "SIGSTOP":
         active.resume()

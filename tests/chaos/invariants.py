@@ -2,12 +2,12 @@
 
 1  every acknowledged event is in the log, once, with the content that was sent, no later than the position it was answered
    with; sequence numbers are dense; digests and chain hold, from the first record to what the store calls its head
-2  every retained checkpoint holds what the log up to it makes: a process of its own learns the log anew and compares bits,
+2  every retained checkpoint holds what the log up to it makes: a process of its own learns the log again and compares bits,
    and weights are compared with those of the plain Python of `tests/twins`
 3  what was answered `unknown` is there at most once, what was `not_accepted` is not there, and nothing else is there
 4  no process serves an older model than it has served, and every margin is that of the model it names
 5  generations are contiguous, each the child of the one before, with epochs and events that never fall; one that callers asked
-   for may be missing behind newer ones of that kind
+   for may be missing after newer ones of that kind
 6  memory, descriptors and threads return to their initial values
 7  no 5xx but 503 and 507; no traceback, secret or content of events in what the processes wrote
 8  every injected fault has changed the metric that reports it
@@ -147,7 +147,7 @@ def wrong_log(left: Left, history: History) -> Iterator[str]:
         elif len(at) > 1:
             yield f"acknowledged event {event_id} is there {len(at)} times, at {at}"
         elif at and at[0] > answered:
-            yield f"event {event_id} stands at {at[0]}, its answer said {answered}"
+            yield f"event {event_id} is at {at[0]}, its answer said {answered}"
     contents = {row.event_id: row for entry in left.entries if entry.kind == "observe" for row in rows_of(entry.payload)}
     for event_id in history.all_ids():
         row = contents.get(key_of(event_id))
@@ -200,9 +200,9 @@ def wrong_outcomes(left: Left, history: History) -> Iterator[str]:
     for key, at in where.items():
         event_id = known.get(key)
         if event_id is None:
-            yield f"nobody sent the event at {at}"
+            yield f"no client sent the event at {at}"
         elif event_id in never:
-            yield f"event {event_id} was not accepted, and stands at {at}"
+            yield f"event {event_id} was not accepted, and is at {at}"
         elif event_id not in acked and len(at) > 1:
             yield f"event {event_id}, whose outcome was unknown, is there {len(at)} times"
 

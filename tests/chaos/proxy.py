@@ -4,8 +4,8 @@ with Proxy(target_port) as proxy:
     proxy.delay_s = 0.2          # every piece in both directions waits so long
     proxy.drop_replies = True    # requests arrive, answers do not: they are swallowed
     proxy.frozen = True          # nothing moves in either direction, connections stay open
-    proxy.trickle_bytes = 64     # so many bytes a second in each direction; 0 for no limit
-    proxy.cut_after(1000)        # every connection is reset after so many more bytes of answers
+    proxy.trickle_bytes = 64     # this many bytes a second in each direction; 0 for no limit
+    proxy.cut_after(1000)        # every connection is reset after this many more bytes of answers
     proxy.cut()                  # reset every connection now
     proxy.half_close()           # end the sending half towards the target: it sees the end of the requests
     proxy.refuse = True          # new connections are closed at once
@@ -123,7 +123,7 @@ class Proxy:
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
     def cut_after(self, reply_bytes: int | None) -> None:
-        """Reset current and future connections after so many bytes of answers; None: no longer."""
+        """Reset current and future connections after this many bytes of answers; None: no longer."""
         self._cut_after = reply_bytes
         for link in self._links:
             link.left = reply_bytes

@@ -38,7 +38,7 @@ class Faults:
             "sleep of a writer": lambda: self._sleep(self._one(fleet.writers)),
             "sleep of a web process": lambda: self._sleep(self._one(fleet.webs)),
             "kill of the Redis in a rewrite": self._kill_redis,
-            "the Redis stands still": lambda: self._redis("CLIENT", "PAUSE", 2000, "ALL"),
+            "the Redis is paused": lambda: self._redis("CLIENT", "PAUSE", 2000, "ALL"),
             "connections are closed": lambda: self._redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
             "scripts are forgotten": lambda: self._redis("SCRIPT", "FLUSH"),
             "nothing passes a link": lambda: self._link("frozen"),

@@ -171,7 +171,7 @@ class RedisSource:
             for gen in sorted(map(int, described), reverse=True):
                 said = json.loads(described[b"%d" % gen][33:])  # a flag, and a digest in hexadecimal
                 chunks = client.hgetall(self._key(client, model, f"c:{gen}"))
-                content = b"".join(chunks[key][32:] for key in sorted(chunks, key=int))  # each behind its digest
+                content = b"".join(chunks[key][32:] for key in sorted(chunks, key=int))  # each after its digest
                 chain, lineage, digest, state = (
                     bytes.fromhex(said[name]) for name in ("chain", "lineage", "digest", "state_digest")
                 )

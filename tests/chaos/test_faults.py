@@ -54,7 +54,7 @@ def test_an_update_that_raises_midway_is_never_served_and_is_left_out_alone(tmp_
         assert httpx.post(f"{running.url}/observe", json=bad, timeout=WAIT_S).json()["accepted"] == ROWS  # it is in the log
         deadline = time.monotonic() + WAIT_S
         while httpx.get(f"{running.url}/livez", timeout=WAIT_S).status_code == 200:
-            assert time.monotonic() < deadline, "nobody is reported that learning has ended"
+            assert time.monotonic() < deadline, "nothing reports that learning has ended"
             time.sleep(0.02)
         after = httpx.get(f"{running.url}/predict?a=3", timeout=WAIT_S).json()
         assert (after["margin"], after["model"]["seq"]) == (before["margin"], before["model"]["seq"])

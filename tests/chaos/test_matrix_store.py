@@ -195,7 +195,7 @@ def edited_entry(fleet: Fleet) -> None:
         entries = client.xrange(key)
         fields = entries[-1][1]
         fields[b"payload"] = fields[b"payload"][:-1] + bytes([fields[b"payload"][-1] ^ 1])
-        client.unlink(key)  # an entry cannot be changed, only all of them written anew
+        client.unlink(key)  # an entry cannot be changed, only all of them written again
         for place, content in entries:
             client.xadd(key, content, id=place)
 
@@ -352,7 +352,7 @@ def test_row_20_a_writer_of_an_older_algorithm_is_refused(fleet: Fleet) -> None:
         new.kill()
         until(lambda: "algorithm" in old.said(), 30, f"the old one says why it may not lead: {old.said()}")
         assert old.metric("riata_lease_held") == 0
-        fleet.goes_on(load, 3)  # events are kept for whoever may
+        fleet.goes_on(load, 3)  # events are kept for a writer that may
         new.kept = True
         new.start()
         until(lambda: new.metric("riata_lease_held") == 1, 60, "the upgraded one leads again")

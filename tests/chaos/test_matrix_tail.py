@@ -28,7 +28,7 @@ KINDS: dict[str, Callable[[Path, random.Random], str]] = {"flip": damage.flip, "
 
 
 def kill_in_mid_load(cluster: Cluster, member: Member, requests: int, *options: str) -> None:
-    """Kill the process once so many more requests are acknowledged; it stays down."""
+    """Kill the process once this many more requests are acknowledged; it stays down."""
     with cluster.load(*options, observe=[member]) as load:
         until(lambda: load.acked() > requests, 60, "requests are acknowledged")
         member.kept = False

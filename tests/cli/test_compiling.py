@@ -161,7 +161,7 @@ def test_a_model_exists_after_its_kernels_are_compiled_and_no_request_waits(
             assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "not_ready", "5")
             assert "ftrl_proximal have been compiling for" in answer.json()["detail"]
         assert ask(running, "PUT", "/models/m", FTRL).status_code == 202
-        assert ask(running, "PUT", "/models/other", {}).status_code == 201  # which does not wait behind it
+        assert ask(running, "PUT", "/models/other", {}).status_code == 201  # which does not wait for it
         assert ask(running, "POST", "/models/other/observe?wait=applied", ROW).json()["accepted"] == 1
         assert ask(running, "GET", "/readyz").status_code == 200
         assert len(compiling(running.process.pid)) == 1

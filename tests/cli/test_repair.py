@@ -209,11 +209,11 @@ def test_a_model_that_is_set_aside_is_whole_there_and_gone_here(directory: Path)
     assert verify(aside).exit_code == 0
     assert margins(directory, ("b", "default")) == others
 
-    async def anew(node: Node) -> None:
+    async def again(node: Node) -> None:
         await node.admin.put_model("a", {"encoder": {"bits": 12}})
         await observe(node, "a")
 
-    serve(directory, anew)
+    serve(directory, again)
     done = verify(directory)
     assert done.exit_code == 0, done.output
 

@@ -57,7 +57,7 @@ def seconds(duration: str) -> float:
 
 
 def required_programs(document: dict[str, Any]) -> set[str]:
-    """Programs that must be on the path, besides the service itself."""
+    """Programs that must be on the path, in addition to the service itself."""
     images = {str(service["image"]).partition(":")[0] for service in document["services"].values()}
     of_image = {"redis": {"redis-server", "redis-cli"}, "haproxy": {"haproxy", "bash"}, "prom/prometheus": {"prometheus", "wget"}}
     return set().union(*(of_image.get(image, set()) for image in images))

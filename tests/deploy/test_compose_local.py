@@ -1,4 +1,4 @@
-"""docker-compose.yml as processes of this machine: real Redis, real HAProxy, real Prometheus, five of ours."""
+"""docker-compose.yml as processes of this machine: real Redis, real HAProxy, real Prometheus, five processes of the service."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_killed_writer_is_replaced_and_nothing_is_refused_meanwhile(compose: C
     sent = 0
     deadline = time.monotonic() + LEASE_S + SOON_S
     while leader(compose) is None:
-        assert time.monotonic() < deadline, "nobody took over"
+        assert time.monotonic() < deadline, "no process took over"
         assert observe(compose.url("front"), f"meanwhile-{sent}")["accepted"] == 1
         assert httpx.get(f"{compose.url('replica')}/predict?a=1", timeout=300).is_success
         sent += 1

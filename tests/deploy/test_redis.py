@@ -64,8 +64,8 @@ def answers(port: int) -> bool:
 
 
 def test_a_client_without_a_name_or_with_a_wrong_password_is_refused(port: int) -> None:
-    with plain_client(host="127.0.0.1", port=port) as nobody, pytest.raises(AuthenticationError):
-        nobody.ping()
+    with plain_client(host="127.0.0.1", port=port) as unknown, pytest.raises(AuthenticationError):
+        unknown.ping()
     for password in ("wrong", "", "0" * 64):
         with client(port, "riata", password) as wrong, pytest.raises(AuthenticationError):
             wrong.time()

@@ -99,12 +99,12 @@ def test_a_silent_command_is_reported_as_running_until_it_ends_and_its_exit_code
     monkeypatch.setattr(sys, "argv", ["with_progress", "checking", sys.executable, "-c", code])
     said = print
 
-    def heard(words: str, flush: bool) -> None:
+    def received(words: str, flush: bool) -> None:
         said(words, flush=flush)
         if "so far" in words:
             (tmp_path / "end").touch()
 
-    monkeypatch.setattr(module, "print", heard, raising=False)
+    monkeypatch.setattr(module, "print", received, raising=False)
     assert module.main() == 3
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == "checking"

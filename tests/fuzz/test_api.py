@@ -53,7 +53,7 @@ CHECKS: Final = [
     ignored_auth,
     max_response_time,
 ]
-MADE_UP_KEYS: Final = 10  # of so many requests of a sequence one may carry a key that is none
+MADE_UP_KEYS: Final = 10  # of this many requests of a sequence one may carry a key that is none
 MADE_UP_AT: Final = 4
 SEED: Final = 20261122
 QUICK: Final = (40, 15)  # sequences, requests in each
@@ -103,7 +103,7 @@ def schema_with_keys() -> BaseSchema:
 
 
 def run_sequences(url: str, token: str, sequences: int, steps: int) -> Counter[tuple[str, int]]:
-    """Run at least so many sequences; returns how often each operation answered with each status.
+    """Run at least this many sequences; returns how often each operation answered with each status.
 
     What the service answers depends on everything that it was asked before, so a sequence that begins as an earlier one did may
     go on otherwise: a model is there now. Hypothesis calls that flaky and ends; then it is begun again, elsewhere. What an

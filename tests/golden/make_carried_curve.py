@@ -39,18 +39,18 @@ async def fill(directory: Path) -> None:
         lambda size: next(numbers).to_bytes(size, "big"),
         lambda _reason: None,
     )
-    house = Node(engine, Service(engine), Admin(engine), None, [])  # type: ignore[arg-type]
-    await house.service.start()
-    await house.admin.put_model("source", CONFIG)
-    await house.observe(events(60), "source")
-    content = await house.admin.export("source")
+    opened = Node(engine, Service(engine), Admin(engine), None, [])  # type: ignore[arg-type]
+    await opened.service.start()
+    await opened.admin.put_model("source", CONFIG)
+    await opened.observe(events(60), "source")
+    content = await opened.admin.export("source")
     for model, saves in (("whole", 1), ("trimmed", 3)):
-        await house.admin.import_model(model, content)
+        await opened.admin.import_model(model, content)
         for seed in range(saves):
-            await house.observe(events(50, seed + 1), model)
-            await house.admin.snapshot_now(model)
-    await house.admin.drop_model("source")
-    await house.service.stop()
+            await opened.observe(events(50, seed + 1), model)
+            await opened.admin.snapshot_now(model)
+    await opened.admin.drop_model("source")
+    await opened.service.stop()
 
 
 def main() -> None:

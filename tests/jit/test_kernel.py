@@ -93,7 +93,7 @@ def test_a_kernel_is_compiled_that_calls_one_whose_machine_code_was_found(tmp_pa
     environment = {**os.environ, "PYTHONPATH": f"{PACKAGE}:{tmp_path}", "NUMBA_CACHE_DIR": str(tmp_path / "code")}
 
     def said(version: int) -> list[str]:
-        (tmp_path / "calling.py").write_text(f"{CALLING}# {version}\n")  # another one, so that `both` is compiled anew
+        (tmp_path / "calling.py").write_text(f"{CALLING}# {version}\n")  # another one, so that `both` is compiled again
         command = [sys.executable, str(tmp_path / "calling.py")]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=900).stdout.split()
 

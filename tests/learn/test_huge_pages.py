@@ -33,7 +33,7 @@ def test_a_table_is_zero_and_no_line_lies_across_two_cache_lines(lines: int, wid
 
 
 def some(features: int, lines: int = 1) -> U32:
-    """Hashes of so many features in as many lines, each in a separate small page if there are enough."""
+    """Hashes of this many features in as many lines, each in a separate small page if there are enough."""
     line = np.arange(features) % lines * (LINES // lines)
     return (line * (2**32 // LINES)).astype(np.uint32)
 

@@ -1,4 +1,4 @@
-"""The archive: whatever is trimmed is in a segment, whoever dies when, and the log that is left replays to the same bits."""
+"""The archive: what is trimmed is in a segment, whichever process dies, and the log that is left replays to the same bits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class World:
         return segments_of(self.call, ORIGIN, Segments(self.folder / "m"))
 
     def kept(self) -> list[tuple[int, list[int], list[float], float]]:
-        """The examples of the segments, and of the log behind them."""
+        """The examples of the segments, and of the log after them."""
         found = self.segments()
         last = found[-1].last if found else 0
         return held(found) + [row for row in content(self.store) if row[0] > last]

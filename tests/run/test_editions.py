@@ -39,7 +39,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 
 
 def served(document: dict[str, Any], examples: int, seed: int = 0) -> Published:
-    """The served state of a model after so many examples."""
+    """The served state of a model after this many examples."""
     store = MemoryStore()
     create_model(store, config=read_config(document))
     rng = np.random.default_rng(seed)

@@ -204,6 +204,6 @@ def test_a_tail_stops_at_a_fork_and_at_a_gap_and_moves_nowhere() -> None:
         tail.read(store, "m")
     assert tail.places() == {"m": 1}
     first = store.read("m", 0)[0]
-    tail.follow("m", bytes(16), 3, first.chain)  # no record begins behind event 3
+    tail.follow("m", bytes(16), 3, first.chain)  # no record begins after event 3
     with pytest.raises(LogGap, match="expected event 4, the log has 2"):
         tail.read(store, "m")

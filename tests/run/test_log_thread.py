@@ -68,7 +68,7 @@ def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
     log_thread.call(lambda _store: held.wait(10))
     log_thread.submit(request(1), lambda _answer: happened.append("answer"))
     log_thread.submit(request(2), lambda _answer: happened.append("answer"))
-    log_thread.call(lambda _store: happened.append("call"))  # waits behind them, so that there is no time to rest
+    log_thread.call(lambda _store: happened.append("call"))  # waits after them, so that there is no time to rest
     held.set()
     log_thread.call(lambda _store: None).result(10)
     assert happened == ["answer", "answer", "call"]

@@ -13,7 +13,7 @@ import uvloop
 
 from riata.run.loop_yield import PAUSE_S, REST_S, LoopYield, waits_at
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="nobody gives way elsewhere")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="no thread yields elsewhere")
 
 
 @dataclass

@@ -56,7 +56,7 @@ class Work:
         return self.go_on
 
     def until(self, holds: int) -> None:
-        """Wait until so many threads have taken turns, one after another."""
+        """Wait until this many threads have taken turns, one after another."""
         deadline = time.monotonic() + 900
         while len({at for at, _ in self.turns}) < holds or not self.turns:
             assert time.monotonic() < deadline

@@ -65,10 +65,10 @@ def test_the_owner_gives_default_labels_and_the_next_owner_continues() -> None:
                 await remember(web, RED, RED)
                 await until(lambda: "m" in first.service.remembered() and first.service.remembered()["m"].defaulted == 2)
                 assert left(store) == 0
-                assert web.service.remembered()["m"].rows is None  # whoever does not own does not look
+                assert web.service.remembered()["m"].rows is None  # a process that is not the owner does not look
             await remember(web, RED)
             await asyncio.sleep(1.2)
-            assert left(store) == 1  # nobody owns the store
+            assert left(store) == 1  # the store has no owner
             async with running(store, "writer") as second:
                 await until(lambda: second.engine.leads and left(store) == 0)
                 await until(lambda: web.applied() == 4)

@@ -66,7 +66,7 @@ def test_replay_from_the_beginning_meets_every_generation_with_equal_bits() -> N
 
 @pytest.mark.parametrize("to", [0, 1, 2, 86, 100, 103, 205])
 def test_replay_stops_after_the_given_event_even_inside_a_record(to: int) -> None:
-    store, _ = store_with_generations()  # of records of 17 events each, behind the first
+    store, _ = store_with_generations()  # of records of 17 events each, after the first
     report = replay(store, "m", to=to)
     assert (report.state.applied, report.events) == (to, to)
     assert [compared.generation for compared in report.compared] == [1, 2, 3][: max(to - 1, 0) // 68]

@@ -136,7 +136,7 @@ def test_a_store_that_was_rolled_back_ends_the_writer_and_is_counted_by_the_web(
             assert (health.models["m"].lost, health.sharing.counts["rollbacks_seen"]) == (10, 1)
             assert web.applied() == 21  # what was served is not taken back
             with pytest.raises(Busy, match="not served yet"):
-                await web.engine.wait_for("m", 11, 50)  # though nobody is told that it is of the log as it is now
+                await web.engine.wait_for("m", 11, 50)  # though no process is told that it is of the log as it is now
         assert web.lost == []
 
     run(work)

@@ -164,7 +164,7 @@ def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_i
     refused = httpx.post(f"{a.url}/models/m/snapshots", timeout=300)
     assert (refused.status_code, refused.json()["code"]) == (409, "other_role")
 
-    # The Redis dies: everybody predicts, nobody accepts, nobody restarts; a replica even starts.
+    # The Redis dies: every process predicts, none accepts, none restarts; a replica even starts.
     until(lambda: predict(replica, min_seq=seq).status_code == 200)
     expected = predict(replica).json()["margin"]
     until(lambda: (fleet.directory / "r" / "copies" / "m.edition").exists())

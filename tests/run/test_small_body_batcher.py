@@ -311,8 +311,8 @@ def test_an_answer_that_cannot_be_sent_does_not_delay_others(caplog: pytest.LogC
         with_it = asyncio.ensure_future(ask(node, Asked(row(2))))
         await asyncio.sleep(0.01)
         held.set()
-        behind = [await with_it, await ask(node, Asked(row(3)))]
-        assert [answer.seq for answer in behind if isinstance(answer, Observed)] == [3, 4]
+        after = [await with_it, await ask(node, Asked(row(3)))]
+        assert [answer.seq for answer in after if isinstance(answer, Observed)] == [3, 4]
 
     run_with(MemoryStore(), work)
     assert "could not be answered" in caplog.text

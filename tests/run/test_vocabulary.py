@@ -117,7 +117,7 @@ def test_rows_that_slipped_through_while_it_filled_become_skip_events_with_the_t
         assert "logged as event 5, but not learnt" in observed.errors[0].detail
         assert node.service.published("m").skipped == 1
         assert node.service.published("m").figures["cumulative"]["examples"] == 4
-        await node.engine.call(lambda _store: None)  # the skip event is behind it in the queue
+        await node.engine.call(lambda _store: None)  # the skip event follows it in the queue
 
     run_with(store, work, FULL)
     kept = store.crash()

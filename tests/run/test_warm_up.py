@@ -52,19 +52,19 @@ def compiled():
     return found
 
 
-async def talk(house):
-    batch = house.parse(events(3)).batch
+async def talk(opened):
+    batch = opened.parse(events(3)).batch
     for seed in range(12):
-        await house.observe(events(10, seed=seed))
-    saved = await house.admin.snapshot_now("m")
+        await opened.observe(events(10, seed=seed))
+    saved = await opened.admin.snapshot_now("m")
     if kind == "taylor_sketch":
-        await house.service.path("m", PathQuestion(gammas=3))
-        await house.admin.change("m", {"gamma": 0.7})
-    await house.admin.restore("m", saved["generation"])
+        await opened.service.path("m", PathQuestion(gammas=3))
+        await opened.admin.change("m", {"gamma": 0.7})
+    await opened.admin.restore("m", saved["generation"])
     from riata.predict.explain import top_weights
-    published = house.service.published("m")
+    published = opened.service.published("m")
     published.model.score(batch)
-    top_weights(published.model.weights, published.model.weight_errors(), 5, "c", house.service.names("m"))
+    top_weights(published.model.weights, published.model.weight_errors(), 5, "c", opened.service.names("m"))
 
 
 kind = sys.argv[1]

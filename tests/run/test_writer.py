@@ -1,4 +1,4 @@
-"""When the writer turns to a busy model: driven by hand, turn by turn, with a clock that stands still."""
+"""When the writer turns to a busy model: driven by hand, turn by turn, with a manual clock."""
 
 from __future__ import annotations
 

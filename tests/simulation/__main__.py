@@ -2,7 +2,7 @@
 
 --seeds 200000    how many histories
 --first 0         the first seed
---mutants 1000    also play so many seeds of each mutant, for the table
+--mutants 1000    also play this many seeds of each mutant, for the table
 --write PATH      write the page there
 """
 

@@ -110,8 +110,8 @@ class Client:
         for key, content in events:
             oracle.sending(key, content)
         world.after(world.rng.uniform(0.1, 3.0), arrive)
-        heard = world.park(world.rng.uniform(*PATIENCE_MS), ticket)
-        return self._note(events, answers[0] if heard else Unavailable("no answer", outcome="unknown"))
+        received = world.park(world.rng.uniform(*PATIENCE_MS), ticket)
+        return self._note(events, answers[0] if received else Unavailable("no answer", outcome="unknown"))
 
     def _note(self, events: list[tuple[bytes, Content]], answer: Any) -> list[tuple[bytes, Content]]:
         oracle = self.oracle

@@ -103,7 +103,7 @@ class History:
         self.oracle = Oracle(lossless=mode == "always")
         self.server = Server(world, scripts, mode)
         self.scribe = Scribe(self.oracle, lambda: self.server.redis)
-        self.server.heard = self.scribe.heard
+        self.server.received = self.scribe.received
         self.server.fell_back = self._fell_back
         self.weather = Weather()
         self.links: list[Link] = []

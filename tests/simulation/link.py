@@ -46,7 +46,7 @@ class Link:
         actor = world.here()
         if not self.server.up:
             world.sleep(rng.random() * weather.latency_ms)
-            raise NotSent("nobody listens")
+            raise NotSent("no server listens")
         answer: list[Any] = []
         ticket = world.ticket()
         life = self.server.life

@@ -1,7 +1,7 @@
 """The commands of Redis that the scripts use, over plain dictionaries, with the append-only file as a list of effects.
 
 A value is bytes (string), bytearray (bitmap), dict (hash), Stream or SortedSet. What a command writes is put on `effects`,
-so that any prefix of the file can be played again: that is what a crash leaves behind.
+so that any prefix of the file can be played again: that is what a crash leaves.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Fate:
 
     content: Content
     open: int = 0  # requests under way
-    unknown: int = 0  # requests of which nobody can say what became of them
+    unknown: int = 0  # requests whose outcome is unknown
     acked: int = 0
     not_accepted: int = 0
     seq: int = 0  # of the last acknowledgement
@@ -116,7 +116,7 @@ class Oracle:
     def created(self, lineage: bytes) -> None:
         """A log begins."""
         if self.lineage and self.lineage != lineage and self.history:
-            raise Violation("a model with a history was begun anew")
+            raise Violation("a model with a history was begun again")
         self.lineage = lineage
 
     @property

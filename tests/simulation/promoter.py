@@ -23,7 +23,7 @@ EVERY_MS: Final = 400.0
 
 
 class Promoter:
-    """Tries to promote a state so many times, and changes the configuration in between now and then: then nothing is promoted."""
+    """Tries to promote a state this many times, and sometimes changes the configuration in between: then nothing is promoted."""
 
     def __init__(
         self, world: World, open_store: Callable[[Process], Callable[[], SharedStore]], model: str, config: ModelConfig

@@ -27,7 +27,7 @@ class Scribe:
         self.edition_applied = 0
         self.trims = 0
 
-    def heard(self, at: int, name: str, keys: list[bytes], effects: list[Effect]) -> None:
+    def received(self, at: int, name: str, keys: list[bytes], effects: list[Effect]) -> None:
         """Process the writes of script `name`. Raises `Violation`."""
         for command, key, *parts in effects:
             if command == "XADD" and key.endswith(b":log"):

@@ -17,14 +17,14 @@ OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
 
 
 class Server:
-    """One server. `heard` is called after every script that wrote data, with its position in the file, its name, its keys, and
+    """One server. `received` is called after every script that wrote data, with its position in the file, its name, its keys, and
     its writes; `fell_back` with the number of scripts whose effects are left.
     """
 
     def __init__(self, world: World, scripts: Scripts, mode: Mode) -> None:
         self.world = world
         self.mode = mode
-        self.heard: Callable[[int, str, list[bytes], list[Effect]], None] = lambda *_: None
+        self.received: Callable[[int, str, list[bytes], list[Effect]], None] = lambda *_: None
         self.fell_back: Callable[[int], None] = lambda _effects: None
         self.upgrading: Callable[[], None] = lambda: None  # called before an upgrade event is appended
         self.scripts = scripts
@@ -100,7 +100,7 @@ class Server:
             self.file.append(effects)
             if self.mode == "failover":
                 self.durable = len(self.file)
-            self.heard(len(self.file) - 1, name, keys, effects)
+            self.received(len(self.file) - 1, name, keys, effects)
             if self.watchers and any(effect[0] == "XADD" for effect in effects):
                 watchers, self.watchers = self.watchers, []
                 for watcher in watchers:

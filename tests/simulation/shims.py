@@ -1,7 +1,7 @@
 """Replacements of threads, queues, futures and clocks in production modules: actors and virtual time.
 
 `installed()` replaces the names `threading`, `queue`, `time` and `ThreadPoolExecutor` inside the modules under test, and nowhere
-else. `concurrent.futures.Future` stays the real one, on a condition of ours.
+else. `concurrent.futures.Future` stays the real one, on a simulated condition.
 """
 
 from __future__ import annotations

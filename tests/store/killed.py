@@ -49,7 +49,7 @@ def live_store(directory: Path, models: tuple[str, ...] = ("m",)) -> SqliteStore
 
 
 def add(store: SqliteStore, events: int, model: str = "m") -> int:
-    """Acknowledge so many events, each in its own transaction; returns the number of the last."""
+    """Acknowledge this many events, each in its own transaction; returns the number of the last."""
     for _ in range(events):
         store.append([observe(model, one_row())])
     return store.head(model).seq

@@ -58,8 +58,8 @@ def test_a_prepared_payload_is_taken_unchanged() -> None:
     assert request.batch is not None
     ready = write_ahead(request.batch, request.accepted_ms)
     (planned,) = plan(dataclasses.replace(request, encoded=ready))
-    (anew,) = plan(request)
-    assert planned.appended.record == anew.appended.record
+    (again,) = plan(request)
+    assert planned.appended.record == again.appended.record
     assert planned.appended.record is not None
     assert planned.appended.record.payload is ready.payload
 
@@ -73,27 +73,27 @@ def test_a_payload_prepared_from_other_rows_or_for_another_time_is_not_taken() -
         write_ahead(other, request.accepted_ms),
     ):
         (planned,) = plan(dataclasses.replace(request, encoded=ready))
-        (anew,) = plan(request)
-        assert planned.appended.record == anew.appended.record
+        (again,) = plan(request)
+        assert planned.appended.record == again.appended.record
     plain = observe("m", batch_of([ONE]))
     assert plain.batch is not None
     (planned,) = plan(dataclasses.replace(plain, encoded=write_ahead(plain.batch, plain.accepted_ms + 1)))
-    (anew,) = plan(plain)
-    assert planned.appended.record == anew.appended.record
+    (again,) = plan(plain)
+    assert planned.appended.record == again.appended.record
 
 
 def test_contents_of_ids_are_taken_from_the_prepared_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     request = observe("m", batch_of([ONE, TWO, TWO, ONE], [1, 1, 0, 1], [A, None, A, A]))
     assert request.batch is not None
-    ready = write_ahead(request.batch, request.accepted_ms + 1)  # the time is none of what an id stands for
+    ready = write_ahead(request.batch, request.accepted_ms + 1)  # an id does not depend on the time
     assert ready.contents == row_digests(request.batch, [0, 2, 3])
-    (anew,) = plan(request)
+    (again,) = plan(request)
     with monkeypatch.context() as patch:
         patch.setattr(append_plan, "row_digests", None)
         (planned,) = plan(dataclasses.replace(request, encoded=ready))
-    assert (planned.ids, planned.appended.record) == (anew.ids, anew.appended.record)
-    assert planned.appended.duplicate.tolist() == anew.appended.duplicate.tolist() == [False, False, False, True]
-    assert planned.appended.reused.tolist() == anew.appended.reused.tolist() == [False, False, True, False]
+    assert (planned.ids, planned.appended.record) == (again.ids, again.appended.record)
+    assert planned.appended.duplicate.tolist() == again.appended.duplicate.tolist() == [False, False, False, True]
+    assert planned.appended.reused.tolist() == again.appended.reused.tolist() == [False, False, True, False]
 
 
 def test_contents_of_ids_of_other_rows_are_not_taken() -> None:

@@ -59,7 +59,7 @@ def outcome(directory: Path, acked: int, settings: SqliteSettings) -> str:
 
 
 def trials(tmp_path: Path, count: int, seed: int, settings: SqliteSettings) -> Counter[str]:
-    """Kill the appender and damage one file of its directory; so many times, each from the last undamaged directory."""
+    """Kill the appender and damage one file of its directory; this many times, each from the last undamaged directory."""
     rng, live, outcomes, acked = random.Random(seed), tmp_path / "live", Counter[str](), 0
     for number in range(count):
         acked = max(acked, acknowledged(run_and_kill(live, acked, rng.uniform(0.02, 0.15), settings)))

@@ -88,7 +88,7 @@ def test_memory_beyond_the_reserve_is_refused_until_there_is_more(store: RedisSt
     assert ["appendfsync" in sentence for sentence in store.refusals()] == [
         True,
         False,
-    ]  # what is wrong besides is told beside it
+    ]  # other mistakes are reported with it
     server.cli("CONFIG", "SET", "appendfsync", "always")
     command = re.search(r"redis-cli (CONFIG SET .*)", caught.value.detail)
     assert command is not None
@@ -155,7 +155,7 @@ def test_without_memory_events_are_refused_and_what_frees_memory_continues(store
             with pytest.raises(Unavailable) as error:
                 refused()
             assert (error.value.code, error.value.outcome) == ("memory_reserve", "not_accepted")
-        open_redis(server.url).close()  # whoever is to make room has to get in
+        open_redis(server.url).close()  # an operator who is to make room has to get in
         assert store.heartbeat(owner, 1000) is not None
         save(store, owner, "m", before, b"y" * 1000)
         assert store.trim(owner, "m", 3, 0) > 0

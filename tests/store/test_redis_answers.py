@@ -36,7 +36,7 @@ class Scripted:
     def __init__(self, *answers: bytes) -> None:
         self.answers = [OPENED, *answers]
         self.asked: list[bytes] = []
-        self.heard: list[bytes] = []  # the same, and how the connection introduces itself
+        self.received: list[bytes] = []  # the same, and how the connection introduces itself
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(0.05)
         self._ending = threading.Event()
@@ -72,7 +72,7 @@ class Scripted:
                 connection.sendall(answer)
 
     def _answer(self, command: Any) -> bytes:
-        self.heard.append(command[0])
+        self.received.append(command[0])
         if command[0] == b"INFO":
             return VERSION
         self.asked.append(command[0])
@@ -195,7 +195,7 @@ def test_a_call_is_one_attempt_on_a_connection_without_other_commands(loss: byte
         for calls in range(1, 4):
             with pytest.raises(Lost):
                 link.script("holder", [b"k"], [], 1000)
-            assert fake.heard == [b"INFO", b"EVALSHA"] * calls
+            assert fake.received == [b"INFO", b"EVALSHA"] * calls
         link.close()
 
 
@@ -206,7 +206,7 @@ def test_an_introduction_that_is_not_answered_is_made_once_in_a_call() -> None:
         for calls in range(1, 4):
             with pytest.raises(NotSent):
                 link.script("holder", [b"k"], [], 2000)
-            assert fake.heard == [b"AUTH"] * calls
+            assert fake.received == [b"AUTH"] * calls
         link.close()
 
 
@@ -218,7 +218,7 @@ def test_a_connection_is_kept_from_call_to_call_and_after_an_error() -> None:
         with pytest.raises(Refused, match="BUSY later"):
             link.command([b"GET"], 2000)
         assert link.command([b"GET"], 2000) == 2
-        assert fake.heard == [b"INFO", b"GET", b"GET", b"GET"]
+        assert fake.received == [b"INFO", b"GET", b"GET", b"GET"]
         link.close()
 
 

@@ -109,7 +109,7 @@ def test_every_missing_key_is_detected(server: RedisServer, client: Any) -> None
         client.delete(key)
         client.restore(key, 0, kept)
     before.close()
-    # Of the other model nothing was asked here but where it stands; of tickets a new one is drawn; the edition before the newest
+    # Of the other model nothing was asked here but its position; of tickets a new one is drawn; the edition before the newest
     # is for those who are reading it, and what is staged may be staged again.
     of_others = {name for name in unmissed if name.startswith(("m:2:", "p:"))}
     assert unmissed - of_others <= {"m:1:e:1", "m:1:stage"}
@@ -261,7 +261,7 @@ def test_a_store_that_was_emptied_is_not_taken_for_an_empty_one(server: RedisSer
     for ask in (*READING.values(), *changing.values()):
         with pytest.raises(LogFork, match="emptied"):
             ask(store)
-    other = open_redis(server.url, SETTINGS)  # an operator may begin anew; who has seen the old store still does not follow
+    other = open_redis(server.url, SETTINGS)  # a process that has seen the old store does not follow a new one
     other.create("m", LINEAGE)
     for ask in (*READING.values(), *changing.values()):
         with pytest.raises(LogFork, match="emptied or replaced by another one"):

@@ -22,7 +22,7 @@ def kept(gen: int, applied: int, verified: bool = True) -> Generation:
     ("made", "base", "chain", "verdict"),
     [
         (kept(3, 50), 2, CHAIN, Verdict.OK),
-        (kept(3, 40), 2, None, Verdict.OK),  # where the newest generation stands, though the log no longer does
+        (kept(3, 40), 2, None, Verdict.OK),  # where the newest generation is, though the log no longer does
         (kept(3, 45), 2, None, Verdict.FORK),
         (kept(3, 50), 2, bytes(20), Verdict.FORK),
         (kept(3, 39), 2, CHAIN, Verdict.BEHIND),

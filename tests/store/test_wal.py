@@ -19,7 +19,7 @@ HEADER, FRAME = 32, 24 + PAGE
 
 
 def log_of(directory: Path, transactions: int) -> Path:
-    """A database whose log has so many transactions of some frames each, as a killed process leaves it."""
+    """A database whose log has this many transactions of some frames each, as a killed process leaves it."""
     live = directory / "live"
     live.mkdir()
     connection = sqlite3.connect(live / "a.db", isolation_level=None)

@@ -25,5 +25,5 @@ def mark_row(data: bytes, p: int, stop: int, form: int) -> list[int]:
 
 
 def take_in(body: bytes) -> list[int]:
-    """0, and the position after each newline and after the one that is put behind the body."""
+    """0, and the position after each newline and after the one that is appended to the body."""
     return [0, *(i + 1 for i, c in enumerate(body + b"\n") if c == 10)]

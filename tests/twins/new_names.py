@@ -26,5 +26,5 @@ def shown_lengths(names: list[bytes]) -> list[int]:
 
 
 def write_shown(names: list[bytes]) -> bytes:
-    """One behind another."""
+    """One after another."""
     return b"".join(names)

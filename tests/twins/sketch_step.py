@@ -346,7 +346,7 @@ def margin_of(plain: Plain, x: dict[int, float]) -> float:
 
 
 def linearise_held(plain: Plain) -> float:
-    """Begin the sums anew with the rows held, about the present weights; returns the objective there."""
+    """Begin the sums again with the rows held, about the present weights; returns the objective there."""
     link = LOGISTIC if plain.config.link == "logistic" else PROBIT
     for one in plain.feature.values():
         one.gradient = one.curvature = 0.0

@@ -23,7 +23,7 @@ def is_ascii(data: U8, start: int, stop: int) -> bool:
 
 
 def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
-    """Strip one carriage return behind and all white space before."""
+    """Strip one carriage return at the end and all white space before it."""
     text = text_of(data, start, stop).removesuffix("\r")
     return start + len(text) - len(text.lstrip(" \t")), start + len(text)
 

@@ -123,16 +123,16 @@ class Pair:
     def same(self, request: bytes, answers: int = 1) -> tuple[bytes, int]:
         """Send the request to both; returns the answer, which must be equal, and how many of `answers` the fast path gave."""
         before = len(self.fast.fast)
-        heard = [DATE.sub(b"", exchange(lane.port, request)) for lane in (self.fast, self.slow)]
-        assert heard[0] == heard[1]
-        assert heard[0].count(b"HTTP/1.1 ") == answers
-        return heard[0], len(self.fast.fast) - before
+        answered = [DATE.sub(b"", exchange(lane.port, request)) for lane in (self.fast, self.slow)]
+        assert answered[0] == answered[1]
+        assert answered[0].count(b"HTTP/1.1 ") == answers
+        return answered[0], len(self.fast.fast) - before
 
 
 def exchange(port: int, request: bytes) -> bytes:
     """Send a request, followed by one that ends the connection; returns what was received, without the answer to the latter."""
-    heard = whole(port, request + LAST)
-    return heard[: heard.rindex(b"HTTP/1.1 ")] if heard.endswith(ALIVE) else heard
+    answered = whole(port, request + LAST)
+    return answered[: answered.rindex(b"HTTP/1.1 ")] if answered.endswith(ALIVE) else answered
 
 
 def get(query: bytes, path: bytes = b"/predict", *headers: bytes, method: bytes = b"GET") -> bytes:
@@ -231,16 +231,16 @@ def locked() -> Iterator[Pair]:
 @pytest.mark.parametrize("name", FAST)
 def test_the_fast_path_gives_the_answers_of_the_other(pair: Pair, name: str) -> None:
     request, status = FAST[name]
-    heard, fast = pair.same(request)
-    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    answered, fast = pair.same(request)
+    assert answered.startswith(b"HTTP/1.1 %d " % status), answered
     assert fast == 1
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_requests_that_the_fast_path_leaves_are_answered_too(pair: Pair, name: str) -> None:
     request, status = LEFT[name]
-    heard, fast = pair.same(request)
-    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    answered, fast = pair.same(request)
+    assert answered.startswith(b"HTTP/1.1 %d " % status), answered
     assert fast == 0
 
 
@@ -252,20 +252,20 @@ def test_an_old_client_and_one_that_leaves_are_left(pair: Pair) -> None:
     leaving = get(b"?a=1", b"/predict", b"Connection: close")
     for request in (leaving, leaving.replace(b"HTTP/1.1", b"HTTP/1.0")):
         before = len(pair.fast.fast)
-        heard = [DATE.sub(b"", whole(lane.port, request)) for lane in (pair.fast, pair.slow)]
-        assert heard[0] == heard[1]
-        assert b"connection: close\r\n" in heard[0]
+        answered = [DATE.sub(b"", whole(lane.port, request)) for lane in (pair.fast, pair.slow)]
+        assert answered[0] == answered[1]
+        assert b"connection: close\r\n" in answered[0]
         assert len(pair.fast.fast) == before
 
 
 def whole(port: int, request: bytes) -> bytes:
     """Send a request and read until the other side closes."""
-    heard = b""
+    answered = b""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(request)
         while part := connection.recv(1 << 20):
-            heard += part
-    return heard
+            answered += part
+    return answered
 
 
 def test_many_at_once_are_answered_in_order(pair: Pair) -> None:
@@ -304,8 +304,8 @@ def test_both_readers_agree_on_unusual_names(pair: Pair) -> None:
     statuses = set()
     for _ in range(150):
         query = b"".join(ODD[k] for k in draw.integers(0, len(ODD), draw.integers(1, 7)))
-        heard, _ = pair.same(get(b"?" + query, of(b"texts") if draw.random() < 0.2 else b"/predict"))
-        statuses.add(heard.split(b" ", 2)[1])
+        answered, _ = pair.same(get(b"?" + query, of(b"texts") if draw.random() < 0.2 else b"/predict"))
+        statuses.add(answered.split(b" ", 2)[1])
     assert statuses >= {b"200", b"400", b"422"}
 
 
@@ -317,10 +317,10 @@ def in_parts(port: int, parts: list[bytes]) -> bytes:
             connection.sendall(part)
             time.sleep(0.1)
         connection.sendall(LAST)
-        heard = b""
+        answered = b""
         while more := connection.recv(1 << 20):
-            heard += more
-    return DATE.sub(b"", heard)
+            answered += more
+    return DATE.sub(b"", answered)
 
 
 @pytest.mark.parametrize(("query", "on_fast_path"), [(b"", 2), (b"explain=true", 2), (b"no=option", 0)])
@@ -330,8 +330,8 @@ def test_a_body_that_comes_after_its_head_is_waited_for(pair: Pair, query: bytes
     before = len(pair.fast.fast)
     for cuts in ([0, head, len(request)], [0, 30, head + 1, head + 7, len(request)]):
         parts = [request[at:to] for at, to in itertools.pairwise(cuts)]
-        heard = in_parts(pair.fast.port, parts)
-        assert heard == in_parts(pair.slow.port, parts) == in_parts(pair.slow.port, [request])
+        answered = in_parts(pair.fast.port, parts)
+        assert answered == in_parts(pair.slow.port, parts) == in_parts(pair.slow.port, [request])
     assert len(pair.fast.fast) == before + on_fast_path
 
 
@@ -362,18 +362,18 @@ def test_a_request_that_the_gate_refuses_is_answered_before_its_body(
 
 def refused_at_once(pair: Pair, request: bytes, status: int) -> None:
     """Send only the head to both: they answer although no body arrives."""
-    heard = []
+    answered = []
     for lane in (pair.fast, pair.slow):
         with socket.create_connection(("127.0.0.1", lane.port), timeout=5) as connection:
             connection.sendall(request[: request.index(b"\r\n\r\n") + 4])
-            heard.append(DATE.sub(b"", connection.recv(1 << 20)))
-    assert heard[0] == heard[1]
-    assert heard[0].startswith(b"HTTP/1.1 %d " % status)
+            answered.append(DATE.sub(b"", connection.recv(1 << 20)))
+    assert answered[0] == answered[1]
+    assert answered[0].startswith(b"HTTP/1.1 %d " % status)
 
 
 def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> None:
     request = post(WIDE)
-    heard = []
+    answered = []
     for lane in (pair.fast, pair.slow):
         with socket.create_connection(("127.0.0.1", lane.port), timeout=10) as connection:
             connection.sendall(request[:-5])
@@ -381,17 +381,17 @@ def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> No
             parts = []
             while more := connection.recv(1 << 20):
                 parts.append(more)
-        heard.append(DATE.sub(b"", b"".join(parts)))
-    assert heard[0] == heard[1]
-    assert heard[0].startswith(b"HTTP/1.1 400 ")
+        answered.append(DATE.sub(b"", b"".join(parts)))
+    assert answered[0] == answered[1]
+    assert answered[0].startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_model_that_is_too_old_is_not_answered_from(pair: Pair) -> None:
     for stale, status in ((12.5, 200), (9999.0, 503)):
         pair.fast.service.stale = pair.slow.service.stale = stale
         for request in (get(b"?a=1"), post(WIDE), get(b"?a=%41")):
-            heard, fast = pair.same(request)
-            assert heard.startswith(b"HTTP/1.1 %d " % status)
+            answered, fast = pair.same(request)
+            assert answered.startswith(b"HTTP/1.1 %d " % status)
             assert fast == 1
     pair.fast.service.stale = pair.slow.service.stale = 0.0
 
@@ -416,8 +416,8 @@ KEYED: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize("name", KEYED)
 def test_both_paths_let_the_same_clients_through(locked: Pair, name: str) -> None:
     request, status = KEYED[name]
-    heard, _ = locked.same(request)
-    assert heard.startswith(b"HTTP/1.1 %d " % status), heard
+    answered, _ = locked.same(request)
+    assert answered.startswith(b"HTTP/1.1 %d " % status), answered
 
 
 def test_both_paths_count_the_same_requests_against_a_rate(locked: Pair) -> None:
@@ -442,10 +442,10 @@ def test_a_cached_key_of_a_connection_is_valid_only_while_the_key_is(locked: Pai
 
         def status(token: str) -> bytes:
             connection.sendall(get(b"?a=1", b"/predict", bearer(token)))
-            heard = b""
-            while not heard.endswith(b"}"):
-                heard += connection.recv(1 << 20)
-            return heard[9:12]
+            answered = b""
+            while not answered.endswith(b"}"):
+                answered += connection.recv(1 << 20)
+            return answered[9:12]
 
         assert [status(token) for token in (BRIEF, BRIEF, TOKEN, OTHER, BRIEF[:-1] + "?", TOKEN, BRIEF)] == [
             b"200", b"200", b"200", b"401", b"401", b"200", b"200",

@@ -41,7 +41,7 @@ class Slow:
 
     def __call__(self, request: Request, reply: Reply) -> Handled:
         if b"fail" in request.query:
-            raise RuntimeError("a fault of ours")
+            raise RuntimeError("an internal fault")
         if b"refuse" in request.query:
             raise BadInput("not this one")
         if b"aside" in request.query:
@@ -59,7 +59,7 @@ class Slow:
 
     async def broken(self) -> Answer:
         """Work of this kind that fails."""
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("an internal fault")
 
     def wait(self) -> None:
         """Wait until a request has arrived."""

@@ -162,7 +162,7 @@ def test_a_full_disk_is_507(client: Client, service: FakeService) -> None:
 
 
 @pytest.mark.parametrize("fault", [Corrupt("/secret/path: page 7"), RuntimeError("secret")])
-def test_a_fault_of_ours_keeps_its_details(client: Client, service: FakeService, fault: Exception) -> None:
+def test_an_internal_fault_keeps_its_details(client: Client, service: FakeService, fault: Exception) -> None:
     service.fail = fault
     answer = client.post("/observe", ROW)
     assert (answer.status_code, answer.json()["outcome"]) == (500, "unknown")

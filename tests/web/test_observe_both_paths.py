@@ -67,7 +67,7 @@ def request(body: bytes, kind: str = JSON, more: str = "", path: str = "/observe
 
 
 def answers(link: socket.socket, count: int) -> list[bytes]:
-    """So many complete answers, without their dates."""
+    """This many complete answers, without their dates."""
     data, found = b"", list[bytes]()
     while len(found) < count:
         end = data.find(b"\r\n\r\n")

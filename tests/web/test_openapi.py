@@ -27,7 +27,7 @@ def golden_text(document: dict[str, object]) -> str:
 
 
 def write_golden() -> None:
-    """Write the contract anew. Run after a change that is meant:
+    """Write the contract again. Run after an intended change:
 
     python -c "from tests.web.test_openapi import write_golden; write_golden()"
     """
@@ -60,7 +60,7 @@ def test_every_reference_leads_somewhere() -> None:
     known = set(openapi_document()["components"]["schemas"])
     wanted = set(re.findall(r"#/components/schemas/(\w+)", text))
     assert wanted <= known
-    assert known - wanted == set(), "schemas nobody uses"
+    assert known - wanted == set(), "unused schemas"
 
 
 def test_the_page_fetches_nothing_from_elsewhere(client: Client) -> None:

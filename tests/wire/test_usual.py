@@ -350,7 +350,7 @@ def test_members_that_are_read_eight_at_a_time_come_out_as_others_do() -> None:
     assert list(usual.names) == list(other.names)
 
 
-@pytest.mark.parametrize("others", [0, PREFETCHED_FROM])  # beside so many other names, whose table is asked for ahead of time
+@pytest.mark.parametrize("others", [0, PREFETCHED_FROM])  # beside this many other names, whose table is asked for ahead of time
 def test_names_that_are_new_are_listed_once_and_known_ones_are_not(others: int) -> None:
     seen = NamesSeen(100 + others)
     assert seen.add(hash_name(b"other%d" % k, 0, 0) for k in range(others)) == others

@@ -16,7 +16,7 @@ from riata.wire.workspace import Workspaces
 BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones cost more calls
 HEAD_BYTES: Final = 2**18
 ROWS_AIMED_AT: Final = 8000  # a block of more than 10,000 rows is read twice
-_FIRST_BYTES: Final = 2**16  # of the first block of a long file, besides its head
+_FIRST_BYTES: Final = 2**16  # of the first block of a long file, in addition to its head
 _SAMPLE_BYTES: Final = 2**14  # of a block, whose rows are counted to guess how many the next one has
 
 

@@ -21,7 +21,7 @@ def path(
     """Show how many non-zero weights a model would have with other L1 penalties, without learning again.
 
     This works only if the learner keeps the curvature of the loss; otherwise the error message names such a learner. The loss is
-    known for the current penalty and for those that the learner tries besides (its setting shadow).
+    known for the current penalty and for the others that the learner tries (its setting shadow).
     """
     from rich.console import Console
 

@@ -42,7 +42,7 @@ def path_plots(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
     if len(points) >= 2:
         yield _panel("non-zeros", points, "non_zeros", "8,.0f")
     if len(tried) >= 2:
-        yield _panel("log loss of the penalty in force and of the penalties tried besides", tried, "log_loss", "8.4f")
+        yield _panel("log loss of the penalty in force and of the other penalties tried", tried, "log_loss", "8.4f")
 
 
 def _points(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -4,7 +4,7 @@ A table is random access into tens of megabytes, which is faster in pages of 2 M
 the system. However, features are spread over the whole table. A table with a hundred features would have a hundred times
 2 MiB resident, when 400 KiB are enough. A thousand such models would not fit into any machine. So a table begins with small
 pages. It changes to huge pages when so many of its lines are used that a quarter of the small pages would be resident anyway.
-A single batch that reaches so many is detected by its hashes before it is learnt: then nothing is cleared twice and copied.
+A single batch that reaches that many is detected by its hashes before it is learnt: then nothing is cleared twice and copied.
 Pages already in use are moved a few with each small batch, since each takes two tenths of a millisecond, and all with a
 large one. On systems other than Linux the system decides.
 """
@@ -22,9 +22,9 @@ from riata.base.arrays import F64, U32, aligned
 
 LARGE_BYTES: Final = 2 * 2**20
 _MAPPED_BYTES_MIN: Final = 2 * LARGE_BYTES  # from this size on numpy requests huge pages
-_USED_SHARE: Final = 4  # when one in so many small pages is used, huge pages are worth their memory
+_USED_SHARE: Final = 4  # when one in this many small pages is used, huge pages are worth their memory
 _MOVED_AT_ONCE: Final = 8
-_FEATURES_PER_MOVE: Final = 256  # of a batch: one huge page is moved for so many, so that a batch of rows is not delayed for long
+_FEATURES_PER_MOVE: Final = 256  # of a batch: one huge page is moved for this many, so that no batch waits for long
 COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux 6.1; `mmap` has no constant for it
 
 

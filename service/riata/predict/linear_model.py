@@ -23,7 +23,7 @@ from riata.wire.parse import Context
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """A model whose arrays cannot be written through it; whoever makes one gives `weights` away.
+    """A model whose arrays cannot be written through it; its maker gives `weights` away.
 
     uncertainty : how margins and weights scatter; None where the learner keeps no curvature, or it could not be inverted
     bucket      : u32[2^k + 1], the index over `weights.slot`

@@ -3,12 +3,12 @@
 Theory of operation
     A thread of the lowest priority reads the events that a trim is about to take and writes them as segments. It reads through
     the store's thread, in slices, only while nothing else waits there, and at a limited rate; so it delays no acknowledgement.
-    Only full segments are written. A trim takes nothing behind the last event of the last one (`bound`): the bound and the trim
+    Only full segments are written. A trim takes nothing after the last event of the last one (`bound`): the bound and the trim
     are computed in one call of the store's thread. Whatever happens in between, an event is in the log or in a segment, often in
     both: a process that dies after it wrote a segment trims later.
 
     Beyond `bytes_max` the oldest segments are deleted, of those whose events the log no longer has. If a segment cannot be
-    written, say because the disk is full, nothing is trimmed behind the last one; the service then refuses events like on any
+    written, say because the disk is full, nothing is trimmed after the last one; the service then refuses events like on any
     full disk, until there is space, or the archive is turned off. The space that checkpoints need is not used.
 """
 

@@ -3,7 +3,7 @@
 Theory of operation
     An example counts unless a skip event removes it, or a restore undid it. A restore at event R puts the state after event C in
     place, so exactly what counted after C counts after R, and C + 1 .. R - 1 do not. C may lie before an earlier restore, or
-    after it: whoever restores a state from before another restore gets back what that one undid. So what counts after event n
+    after it: a restore of a state from before another restore brings back what that one undid. So what counts after event n
     is R + 1 .. n for the last restore R up to n, and what counted after the event that R returned to:
 
         events     1 ...... 50 51 ... 99  R=100  101 ... 149  R=150          151 ... 200

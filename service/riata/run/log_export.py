@@ -48,7 +48,7 @@ def export_log(
     write: Callable[[bytes], object],
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Window:
-    """Write the examples that count, from `segments` and the log behind them, and return what they are of.
+    """Write the examples that count, from `segments` and the log after them, and return what they are of.
 
     Columns: seq, accepted_ms, label, weight, indices (feature hashes), values. A record batch has at most as many rows and
     features as a request. The memory does not grow with the log.

@@ -1,4 +1,4 @@
-"""Reading a log in order through the store's thread: once to learn it, and again from where a promoted state stands."""
+"""Reading a log in order through the store's thread: once to learn it, and again from where a promoted state ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What determines the bits of a state besides the log: the version of the algorithms, and the arithmetic of the machine."""
+"""What determines the bits of a state, apart from the log: the version of the algorithms, and the machine's arithmetic."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from riata.wire.batch import select_rows
 
 DEATHS_MAX = 3  # starts that may crash at one event before it is skipped
 HELD_BYTES_MAX = 64 * 2**20  # of records that are kept from one pass over the log to the next
-_RECORD_BYTES = 500  # of a record besides its payload, about
+_RECORD_BYTES = 500  # of a record without its payload, about
 _NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its schedule
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 SLICE_BYTES: Final = 2**18  # payload bytes per read: appends wait for no more than one such read
-RECORD_BYTES: Final = 200  # of a record besides its payload, about
+RECORD_BYTES: Final = 200  # of a record without its payload, about
 GIVE_WAY_S: Final = 0.01
 GIVE_WAY_MOST: Final = 100  # pauses at most: a store that is never idle is read nevertheless
 

@@ -28,7 +28,7 @@ class Turn:
         self.rows_max = ROWS_TOGETHER
 
     def took(self, rows: int, milliseconds: int) -> None:
-        """Adapt to the time that a turn with so many rows took."""
+        """Adapt to the time that a turn with this many rows took."""
         if milliseconds > TURN_MS:
             self.rows_max = max(ROWS_TOGETHER, self.rows_max // 2)
         elif rows > self.rows_max // 2 and 2 * milliseconds <= TURN_MS:

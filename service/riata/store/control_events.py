@@ -2,7 +2,7 @@
 
 Three facts about a range of a log decide which of its events count as examples: which events are not examples at all
 (configurations, skips, restores, upgrades, repairs), which events skip events remove, and which state each restore put in place.
-They are few, so they are kept beside the examples, and nobody has to read a log twice to know them.
+They are few, so they are kept beside the examples, so that no log has to be read twice to know them.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _CONTROL: Final = "control."
 _NO_ID: Final = np.zeros((1, 16), np.uint8)
 _FULL_DISK: Final = (28, 122)  # ENOSPC, EDQUOT
 
-Pace = Callable[[int], None]  # called after so many bytes were read or written; may wait, and may raise to give up
+Pace = Callable[[int], None]  # called after this many bytes were read or written; may wait, and may raise to give up
 
 
 @dataclass(frozen=True, slots=True)

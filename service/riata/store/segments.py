@@ -2,8 +2,8 @@
 
 Segments that are used are consecutive: each begins after the one before, with the chain at which that one ends. The last one
 is bound to the log by the record that follows it. A file that does not fit, because it is damaged, of another log or encoder, of
-a history that was taken back, or behind a gap, is stale. If the log still has its events it is deleted, since it can be made
-again. Otherwise it is renamed to `*.stale`, for whoever wants to look at it.
+a history that was taken back, or after a gap, is stale. If the log still has its events it is deleted, since it can be made
+again. Otherwise it is renamed to `*.stale`, so that it can be inspected.
 """
 
 from __future__ import annotations

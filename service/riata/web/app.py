@@ -1,4 +1,4 @@
-"""The ASGI application: hot routes as plain ASGI, all others through FastAPI, and one middleware (`Shell`) around both."""
+"""The ASGI application: hot routes as plain ASGI, all others through FastAPI, and one middleware (`Instrumented`) around both."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from riata.web.body import Bodies, ClientGone
 from riata.web.fast_path import FastPath
 from riata.web.gate import Gate
 from riata.web.idle_memory import IdleMemory, RenewedPool
+from riata.web.instrumented import HotApps, Instrumented
 from riata.web.meters import Meters
 from riata.web.observe import Observe
 from riata.web.openapi import openapi_document
@@ -35,7 +36,6 @@ from riata.web.routes import docs
 from riata.web.routes.table import ROUTES
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX, WebSettings
-from riata.web.shell import HotApps, Shell
 from riata.web.tools import Tools
 
 log = logging.getLogger("riata.web")
@@ -101,7 +101,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
-    app.add_middleware(Shell, meters=meters, hot=HotApps(router, apps), service=service, gate=acting, bodies=bodies)
+    app.add_middleware(Instrumented, meters=meters, hot=HotApps(router, apps), service=service, gate=acting, bodies=bodies)
     app.state.parts = parts
     app.state.meters = meters
     app.state.bodies = bodies

@@ -21,7 +21,7 @@ class BoundedConnection(asyncio.Protocol):
     busy    : an answer is owed, to a request whose head has arrived
     in_head : a part of a head has arrived
     in_body : a head has arrived, and not all of its body
-    deaf    : received bytes are dropped
+    discarding    : received bytes are dropped
     ended   : the client has sent EOF
     stopping: the server shuts down: the connection closes after the answer that it owes
     """
@@ -33,7 +33,7 @@ class BoundedConnection(asyncio.Protocol):
         self.loop = loop
         self.wire: asyncio.Transport = None  # type: ignore[assignment]
         self.busy = self.in_head = self.in_body = False
-        self.deaf = self.ended = self.stopping = False
+        self.discarding = self.ended = self.stopping = False
         self.lingers = self.closing = self.lost = False
         self.write_paused = self.read_paused = False
         self.dropped = 0
@@ -65,7 +65,7 @@ class BoundedConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Drop all state."""
-        self.deaf = self.closing = self.lost = True
+        self.discarding = self.closing = self.lost = True
         self.deadline = self.take_by = self.take_next_by = math.inf
         if self.lingers:
             self.lingers = False
@@ -102,12 +102,12 @@ class BoundedConnection(asyncio.Protocol):
 
     def end_unfinished(self) -> None:
         """On shutdown, refuse a request that is still being sent; complete ones are answered."""
-        if not self.deaf and (self.in_head or self.in_body):
+        if not self.discarding and (self.in_head or self.in_body):
             self.refuse(bounds.STOPPING)
 
     def abort(self) -> None:
         """Abort the connection; the unsent part of an answer is lost."""
-        self.deaf = True
+        self.discarding = True
         self.deadline = self.take_by = self.take_next_by = math.inf
         self.wire.abort()
 
@@ -121,7 +121,7 @@ class BoundedConnection(asyncio.Protocol):
     def refuse(self, answer: Refusal) -> None:
         """Refuse the request that is being sent, and close. All earlier requests have been answered."""
         self.front.refused[answer.code] += 1
-        self.deaf = True
+        self.discarding = True
         if self.in_body and not self.interrupt():
             self.abort()
             return
@@ -174,14 +174,14 @@ class BoundedConnection(asyncio.Protocol):
         if self.front.lingering >= self.bounds.lingering_max:
             self._close()
             return
-        self.lingers = self.deaf = self.closing = True
+        self.lingers = self.discarding = self.closing = True
         self.front.lingering += 1
         self.read(True)
         self.deadline = self.loop.time() + self.bounds.linger_s + self._taking_s()
         self.wire.write_eof()
 
     def _close(self) -> None:
-        self.deaf = self.closing = True
+        self.discarding = self.closing = True
         self.deadline = self.loop.time() + self.bounds.write_s + self._taking_s()
         self.wire.close()
 

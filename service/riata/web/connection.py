@@ -50,7 +50,7 @@ class Connection(BodyConnection):
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
-        if self.deaf:
+        if self.discarding:
             self.drop(len(data))
         else:
             self._begun = 0
@@ -59,7 +59,7 @@ class Connection(BodyConnection):
     def eof_received(self) -> bool:
         """Answer complete requests although the client sends no more; refuse an incomplete one."""
         self.ended = True
-        if self.deaf:
+        if self.discarding:
             return False
         if self.in_head or self.in_body:
             self.refuse(bounds.INCOMPLETE)
@@ -136,7 +136,7 @@ class Connection(BodyConnection):
         if self.rest:
             data, self.rest = self.rest + data, b""
         try:
-            while data and not self.deaf:
+            while data and not self.discarding:
                 if self.in_body:
                     data = self.take_body(data)
                 elif self.busy or self.write_paused:
@@ -150,7 +150,7 @@ class Connection(BodyConnection):
             self.refuse(refused.answer)
 
     def _take_head(self, data: bytes) -> bytes:
-        """Begin the request whose head stands at the beginning of `data`, if it is there. Returns what follows it."""
+        """Begin the request whose head is at the beginning of `data`, if it is complete. Returns what follows it."""
         checker, fast = self._checker, self.fast
         if fast is not None and (checker is None or data.find(HEAD_END, max(checker.fed - len(HEAD_END) + 1, 0)) >= 0):
             end = fast.heads.parse(data)
@@ -275,7 +275,7 @@ class Connection(BodyConnection):
             self._process(b"")
         if not self.rest or self.in_head:
             self.read(True)
-            if self.ended and not self.busy and not self.deaf:
+            if self.ended and not self.busy and not self.discarding:
                 if self.in_head or self.in_body:
                     self.refuse(bounds.INCOMPLETE)
                 else:

@@ -28,7 +28,7 @@ class Reader(Protocol):
     """The connection whose body is read."""
 
     loop: asyncio.AbstractEventLoop
-    deaf: bool  # received bytes are dropped, not parsed
+    discarding: bool  # received bytes are dropped, not parsed
 
     def whole(self, body: PaddedBuffer) -> None:
         """Take the complete body."""
@@ -67,7 +67,7 @@ class LongBody(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Count bytes that have arrived; hand the body over once it is complete."""
         self._there += nbytes
-        if self._reader.deaf:
+        if self._reader.discarding:
             self.give_back()
         elif self._there == len(self._memory):
             self._reader.whole(self._end())

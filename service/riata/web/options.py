@@ -98,7 +98,7 @@ def model_in_path(path_params: dict[str, str]) -> str:
 
 
 def model_named(name: str) -> str:
-    """Return a model name that stands in a path. Raises `NotFound` for a name that no model can have."""
+    """Return the model name of a path. Raises `NotFound` for a name that no model can have."""
     if not _MODEL_NAME.fullmatch(name):
         raise NotFound(f"no model can have this name; names match {MODEL_NAME}", "model_not_found")
     return name

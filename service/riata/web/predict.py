@@ -17,12 +17,12 @@ from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, Answer
 from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, share, whole
-from riata.web.plain_rows import PlainRows
 from riata.web.predictions import Intervals, Predicted, SourceText, age_s, source_document, wanted_form, write_answer
 from riata.web.problems import RowsNotPredicted
 from riata.web.request import Aside, Handled, Reply, Request
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
+from riata.web.single_row import SingleRowResponder
 from riata.web.tools import Tools
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
 from riata.wire.parsed import Parsed, RowError
@@ -67,7 +67,7 @@ class Predict:
     tools: Tools
     one_row: OneRow = field(default_factory=OneRow)
     source: SourceText = field(default_factory=SourceText)
-    plain: dict[str, PlainRows] = field(default_factory=dict)  # by model name, whether the model exists or not
+    plain: dict[str, SingleRowResponder] = field(default_factory=dict)  # by model name, whether the model exists or not
 
     def check_head(self, request: Request) -> None:
         """Refuse what can be refused before the body is read. Raises errors of `riata.base.errors`."""
@@ -132,13 +132,13 @@ class Predict:
         require_allowed(request.key, question)
         return PLAIN if question == PLAIN else question
 
-    def one(self, model: str) -> PlainRows:
+    def one(self, model: str) -> SingleRowResponder:
         """Return the object that answers simple rows of a model."""
         found = self.plain.get(model)
         if found is None:
             if len(self.plain) == PLAIN_MODELS_MAX:
                 self.plain.clear()
-            found = self.plain[model] = PlainRows(self.tools, self.one_row, self.source, model)
+            found = self.plain[model] = SingleRowResponder(self.tools, self.one_row, self.source, model)
         return found
 
     def _age_s(self, published: Published) -> float:

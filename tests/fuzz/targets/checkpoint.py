@@ -26,7 +26,7 @@ def one_input(data: bytes) -> None:
     with contextlib.suppress(Corrupt):
         header, arrays = layout.decode_checkpoint(data)
         if layout.encode_checkpoint(header, arrays) != data:
-            raise AssertionError("a checkpoint was read that nobody wrote")
+            raise AssertionError("a checkpoint was read that was never written")
 
 
 def signed(data: bytes) -> bytes:
@@ -44,7 +44,7 @@ def signed(data: bytes) -> bytes:
 
 
 def starts() -> list[bytes]:
-    """A checkpoint as it is written, and the same to be signed again."""
+    """A checkpoint as written, and the same to be signed again."""
     header = {"model": "m", "config": {"eta": 0.1}, "applied": 12}
     whole = layout.encode_checkpoint(header, {"a": np.array([0.1]), "b": np.array([True, False])})
     text = canonical_json({"arrays": [{"name": "a", "dtype": "<f8", "shape": [1], "digest": "0" * 64}], "header": header})

@@ -45,7 +45,7 @@ def one_input(data: bytes) -> None:
             raise
         return
     if encode_edition(published) != completed(content):
-        raise AssertionError("an edition was read that nobody wrote")
+        raise AssertionError("an edition was read that was never written")
     with np.errstate(all="ignore"):
         scored = published.model.score(state.rows(9, 10))
     if np.isnan(scored.margin).any():

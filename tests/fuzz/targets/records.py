@@ -46,7 +46,7 @@ def one_input(data: bytes) -> None:
             config = config_from_payload(payload)  # defaults are filled in, so the bytes may differ: once, not twice
             again = payload if config_from_payload(config_payload(config)) == config else b""
         if again != payload:
-            raise AssertionError("a payload was read that nobody wrote")
+            raise AssertionError("a payload was read that was never written")
 
 
 def batch() -> Batch:

@@ -248,7 +248,7 @@ _TRUTH: dict[str, list[Reply]] = {}
 
 def record(url: str) -> None:
     """Record the answers of a real server: `python -c "from tests.fuzz.targets.replies import record; record(URL)"`."""
-    heard: defaultdict[str, list[Any]] = defaultdict(list)
+    received: defaultdict[str, list[Any]] = defaultdict(list)
     link = Link(read_url(url), Credentials())
 
     class Received:
@@ -257,22 +257,22 @@ def record(url: str) -> None:
 
         def script(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes], timeout_ms: int) -> Reply:
             reply = link.script(name, keys, arguments, timeout_ms)
-            heard[name].append(_written(reply))
+            received[name].append(_written(reply))
             return reply
 
         def command(self, parts: Sequence[bytes], timeout_ms: int) -> Reply:
             reply = link.command(parts, timeout_ms)
             if parts[0] == b"INFO" and isinstance(reply, bytes):  # the rest is about the machine
                 kept = [line for line in reply.splitlines() if line.startswith(INFO)]
-                heard["INFO"].append(_written(b"\r\n".join(kept)))
+                received["INFO"].append(_written(b"\r\n".join(kept)))
             else:
-                heard[parts[0].decode()].append(_written(reply))
+                received[parts[0].decode()].append(_written(reply))
             return reply
 
     calls: Calls = Received()
     store = RedisStore(calls, RedisSettings(), draw=lambda size: bytes(range(size)))
     session(store, lambda work: _suppressed(work))
-    GOLDEN.write_text(json.dumps(heard, sort_keys=True, indent=1) + "\n", encoding="utf-8")
+    GOLDEN.write_text(json.dumps(received, sort_keys=True, indent=1) + "\n", encoding="utf-8")
 
 
 def _written(reply: Reply) -> Any:

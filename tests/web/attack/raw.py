@@ -33,20 +33,20 @@ class Received:
         return [(reply.status, reply.code) for reply in self.replies]
 
 
-def read_replies(heard: bytes) -> list[Reply]:
+def read_replies(answered: bytes) -> list[Reply]:
     """Split bytes into answers. Raises an error if they are not answers."""
     replies = []
-    while heard:
-        head, _, rest = heard.partition(b"\r\n\r\n")
+    while answered:
+        head, _, rest = answered.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
         assert first.startswith(b"HTTP/1.1 "), first
         headers = {name.decode().lower(): value.strip().decode() for name, _, value in (line.partition(b":") for line in lines)}
         status = int(first[9:12])
         if status == 100:
-            heard = rest
+            answered = rest
             continue
         length = int(headers["content-length"])
-        body, heard = rest[:length], rest[length:]
+        body, answered = rest[:length], rest[length:]
         assert len(body) == length, "the answer is cut short"
         problem = headers.get("content-type") == "application/problem+json"
         replies.append(Reply(status, json.loads(body)["code"] if problem else "", headers, body))
@@ -57,25 +57,25 @@ def listen_to(connection: socket.socket, silence_s: float = 3.0, awaited: int = 
     """Read until the other side closes the connection, or sends nothing for `silence_s` after the first `awaited` answers. The
     time until these have arrived is not limited, because it depends on the machine.
     """
-    heard, closed = b"", False
+    answered, closed = b"", False
     try:
         connection.settimeout(max(silence_s, PATIENCE_S) if awaited else silence_s)
         while part := connection.recv(1 << 20):
-            heard += part
-            if awaited and whole_replies(heard) >= awaited:
+            answered += part
+            if awaited and whole_replies(answered) >= awaited:
                 connection.settimeout(silence_s)
         closed = True
     except TimeoutError:
         pass
     except ConnectionResetError:
         closed = True
-    return Received(read_replies(heard), closed)
+    return Received(read_replies(answered), closed)
 
 
-def whole_replies(heard: bytes) -> int:
+def whole_replies(answered: bytes) -> int:
     """The number of complete answers."""
     try:
-        return len(read_replies(heard))
+        return len(read_replies(answered))
     except (AssertionError, KeyError, ValueError):  # the last of them is on its way
         return 0
 

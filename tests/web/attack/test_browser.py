@@ -1,6 +1,6 @@
 """A real Chromium shows pages of other origins that try to drive a service without keys (rows 65 to 68).
 
-Every attack runs twice: against a service as it is without keys, where nothing may change, and against one without the checks,
+Every attack runs twice: against a normal service without keys, where nothing may change, and against one without the checks,
 where the attacks that can work do work. So the browser really sends what the test believes it sends.
 """
 
@@ -155,13 +155,13 @@ def begin(stack: ExitStack, hosts: bool) -> Target:
 @pytest.fixture(scope="module")
 def targets(parser_loaded: None) -> Iterator[dict[str, Target]]:  # noqa: ARG001
     with ExitStack() as stack:
-        yield {"as it is": begin(stack, hosts=True), "unchecked": begin(stack, hosts=False)}
+        yield {"checked": begin(stack, hosts=True), "unchecked": begin(stack, hosts=False)}
 
 
 @pytest.fixture
 def guarded(targets: dict[str, Target]) -> Target:
-    targets["as it is"].renew()
-    return targets["as it is"]
+    targets["checked"].renew()
+    return targets["checked"]
 
 
 @pytest.fixture

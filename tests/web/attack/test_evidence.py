@@ -1,4 +1,4 @@
-"""The page that says which test stands for which attack names tests that are there."""
+"""The page that names the test of each attack names tests that exist."""
 
 from __future__ import annotations
 

@@ -467,7 +467,7 @@ def test_buckets_are_kept_for_known_keys_only() -> None:
         buckets.take(f"key-{at}", None, 0)
     buckets.forget({"key-1"})
     assert buckets.take("key-1", None, 0) == 0.0
-    assert buckets.take("key-1", None, 0) > 0.0, "the bucket of a key that stays is not filled anew"
+    assert buckets.take("key-1", None, 0) > 0.0, "the bucket of a key that stays is not refilled"
     assert len(buckets._of) == 1
 
 

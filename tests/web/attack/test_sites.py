@@ -92,12 +92,12 @@ class Both:
         """Send the request to both; returns the answer, which must be equal. Neither sends anything else, and both change in
         the same way.
         """
-        heard = [told(served.port, b"".join(parts)) for served in (self.fast, self.slow)]
-        (reply,), (other,) = (read_replies(one) for one in heard)
+        received = [told(served.port, b"".join(parts)) for served in (self.fast, self.slow)]
+        (reply,), (other,) = (read_replies(one) for one in received)
         if b"riata_requests_total" in reply.body:  # meters count what this very server was asked
             assert (reply.status, reply.headers["content-type"]) == (other.status, other.headers["content-type"])
         else:
-            assert heard[0] == heard[1]
+            assert received[0] == received[1]
         assert self.fast.state() == self.slow.state()
         return reply
 
@@ -114,18 +114,18 @@ def renew(service: FakeService) -> None:
 
 def told(port: int, request: bytes) -> bytes:
     """The bytes of one answer, without its date."""
-    heard = b""
+    received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(request)
-        while not whole(heard):
+        while not whole(received):
             part = connection.recv(1 << 20)
-            assert part, heard
-            heard += part
-    return DATE.sub(b"", heard)
+            assert part, received
+            received += part
+    return DATE.sub(b"", received)
 
 
-def whole(heard: bytes) -> bool:
-    head, end, body = heard.partition(b"\r\n\r\n")
+def whole(received: bytes) -> bool:
+    head, end, body = received.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     return bool(end) and length is not None and (len(body) >= int(length[1]) or head.startswith(b"HEAD"))
 
@@ -234,9 +234,9 @@ def test_every_host_is_answered_if_the_operator_allows_it() -> None:
 def test_a_host_is_looked_at_in_every_head_of_a_connection(both: Both) -> None:
     for served in (both.fast, both.slow):
         good, bad = request("GET", "/predict"), request("GET", "/predict", host=b"Host: evil.example")
-        heard = talk(served.port, good * 3 + bad + good, awaited=4)
-        assert heard.told == [(200, "")] * 3 + [(421, "host_not_allowed")]
-        assert heard.closed
+        received = talk(served.port, good * 3 + bad + good, awaited=4)
+        assert received.told == [(200, "")] * 3 + [(421, "host_not_allowed")]
+        assert received.closed
 
 
 @pytest.mark.parametrize(

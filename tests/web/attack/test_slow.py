@@ -46,8 +46,8 @@ def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float
                 connection.sendall(part)
             except ConnectionResetError:
                 break
-        heard = listen_to(connection, 5)
-        return heard, time.monotonic() - begun
+        answered = listen_to(connection, 5)
+        return answered, time.monotonic() - begun
 
 
 def test_a_connection_that_says_nothing_is_closed(target: Target) -> None:
@@ -59,81 +59,81 @@ def test_a_connection_that_says_nothing_is_closed(target: Target) -> None:
 
 
 def test_a_head_that_is_sent_slowly_is_given_up(target: Target) -> None:
-    heard, took = trickle(target, b"GET /livez HTTP/1.1\r\nHost: t\r\nX: ", [b"x"] * 1000, 0.1)
-    assert heard.told == [(408, "head_too_slow")]
-    assert heard.closed
+    answered, took = trickle(target, b"GET /livez HTTP/1.1\r\nHost: t\r\nX: ", [b"x"] * 1000, 0.1)
+    assert answered.told == [(408, "head_too_slow")]
+    assert answered.closed
     assert QUICK.head_s * 0.9 <= took < QUICK.head_s + QUICK.linger_s + SLACK_S
 
 
 def test_empty_lines_before_a_head_do_not_hold_a_connection(target: Target) -> None:
-    heard, took = trickle(target, b"\r\n", [b"\r\n"] * 1000, 0.1)
-    assert heard == Received([], True)
+    answered, took = trickle(target, b"\r\n", [b"\r\n"] * 1000, 0.1)
+    assert answered == Received([], True)
     assert took < QUICK.head_s + SLACK_S
 
 
 def test_a_second_head_has_the_same_deadline(target: Target) -> None:
-    heard, _ = trickle(target, get(b"/livez") + b"GET /livez HTTP/1.1\r\n", [], 0.1)
-    assert heard.told == [(200, ""), (408, "head_too_slow")]
+    answered, _ = trickle(target, get(b"/livez") + b"GET /livez HTTP/1.1\r\n", [], 0.1)
+    assert answered.told == [(200, ""), (408, "head_too_slow")]
 
 
 def test_a_head_in_pieces_within_its_deadline_is_read(start: Start) -> None:
     target = start()
-    heard, _ = trickle(target, b"GET /li", [b"vez HTTP/1.1\r\nHo", b"st: t\r\n", b"\r\n", b""], 0.05)
-    assert heard.told == [(200, "")]
+    answered, _ = trickle(target, b"GET /li", [b"vez HTTP/1.1\r\nHo", b"st: t\r\n", b"\r\n", b""], 0.05)
+    assert answered.told == [(200, "")]
 
 
 @pytest.mark.parametrize("head", [post(b"", length=30), CHUNKED], ids=["length", "chunks"])
 def test_a_body_that_never_comes_is_given_up(target: Target, head: bytes) -> None:
-    heard, took = trickle(target, head, [], 0.1)
-    assert heard.told == [(408, "body_too_slow")]
-    assert heard.closed
+    answered, took = trickle(target, head, [], 0.1)
+    assert answered.told == [(408, "body_too_slow")]
+    assert answered.closed
     assert QUICK.body_idle_s * 0.9 <= took < QUICK.body_idle_s + QUICK.linger_s + SLACK_S
     assert target.appended == 0
 
 
 def test_a_body_that_stalls_is_given_up(target: Target) -> None:
-    heard, _ = trickle(target, post(ROW[:10], length=len(ROW)), [], 0.1)
-    assert heard.told == [(408, "body_too_slow")]
+    answered, _ = trickle(target, post(ROW[:10], length=len(ROW)), [], 0.1)
+    assert answered.told == [(408, "body_too_slow")]
     assert target.appended == 0
 
 
 @pytest.mark.parametrize("length", [2_000, 200_000], ids=["short", "long"])
 def test_a_body_that_is_sent_slowly_is_given_up_at_its_total_deadline(start: Start, length: int) -> None:
     target = start(QUICK, body_s=0.8)
-    heard, took = trickle(target, post(b" ", length=length), [b" "] * 1000, 0.1)
-    assert heard.told == [(408, "body_too_slow")]
+    answered, took = trickle(target, post(b" ", length=length), [b" "] * 1000, 0.1)
+    assert answered.told == [(408, "body_too_slow")]
     assert took < BODY_WAIT_S + 0.8 + QUICK.linger_s + SLACK_S
     assert target.front.refused["body_too_slow"] == 0, "the route said it, not the connection"
 
 
 def test_framing_without_body_is_no_progress(target: Target) -> None:
-    heard, took = trickle(target, CHUNKED + b"1e;a=", [b"b"] * 1000, 0.1)
-    assert heard.told == [(408, "body_too_slow")]
+    answered, took = trickle(target, CHUNKED + b"1e;a=", [b"b"] * 1000, 0.1)
+    assert answered.told == [(408, "body_too_slow")]
     assert took < QUICK.body_idle_s + QUICK.linger_s + SLACK_S
 
 
 def test_a_body_in_pieces_within_its_deadline_is_taken(start: Start) -> None:
     target = start(replace(QUICK, body_idle_s=2.0), body_s=60.0)
     pieces = [ROW[at : at + 5] for at in range(0, len(ROW), 5)]
-    heard, took = trickle(target, post(b"", length=len(ROW)), [*pieces, b""], 0.5)
+    answered, took = trickle(target, post(b"", length=len(ROW)), [*pieces, b""], 0.5)
     assert took > 2.0, "it took longer than any one piece may"
-    assert heard.told == [(202, "")]
+    assert answered.told == [(202, "")]
     assert target.appended == 1
 
 
 def test_the_rest_of_a_body_that_was_answered_without_it_is_not_waited_for(target: Target) -> None:
-    heard, took = trickle(target, post(b"", path=b"/models/none/observe", length=30), [], 0.1)
-    assert heard.told == [(404, "model_not_found")]
-    assert heard.closed
+    answered, took = trickle(target, post(b"", path=b"/models/none/observe", length=30), [], 0.1)
+    assert answered.told == [(404, "model_not_found")]
+    assert answered.closed
     assert took < QUICK.linger_s + SLACK_S
 
 
 def test_a_connection_between_two_requests_is_closed_when_it_has_been_idle(target: Target) -> None:
     begun = time.monotonic()
-    heard = talk(target.port, get(b"/livez"), silence_s=5)
+    answered = talk(target.port, get(b"/livez"), silence_s=5)
     took = time.monotonic() - begun
-    assert heard.told == [(200, "")]
-    assert heard.closed
+    assert answered.told == [(200, "")]
+    assert answered.closed
     assert QUICK.idle_s * 0.9 <= took < QUICK.idle_s + SLACK_S
 
 

@@ -41,7 +41,7 @@ REFUSED = {
     "a coding before chunked": (HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + CHUNKS, CODING),
     "a coding after chunked": (HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n" + CHUNKS, MALFORMED),
     "chunked twice": (HEAD + CHUNKED + CHUNKED + b"\r\n" + CHUNKS, MALFORMED),
-    "chunked behind a control character": (HEAD + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS, MALFORMED),
+    "chunked after a control character": (HEAD + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + CHUNKS, MALFORMED),
     "a space before the colon": (HEAD + b"Transfer-Encoding : chunked\r\n\r\n" + CHUNKS, MALFORMED),
     "chunks in HTTP/1.0": (HEAD.replace(b"1.1", b"1.0") + CHUNKED + b"\r\n" + CHUNKS, CODING),
     "a folded line": (HEAD + b"X-A: b\r\n folded\r\n" + LENGTH + b"\r\n" + ROW, MALFORMED),

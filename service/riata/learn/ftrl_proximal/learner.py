@@ -25,7 +25,7 @@ from riata.wire.batch import Batch
 
 __all__ = ["FtrlProximal", "FtrlProximalConfig"]
 
-_FEATURES_USUAL: Final = 128  # initial space for rows of so many features
+_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
 _COLUMNS: Final = len(Scratch._fields) - 1
 
 

@@ -28,7 +28,7 @@ from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
 _ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
-_FEATURES_USUAL: Final = 128  # initial space for rows of so many features
+_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
 _COLUMNS: Final = len(Scratch._fields)  # without the starts, and with the values of the next row
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 

@@ -122,7 +122,7 @@ def read_record(model: str, answer: Answer) -> Record:
 
 
 def seal(part: bytes) -> bytes:
-    """Return a chunk or piece as it is stored: digest, then content."""
+    """Return a chunk or piece in stored form: digest, then content."""
     return digest_of(part) + part
 
 
@@ -138,7 +138,7 @@ def digest_of(part: bytes) -> bytes:
 
 
 def pack_generation(generation: Generation) -> bytes:
-    """Return a generation as it is stored: one flag (verified), digest in hexadecimal, JSON."""
+    """Return a generation in stored form: one flag (verified), digest in hexadecimal, JSON."""
     return _pack(generation, generation.verified, ("verified",))
 
 
@@ -188,7 +188,7 @@ def _unpack(stored: bytes, what: str, code: str) -> dict[str, Any]:
 
 
 def pack_row(row: PendingPrediction) -> bytes:
-    """Return a remembered row as it is stored: digest, due_ms, row."""
+    """Return a remembered row in stored form: digest, due_ms, row."""
     due = row.due_ms.to_bytes(8, "big", signed=True)
     return hashlib.blake2b(row.key + due + row.row, digest_size=16).digest() + due + row.row
 

@@ -22,7 +22,7 @@ EXCHANGED: Final = "store_exchanged"  # code of the error about a store that is 
 PAUSE_MS: Final = 10
 PAUSE_MS_MAX: Final = 320
 
-# The words a script may begin its answer with, besides GONE. Any other word is an error.
+# The words a script may begin its answer with, in addition to GONE. Any other word is an error.
 _WORDS = {
     "acquire": "OK OWNED OLDER",
     "append": "OK STALE NOTICKET DAMAGED",

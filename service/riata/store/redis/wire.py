@@ -75,7 +75,7 @@ class Answers(DefaultParser):  # type: ignore[misc, valid-type]  # a name for on
 
 
 class Encrypted(Connection):
-    """A TLS connection. The class of redis-py trusts the system's authorities besides the given one; this one does not."""
+    """A TLS connection. The class of redis-py also trusts the system's authorities; this one does not."""
 
     def __init__(self, trusted: ssl.SSLContext, patience: Patience, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]

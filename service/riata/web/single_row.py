@@ -14,7 +14,7 @@ from riata.web.tools import Tools
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-class PlainRows:
+class SingleRowResponder:
     """Answers simple rows without creating an array. The answer is None if a row needs the general path.
 
     What a row needs is bound here, once for many rows: looking it up takes as long as a prediction. The object belongs to the

@@ -41,7 +41,7 @@ class HotApps:
         return app
 
 
-class Shell:
+class Instrumented:
     """ASGI middleware around the whole application. `gate`, if there is one, is checked before a request is handled."""
 
     def __init__(
