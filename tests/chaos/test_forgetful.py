@@ -13,7 +13,7 @@ import pytest
 from riata.run.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
-from tests.running import Running
+from tests.running import HANG_S, Running
 
 ROWS = [{"features": {"colour": colour, "size": i}} for i, colour in enumerate(["red", "green", "blue"] * 4)]
 DEADLINE_S = 900.0
@@ -45,7 +45,7 @@ def examples(running: Running) -> int:
 
 
 def died(running: Running) -> None:
-    assert running.process.wait(30) == -signal.SIGKILL, running.output()
+    assert running.process.wait(HANG_S) == -signal.SIGKILL, running.output()
 
 
 def logged_labels(directory: Path) -> list[float]:

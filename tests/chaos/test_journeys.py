@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from tests.chaos.repeats import slow
-from tests.running import Running
+from tests.running import HANG_S, Running
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SAVES = 3  # as many let go all of the log before them
@@ -52,7 +52,7 @@ class Service:
         self, method: str, path: str, content: bytes | dict[str, Any] = b"", kind: str = "application/json"
     ) -> httpx.Response:
         body = json.dumps(content).encode() if isinstance(content, dict) else content
-        answer = httpx.request(method, self.running.url + path, content=body, headers={"Content-Type": kind}, timeout=60)
+        answer = httpx.request(method, self.running.url + path, content=body, headers={"Content-Type": kind}, timeout=HANG_S)
         assert answer.status_code < 300, f"{path}: {answer.status_code} {answer.text}"
         return answer
 

@@ -19,7 +19,7 @@ from riata.run.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.repeats import slow
-from tests.running import Running
+from tests.running import HANG_S, Running
 
 ROWS = 40  # events of one request
 DOCUMENT: dict[str, Any] = {"encoder": {"bits": 18}, "checkpoint_every_s": 1, "publish_every_ms": 20}
@@ -52,7 +52,7 @@ def send_until_acknowledged(running: Running, number: int, seed: int, restart: I
     while True:
         try:
             answer = httpx.post(
-                f"{running.url}/models/m/observe", content=body, headers={"Content-Type": "application/x-ndjson"}, timeout=30
+                f"{running.url}/models/m/observe", content=body, headers={"Content-Type": "application/x-ndjson"}, timeout=HANG_S
             )
         except httpx.TransportError:
             if running.process.poll() is None:

@@ -25,7 +25,7 @@ from tests.chaos.history import Fault
 from tests.chaos.one_process import one, require
 from tests.chaos.repeats import slow
 from tests.chaos.stored import SqliteSource
-from tests.running import Running
+from tests.running import HANG_S, Running
 from tests.store.appender import EVENTS_PER_GROUP, SETTINGS
 from tests.store.test_crash import BOTH, acknowledged, command, cut_open, environment, stored_ids, traced
 
@@ -80,14 +80,14 @@ class Asked:
         )
 
     def observe(self) -> tuple[int, dict[str, Any]]:
-        answer = httpx.post(f"{self.running.url}/observe", json={"features": {"a": 1.0}, "label": 1}, timeout=60)
+        answer = httpx.post(f"{self.running.url}/observe", json={"features": {"a": 1.0}, "label": 1}, timeout=HANG_S)
         return answer.status_code, answer.json()
 
     def accepting(self) -> tuple[bool, float, float, list[str]]:
         """The state by readiness, two metrics and the warnings."""
-        ready = httpx.get(f"{self.running.url}/readyz", timeout=60)
+        ready = httpx.get(f"{self.running.url}/readyz", timeout=HANG_S)
         assert ready.status_code == 200, ready.text  # predictions are answered
-        lines = httpx.get(f"{self.running.url}/metrics", timeout=60).text.splitlines()
+        lines = httpx.get(f"{self.running.url}/metrics", timeout=HANG_S).text.splitlines()
         meters = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
         refuses = float(meters.get('riata_store_refuses{code="disk_reserve"}', 0))
         return ready.json()["accepting"], float(meters["riata_accepting"]), refuses, ready.json()["warnings"]
@@ -148,7 +148,7 @@ def test_row_25_a_first_start_on_a_full_disk_says_how_much_it_wants(small_disk: 
         os.posix_fallocate(file.fileno(), 0, 90 * 2**20)
     with asked.running as running:
         running.start(wait=False)
-        assert running.wait(120) != 0
+        assert running.wait(HANG_S) != 0
         assert names_all(running.output()), running.output()
 
 

@@ -19,6 +19,7 @@ from tests.chaos.history import Fault
 from tests.chaos.one_process import one, require
 from tests.chaos.repeats import repeats, slow
 from tests.chaos.wall_clock import WallClock
+from tests.running import HANG_S
 
 EXIT_AT_ONCE = 128
 HOUR_S = 3600
@@ -180,7 +181,7 @@ def test_row_43_on_sigterm_it_ends_cleanly_even_with_slow_clients(cluster: Clust
         until(lambda: load.acked() > 20, 30, "requests are acknowledged")
         member.kept = False
         member.send(signal.SIGTERM)
-        assert member.process.wait(300) == 0
+        assert member.process.wait(HANG_S) == 0
     left = require(cluster, tmp_path)
     assert left.saved[0].applied == left.top.seq  # the last checkpoint holds everything
 
@@ -191,7 +192,7 @@ def test_row_44_on_ctrl_c_it_ends_as_on_sigterm(cluster: Cluster, tmp_path: Path
         until(lambda: load.acked() > 5, 30, "requests are acknowledged")
         member.kept = False
         member.send(signal.SIGINT)
-        member.process.wait(30)
+        member.process.wait(HANG_S)
     left = require(cluster, tmp_path)
     assert left.saved[0].applied == left.top.seq
 
@@ -204,7 +205,7 @@ def test_row_44_stopped_twice_it_ends_at_once_and_loses_nothing(cluster: Cluster
         member.send(signal.SIGTERM)
         until(lambda: not member.ready(), 10, "it has received the first")
         member.send(signal.SIGTERM)
-        assert member.process.wait(5) == EXIT_AT_ONCE + signal.SIGTERM
+        assert member.process.wait(HANG_S) == EXIT_AT_ONCE + signal.SIGTERM
     require(cluster, tmp_path)
 
 

@@ -26,6 +26,7 @@ from tests.chaos.stored import RedisSource
 from tests.chaos.wall_clock import WallClock
 from tests.redis_server import RedisServer, redis_version
 from tests.run.test_lost_events_redis import accept_loss
+from tests.running import HANG_S
 from tests.store.test_crash import traced
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="the service needs Redis 7")
@@ -108,7 +109,7 @@ def test_rows_4_and_6_a_redis_that_may_lose_events_is_refused_at_the_start(optio
     with RedisServer(tmp_path / "redis", f"--{option}", value) as server, Cluster(tmp_path / "cluster") as cluster:
         member = cluster.add("all", role="all", store=server.url)
         member.kept = False
-        assert member.process.wait(60) == 1
+        assert member.process.wait(HANG_S) == 1
         assert option in member.said()
         server.cli("CONFIG", "SET", option, SOUND[option])
         member.kept = True
@@ -372,7 +373,7 @@ def test_rows_25_to_27_a_redis_whose_disk_fails_ends_and_nothing_is_lost(injecti
                 strace[strace.index("-e") + 1] += ",write"
                 with subprocess.Popen(strace, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as tracer:
                     try:
-                        server.process.wait(30)  # a server that has promised durability ends where it cannot keep it
+                        server.process.wait(HANG_S)  # a server that has promised durability ends where it cannot keep it
                     except subprocess.TimeoutExpired:
                         server.kill()
                         raise

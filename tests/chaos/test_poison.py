@@ -16,7 +16,7 @@ from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import POISON
 from tests.redis_server import RedisServer, redis_version
-from tests.running import Running
+from tests.running import HANG_S, Running
 
 ROWS = 30
 POISONED = 17
@@ -28,7 +28,7 @@ def test_an_event_that_kills_the_process_is_skipped_alone_after_three_starts(tmp
         rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
         with contextlib.suppress(httpx.TransportError):  # it may die before the answer is out; the events are in the log
             assert httpx.post(f"{running.url}/observe", json=rows, timeout=300).json()["accepted"] == ROWS
-        assert running.process.wait(30) == -signal.SIGSEGV
+        assert running.process.wait(HANG_S) == -signal.SIGSEGV
         deaths = 0
         while not running.lives():
             deaths += 1
@@ -62,7 +62,7 @@ def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while
         web.start()
         rows = [{"features": {"a": POISON if i == POISONED else i + 1.0}, "label": i % 2} for i in range(ROWS)]
         assert httpx.post(f"{web.url}/observe", json=rows, timeout=300).json()["accepted"] == ROWS
-        assert writer.process.wait(30) == -signal.SIGSEGV
+        assert writer.process.wait(HANG_S) == -signal.SIGSEGV
         assert httpx.get(f"{web.url}/predict?a=1", timeout=300).status_code == 200
         more = httpx.post(f"{web.url}/observe", json=rows[:3], timeout=300).json()
         assert more["accepted"] == 3  # the log is open to others than the writer

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from riata.client import Riata
-from tests.running import Running
+from tests.running import HANG_S, Running
 
 
 def clean_environment() -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_demo_ends_with_lines_that_work_as_printed(running: Running) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed, so the two lines were not run")
     answers = [
-        json.loads(subprocess.run([*shlex.split(line), "-sS"], capture_output=True, check=True, timeout=30).stdout)
+        json.loads(subprocess.run([*shlex.split(line), "-sS"], capture_output=True, check=True, timeout=HANG_S).stdout)
         for line in tried
     ]
     assert 0.0 < answers[0]["probability"] < 1.0
@@ -105,7 +105,7 @@ def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 def test_a_service_that_is_stopped_prints_no_traceback(told: signal.Signals, running: Running) -> None:
     running.process.send_signal(told)
-    assert running.process.wait(60) in (0, 130)
+    assert running.process.wait(HANG_S) in (0, 130)
     assert "Traceback" not in running.output()
     assert riata("inspect", "--data", str(running.directory)).returncode == 0
 
@@ -122,7 +122,7 @@ def test_a_service_stopped_twice_ends_at_once_and_loses_nothing(running: Running
         client.observe([{"features": {"a": 1}, "label": 1}])
     running.process.send_signal(signal.SIGTERM)
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(60) in (0, 128 + signal.SIGTERM)  # 0 where it had stopped before the second one came
+    assert running.process.wait(HANG_S) in (0, 128 + signal.SIGTERM)  # 0 where it had stopped before the second one came
     assert "Traceback" not in running.output()
     running.start()
     with Riata(running.url) as client:

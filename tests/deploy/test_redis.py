@@ -15,7 +15,7 @@ import redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from tests.redis_server import plain_client, redis_binary, redis_version
-from tests.running import ROOT, free_port
+from tests.running import HANG_S, ROOT, free_port
 
 REDIS = ROOT / "deploy" / "redis"
 PASSWORD = "correct horse battery staple"
@@ -52,7 +52,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield found
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(HANG_S)
 
 
 def answers(port: int) -> bool:

@@ -21,7 +21,7 @@ from riata.web.routes import table
 from riata.web.scopes import OBSERVE, WATCH
 from riata.wire import readers
 from tests.cli.test_compiling import wait_for
-from tests.running import ROOT, Running
+from tests.running import HANG_S, ROOT, Running
 from tests.web.attack.test_keys import bearer, made
 
 PAGES = ROOT / "service" / "docs" / "how-to"
@@ -60,7 +60,7 @@ def test_a_learner_is_added_by_its_folder_and_its_name(tmp_path: Path) -> None:
     environment = {"OVERLAY": str(overlay)}
     with Running(tmp_path / "data", environment, module="tests.docs.overlay") as running:
         running.start()
-        with httpx.Client(base_url=running.url, timeout=60) as client:
+        with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
             wrong = client.put("/models/toy", json={"learner": {"kind": "perceptron", "eta": -1.0}})
             assert (wrong.status_code, wrong.json()["code"]) == (422, "out_of_range")
             assert client.put("/models/toy", json={"learner": {"kind": "perceptron", "eta": 0.5}}).status_code == 201
@@ -100,7 +100,7 @@ def test_a_route_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
     environment = {"OVERLAY": str(overlay), "RIATA_KEYS_FILE": str(keys)}
     with Running(tmp_path / "data", environment, module="tests.docs.overlay") as running:
         running.start()
-        with httpx.Client(base_url=running.url, timeout=60) as client:
+        with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
             rows = [{"features": {"word": "free" if i % 2 else "meeting"}, "label": i % 2} for i in range(40)]
             client.post("/observe?wait=applied", json=rows, headers=bearer(observing)).raise_for_status()
 
@@ -166,7 +166,7 @@ def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, csv_overla
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with Running(tmp_path / "data", {"OVERLAY": str(csv_overlay)}, module="tests.docs.overlay") as running:
         running.start()
-        with httpx.Client(base_url=running.url, timeout=60) as client:
+        with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
             assert client.put("/models/mails", json={}).status_code == 201
 
             def first() -> httpx.Response:

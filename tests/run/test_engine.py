@@ -384,7 +384,7 @@ def test_a_model_dropped_during_its_checkpoint_affects_no_other() -> None:
 def test_a_request_that_stops_waiting_does_not_affect_others() -> None:
     async def work(node: Node) -> None:
         held = threading.Event()
-        blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(10)))
+        blocking = asyncio.create_task(node.engine.call(lambda _store: held.wait(900)))
         waiting = [asyncio.create_task(node.admin.snapshots("m")), asyncio.create_task(node.admin.snapshot_now("m"))]
         waiting.append(asyncio.create_task(node.observe(events(1))))
         await asyncio.sleep(0.05)

@@ -32,7 +32,7 @@ def log_thread_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> Lo
             logged.append(appended.record.last)
 
     log_thread = LogThread(lambda: store, on_logged, fatal.append)
-    log_thread.start().result(10)
+    log_thread.start().result(900)
     return log_thread
 
 
@@ -45,7 +45,7 @@ def test_requests_that_wait_together_are_one_group_and_answered_in_log_order() -
     create_model(store)
     log_thread = log_thread_on(store, logged, [])
     held, answers = threading.Event(), list[Any]()
-    log_thread.call(lambda _store: held.wait(10))
+    log_thread.call(lambda _store: held.wait(900))
     for seed in range(20):
         log_thread.submit(request(seed), answers.append)
     held.set()
@@ -65,12 +65,12 @@ def test_the_store_is_idle_after_all_are_answered_and_none_waits() -> None:
     create_model(store)
     log_thread = log_thread_on(store, [], [])
     held = threading.Event()
-    log_thread.call(lambda _store: held.wait(10))
+    log_thread.call(lambda _store: held.wait(900))
     log_thread.submit(request(1), lambda _answer: happened.append("answer"))
     log_thread.submit(request(2), lambda _answer: happened.append("answer"))
     log_thread.call(lambda _store: happened.append("call"))  # waits after them, so that there is no time to rest
     held.set()
-    log_thread.call(lambda _store: None).result(10)
+    log_thread.call(lambda _store: None).result(900)
     assert happened == ["answer", "answer", "call"]
     log_thread.submit(request(3), lambda _answer: happened.append("answer"))
     log_thread.close()
@@ -90,7 +90,7 @@ def test_a_store_that_fails_while_idle_is_handled_as_usual(outcome: str, ends: b
     create_model(store)
     log_thread = log_thread_on(store, [], fatal)
     log_thread.submit(request(1), answers.append)
-    assert resting.wait(10)
+    assert resting.wait(900)
     log_thread.submit(request(2), answers.append)
     log_thread.close()
     assert [answer.record is not None for answer in answers] == [True, True]
@@ -102,7 +102,7 @@ def test_a_group_is_bounded() -> None:
     create_model(store)
     log_thread = log_thread_on(store, [], [])
     held, answers = threading.Event(), list[Any]()
-    log_thread.call(lambda _store: held.wait(10))
+    log_thread.call(lambda _store: held.wait(900))
     for seed in range(GROUP_REQUESTS_MAX + 5):
         log_thread.submit(request(seed), answers.append)
     held.set()
@@ -116,9 +116,9 @@ def test_a_call_between_requests_sees_the_ones_before_it() -> None:
     create_model(store)
     log_thread = log_thread_on(store, logged, [])
     log_thread.submit(request(1), lambda _answer: None)
-    assert log_thread.call(lambda s: s.head("m").seq).result(10) == 3
+    assert log_thread.call(lambda s: s.head("m").seq).result(900) == 3
     with pytest.raises(NotFound):
-        log_thread.call(lambda s: s.head("nobody")).result(10)
+        log_thread.call(lambda s: s.head("nobody")).result(900)
     log_thread.close()
 
 
@@ -135,7 +135,7 @@ def test_a_failure_at_commit_is_noticed_before_any_answer() -> None:
         reported.set()
 
     log_thread.submit(request(1), done)
-    assert reported.wait(10)
+    assert reported.wait(900)
     log_thread.close()
     assert seen == [("unknown", 1)]
 
@@ -145,7 +145,7 @@ def test_a_store_that_cannot_be_opened_is_reported_to_the_caller() -> None:
         raise NotFound("no store here")
 
     with pytest.raises(NotFound, match="no store here"):
-        LogThread(broken, lambda _append, _appended: None, lambda _reason: None).start().result(10)
+        LogThread(broken, lambda _append, _appended: None, lambda _reason: None).start().result(900)
 
 
 def test_a_cancelled_request_does_not_end_the_thread() -> None:
@@ -154,11 +154,11 @@ def test_a_cancelled_request_does_not_end_the_thread() -> None:
     create_model(store)
     log_thread = log_thread_on(store, [], fatal)
     held = threading.Event()
-    log_thread.call(lambda _store: held.wait(10))
+    log_thread.call(lambda _store: held.wait(900))
     asked = log_thread.call(lambda s: s.head("m").seq)
     assert asked.cancel()
     held.set()
-    assert log_thread.call(lambda s: s.head("m").seq).result(10) == 1
+    assert log_thread.call(lambda s: s.head("m").seq).result(900) == 1
     log_thread.close()
     assert fatal == []
 
@@ -169,7 +169,7 @@ def test_gathered_rows_are_requested_when_their_group_is_formed() -> None:
     log_thread = log_thread_on(store, logged, [])
     held, answers, waiting = threading.Event(), list[Any](), list[Append]()
     log_thread.gathering = waiting
-    log_thread.call(lambda _store: held.wait(10))
+    log_thread.call(lambda _store: held.wait(900))
     log_thread.gather(lambda: [(append, answers.append) for append in waiting])
     log_thread.submit(request(1), answers.append)
     waiting.extend([request(2), request(3)])

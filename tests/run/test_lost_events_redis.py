@@ -21,7 +21,7 @@ from tests.redis_server import RedisServer, redis_version
 from tests.run import test_roles_redis
 from tests.run.node import events
 from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready
-from tests.running import ROOT, Running
+from tests.running import HANG_S, ROOT, Running
 
 pytestmark = [
     pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer"),
@@ -75,7 +75,7 @@ def test_a_process_that_led_from_its_first_moment_does_not_take_an_emptied_store
     if acknowledged:
         assert observe(one, events(acknowledged, first_id=0), "default", wait=True).status_code == 200
     fleet.redis.cli("FLUSHALL")
-    assert one.wait(300) == EXIT_LOST, one.output()
+    assert one.wait(HANG_S) == EXIT_LOST, one.output()
     for _ in range(2):  # its supervisor starts it again, and again
         one.start(wait=False)
         detail = refuses(one, "store_strange")
@@ -124,7 +124,7 @@ def test_after_an_older_file_is_restored_no_process_continues_until_the_loss_is_
     until(lambda: predict(replica, min_seq=51).status_code == 200)
     until(lambda: (fleet.directory / "r" / "copies" / "m.edition").exists())
     put_back(fleet.redis, tmp_path / "yesterday")
-    assert writer.wait(300) == EXIT_LOST, writer.output()
+    assert writer.wait(HANG_S) == EXIT_LOST, writer.output()
 
     # Those that were running go on predicting from what they have, and take no events.
     until(lambda: metric(web, 'riata_lost_events{model="m"}') == 30)

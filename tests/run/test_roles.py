@@ -362,7 +362,7 @@ def test_a_learner_that_is_stuck_lets_the_lease_go() -> None:
                 take = writer._take
 
                 def stuck(item: object) -> None:
-                    asyncio.run_coroutine_threadsafe(held.wait(), loop).result(20)
+                    asyncio.run_coroutine_threadsafe(held.wait(), loop).result(900)
                     take(item)  # type: ignore[arg-type]
 
                 writer._take = stuck  # type: ignore[method-assign]

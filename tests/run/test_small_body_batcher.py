@@ -70,7 +70,7 @@ async def hold(node: Node) -> threading.Event:
 
     def wait(_store: object) -> None:
         begun.set()
-        held.wait(10)
+        held.wait(900)
 
     node.engine.context.log_thread.call(wait)
     while not begun.is_set():

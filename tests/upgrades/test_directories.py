@@ -24,7 +24,7 @@ from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Record
 from tests.golden.make_release_directory import ANSWERS, ARCHIVE, MODELS, margins, taught
 from tests.golden.make_replay import rows_of
-from tests.running import ROOT, Running
+from tests.running import HANG_S, ROOT, Running
 from tests.upgrades.another import ALGO_VERSION, NUMERICS, VERSION
 
 MODULE: Final = "tests.upgrades.another"
@@ -154,7 +154,7 @@ def test_damage_is_not_taken_for_another_version(left: Path) -> None:
     with program(left, VERSION + 1) as running:
         running.start()
         taught(running, "gradient", ROWS[:60])
-        httpx.post(f"{running.url}/models/gradient/snapshots", timeout=60).raise_for_status()
+        httpx.post(f"{running.url}/models/gradient/snapshots", timeout=HANG_S).raise_for_status()
         running.stop()
     code, output = replayed(left, VERSION + 1)
     assert code == NOT_COMPARABLE, output

@@ -261,7 +261,7 @@ def test_an_old_client_and_one_that_leaves_are_left(pair: Pair) -> None:
 def whole(port: int, request: bytes) -> bytes:
     """Send a request and read until the other side closes."""
     answered = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(request)
         while part := connection.recv(1 << 20):
             answered += part
@@ -311,7 +311,7 @@ def test_both_readers_agree_on_unusual_names(pair: Pair) -> None:
 
 def in_parts(port: int, parts: list[bytes]) -> bytes:
     """Send a request so that each part arrives separately, and read until the other side closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             connection.sendall(part)
@@ -364,7 +364,7 @@ def refused_at_once(pair: Pair, request: bytes, status: int) -> None:
     """Send only the head to both: they answer although no body arrives."""
     answered = []
     for lane in (pair.fast, pair.slow):
-        with socket.create_connection(("127.0.0.1", lane.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", lane.port), timeout=300) as connection:
             connection.sendall(request[: request.index(b"\r\n\r\n") + 4])
             answered.append(DATE.sub(b"", connection.recv(1 << 20)))
     assert answered[0] == answered[1]
@@ -375,7 +375,7 @@ def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> No
     request = post(WIDE)
     answered = []
     for lane in (pair.fast, pair.slow):
-        with socket.create_connection(("127.0.0.1", lane.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", lane.port), timeout=300) as connection:
             connection.sendall(request[:-5])
             connection.shutdown(socket.SHUT_WR)
             parts = []
@@ -438,7 +438,7 @@ def test_a_cached_key_of_a_connection_is_valid_only_while_the_key_is(locked: Pai
     changed.
     """
     clock = locked.fast.service.clock
-    with socket.create_connection(("127.0.0.1", locked.fast.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", locked.fast.port), timeout=300) as connection:
 
         def status(token: str) -> bytes:
             connection.sendall(get(b"?a=1", b"/predict", bearer(token)))

@@ -55,15 +55,15 @@ def test_the_peak_is_reported_once_and_small_bodies_are_not_counted() -> None:
 
 def test_a_renewed_pool_ends_its_threads_and_does_what_waits() -> None:
     pool, go = RenewedPool(1, "renewed"), threading.Event()
-    first = pool.submit(lambda: (go.wait(10), threading.current_thread())[1])
+    first = pool.submit(lambda: (go.wait(900), threading.current_thread())[1])
     second = pool.submit(threading.current_thread)
     pool.renew()
-    new = pool.submit(threading.current_thread).result(10)
+    new = pool.submit(threading.current_thread).result(900)
     go.set()
-    old = first.result(10)
+    old = first.result(900)
     assert new is not old
-    assert second.result(10) is old
-    old.join(10)
+    assert second.result(900) is old
+    old.join(900)
     assert not old.is_alive()
     pool.shutdown()
 

@@ -408,6 +408,6 @@ def test_a_stop_waits_for_rows_that_are_on_their_way() -> None:
         asking.start()
         until_it_waits(node)
         threading.Timer(0.2, free.set).start()
-    asking.join(10)
+    asking.join(900)
     assert found
     assert found[0].startswith(b"HTTP/1.1 202")

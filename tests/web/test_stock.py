@@ -127,7 +127,7 @@ def test_an_application_that_fails_is_answered_for_and_the_connection_closes(pat
 
 
 def test_an_answer_that_breaks_off_closes_the_connection() -> None:
-    with serving(echo) as port, socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with serving(echo) as port, socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(post(b"abc", path=b"/half"))
         received = b""
         while part := connection.recv(4096):

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from tests.running import free_port
+from tests.running import HANG_S, free_port
 
 PATIENCE_S: Final = 120.0
 ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's id, fixed by the specification
@@ -63,7 +63,7 @@ class Chromium:
             self._http.delete(self._at)
         self._http.close()
         self._driver.terminate()
-        self._driver.wait(30)
+        self._driver.wait(HANG_S)
 
     def open(self, url: str) -> None:
         """Go to a page, and wait until it is loaded."""

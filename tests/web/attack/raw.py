@@ -82,7 +82,7 @@ def whole_replies(answered: bytes) -> int:
 
 def talk(port: int, *parts: bytes, silence_s: float = 3.0, half_close: bool = False, awaited: int = 1) -> Received:
     """Send bytes, each part separately, and read the answers."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             for part in parts:

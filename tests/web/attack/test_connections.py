@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.running import Running
+from tests.running import HANG_S, Running
 from tests.web.attack.conftest import CALM, Start
 from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk
 
@@ -32,7 +32,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+    return socket.create_connection(("127.0.0.1", port), timeout=300)
 
 
 def test_one_connection_too_many_is_refused_and_a_free_place_is_reused(start: Start) -> None:
@@ -108,8 +108,8 @@ def test_without_free_file_descriptors_probes_answer_and_the_service_recovers(ru
     probes = f"http://127.0.0.1:{probes_of(running)}"
     with ExitStack() as stack:
         held = [stack.enter_context(connect(running.port)) for _ in range(100)]
-        assert httpx.get(f"{probes}/livez", timeout=5).status_code == 200
-        assert httpx.get(f"{probes}/readyz", timeout=5).status_code == 200
+        assert httpx.get(f"{probes}/livez", timeout=PATIENCE_S).status_code == 200
+        assert httpx.get(f"{probes}/readyz", timeout=PATIENCE_S).status_code == 200
         refused = [
             received for received in (listen_to(connection, 0.05, awaited=0) for connection in held[70:]) if received.replies
         ]
@@ -143,15 +143,15 @@ def test_a_stop_answers_what_is_asked_refuses_what_never_ends_and_ends_in_time(r
         slow = stack.enter_context(predict_much(running.port))
         begun = time.monotonic()
         running.process.send_signal(signal.SIGTERM)
-        until(lambda: httpx.get(f"{probes}/readyz", timeout=5).status_code == 503, "readiness was not taken back")
-        assert httpx.get(f"{probes}/livez", timeout=5).status_code == 200
+        until(lambda: httpx.get(f"{probes}/readyz", timeout=PATIENCE_S).status_code == 503, "readiness was not taken back")
+        assert httpx.get(f"{probes}/livez", timeout=PATIENCE_S).status_code == 200
         until(lambda: refuses(running.port), "new connections are still taken")
         finishing.sendall(ROW[10:])
         assert listen_to(finishing, 5).told == [(202, "")]
         assert listen_to(silent, 5) == Received([], True)
         assert listen_to(half_head, 5).closed
         assert listen_to(stalled, 10).told == [(503, "stopping")]
-        assert running.process.wait(60) == 0
+        assert running.process.wait(HANG_S) == 0
         assert time.monotonic() - begun < 8 + PATIENCE_S
         slow.close()
     assert "Traceback" not in Path(f"{running.directory}.log").read_text()

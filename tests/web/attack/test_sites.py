@@ -115,7 +115,7 @@ def renew(service: FakeService) -> None:
 def told(port: int, request: bytes) -> bytes:
     """The bytes of one answer, without its date."""
     received = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(request)
         while not whole(received):
             part = connection.recv(1 << 20)
@@ -355,7 +355,7 @@ def test_a_head_that_is_known_is_not_taken_for_one_that_a_foreign_page_sends(bot
     row = b'{"features":{"a":1}}'
     head = b"POST /predict HTTP/1.1\r\n" + HERE + b"\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     own, foreign = (head % (more, len(row)) + row for more in (b"", FOREIGN[0] + b"\r\n"))
-    with socket.create_connection(("127.0.0.1", both.fast.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", both.fast.port), timeout=300) as connection:
         for _ in range(5):
             connection.sendall(own)
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")

@@ -63,7 +63,7 @@ def test_bodies_at_and_beyond_their_bound(target: Target, sent: bytes, answer: t
 
 def test_a_body_in_chunks_is_refused_once_it_is_too_long_and_the_rest_is_not_read(target: Target) -> None:
     chunks = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", target.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", target.port), timeout=300) as connection:
         connection.sendall(chunks)
         sent = 0
         try:
@@ -85,7 +85,7 @@ def test_a_refusal_reaches_a_client_that_sends_its_whole_body_first(target: Targ
 def test_bodies_together_are_bounded_and_the_room_is_given_back(start: Start) -> None:
     target = start(replace(CALM), body_s=30.0, bodies_bytes_max=BODY_BYTES_MAX)
     half = post(b" " * (BODY_BYTES_MAX - 4096), length=BODY_BYTES_MAX)
-    with socket.create_connection(("127.0.0.1", target.port), timeout=10) as first:
+    with socket.create_connection(("127.0.0.1", target.port), timeout=300) as first:
         first.sendall(half)
         until = time.monotonic() + 900
         while (told := talk(target.port, half, silence_s=0.2, awaited=0).told) != [(503, "bodies_full")]:
@@ -153,7 +153,7 @@ def resident(running: Running) -> int:
 
 def flood(port: int, first: bytes, part: bytes, total: int) -> bytes:
     """Send up to `total` bytes, as many as are accepted; returns the status of the answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(first)
         sent = 0
         try:

@@ -29,7 +29,7 @@ def standing(parser_loaded: None) -> Iterator[Target]:  # noqa: ARG001
 
 
 def connect(target: Target) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", target.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", target.port), timeout=300)
 
 
 def trickle(target: Target, first: bytes, parts: Iterable[bytes], every_s: float) -> tuple[Received, float]:
