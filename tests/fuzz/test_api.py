@@ -102,6 +102,14 @@ def schema_with_keys() -> BaseSchema:
     return schema
 
 
+def refuses_rows(response: Any) -> bool:
+    """Whether rows of a body were refused, each by itself: a good row beside a bad one is accepted, and the answer is 200."""
+    if response.status_code >= 300 or not response.headers.get("content-type", [""])[0].startswith("application/json"):
+        return False
+    document = response.json()
+    return isinstance(document, dict) and document.get("rejected", 0) > 0
+
+
 def run_sequences(url: str, token: str, sequences: int, steps: int) -> Counter[tuple[str, int]]:
     """Run at least this many sequences; returns how often each operation answered with each status.
 
@@ -131,8 +139,9 @@ def run_sequences(url: str, token: str, sequences: int, steps: int) -> Counter[t
 
         def validate_response(self, response: Any, case: Case[Any], **_: Any) -> None:
             statuses[case.operation.label, response.status_code] += 1
+            checks = [check for check in CHECKS if check is not negative_data_rejection or not refuses_rows(response)]
             try:
-                case.validate_response(response, checks=CHECKS)
+                case.validate_response(response, checks=checks)
             except BaseException as error:
                 found.append(error)
                 raise

@@ -245,7 +245,9 @@ def test_a_page_of_the_service_itself_may_do_everything(browser: Chromium, guard
         assert browser.run(FETCH, "", path, init).startswith("basic 2")
     put = {**asked_first("PUT", "{}"), "mode": "same-origin"}
     assert browser.run(FETCH, "", "/models/new", put).startswith("basic 201")
+    before = len(guarded.service.all["default"].generations)
     assert browser.run(BEACON, "", "/models/default/snapshots", "x") == "true"
+    until("the beacon arrives", lambda: len(guarded.service.all["default"].generations) > before)
     assert not guarded.front.refused
     assert guarded.service.all["default"].seq == 3
     assert set(guarded.service.all) == {"default", "new"}
