@@ -67,6 +67,17 @@ def test_every_format_gives_the_same_optimum(form: str, tmp_path: Path) -> None:
     assert found["solutions"][0]["objective"] == pytest.approx(as_vw["solutions"][0]["objective"])
 
 
+@pytest.mark.parametrize("solver", ["parallel_sgd", "sllr_l1", "sllr_l2"])
+def test_methods_that_are_not_exact_say_how_far_they_are(solver: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "vw")
+    found = report(str(path), "--gamma", str(GAMMA), "--solver", solver, "--bits", "18", "--seed", "3")
+    (one,) = found["solutions"]
+    best = optimum(path, GAMMA)
+    assert best - one["gap"] <= one["objective"] < best
+    assert one["log_loss"] < found["base_log_loss"]
+    assert one["stopped"] == "passes"
+
+
 def test_a_bound_on_the_sizes_of_the_weights_is_kept_with_the_penalty_that_it_amounts_to(tmp_path: Path) -> None:
     path = str(written(tmp_path, "vw"))
     found = report(path, "--solver", "irls_lars", "--bound", "2", "--bound", "0.5", "--tolerance", "1e-9")
@@ -140,7 +151,7 @@ def test_text_report_and_rows_that_are_not_read(tmp_path: Path) -> None:
         (["--solver", "rmmp", "--at-once", "5"], "at_once is a setting of shotgun; rmmp has none"),
         (["--bound", "1"], "bound is a setting of irls_lars"),
         (["--solver", "irls_lars", "--bound", "1", "--gamma", "1"], "a bound takes the place of gamma"),
-        (["--seed", "5"], "seed is a setting of shotgun"),
+        (["--seed", "5"], "seed is a setting of parallel_sgd, sllr_l1, sllr_l2, shotgun"),
         (["--tolerance", "2"], "between 0 and 1"),
         (["--gamma", "1", "--gamma", "2", "--out", "m"], "one --gamma or --bound"),
         (["--memory-bytes-max", "100", "--solver", "rmmp"], "memory_bytes_max"),

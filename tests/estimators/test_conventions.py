@@ -40,6 +40,8 @@ NEEDS_A_VARIABLE = {"check_array_api_input"}  # of the environment, set before s
         RunLassoClassifier(n_jobs=1, gamma=[1.0, 3.0], k=[0.0, 0.9]),
         SparseLogisticRegression(),
         SparseLogisticRegression(solver="rmmp", link="probit"),
+        SparseLogisticRegression(solver="irls_lars"),
+        SparseLogisticRegression(solver="shotgun"),
     ],
     ids=str,
 )
@@ -47,6 +49,19 @@ def test_scikit_learn_finds_nothing_to_complain_about(estimator: Any) -> None:
     results = check_estimator(estimator, on_skip=None)
     assert len(results) > 50
     assert {result["check_name"] for result in results if result["status"] != "passed"} == NEEDS_A_VARIABLE
+
+
+REPEATED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+EXCEPTIONS = {
+    "parallel_sgd": REPEATED,  # a weight of 2 is one longer step, and the row twice is two steps at different times
+    "sllr_l1": REPEATED | {"check_sample_weights_not_overwritten"},  # it refuses rows of different weights
+}
+
+
+@pytest.mark.parametrize("solver", EXCEPTIONS)
+def test_solvers_that_draw_rows_have_these_exceptions_only(solver: str) -> None:
+    results = check_estimator(SparseLogisticRegression(solver=solver), on_skip=None, on_fail=None)
+    assert {result["check_name"] for result in results if result["status"] != "passed"} == NEEDS_A_VARIABLE | EXCEPTIONS[solver]
 
 
 @pytest.mark.parametrize("made", CLASSIFIERS)

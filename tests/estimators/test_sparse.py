@@ -114,7 +114,7 @@ def test_separable_classes_have_an_optimum_only_with_a_penalty() -> None:
         ({"gamma": -1.0}, "penalties of at least 0"),
         ({"gamma": [1.0, 2.0]}, r"one for each of 6 columns, got \(2,\)"),
         ({"link": "log"}, "link: 'log' is none of logistic, probit"),
-        ({"solver": "saga"}, "solver: 'saga' is none of auto, mp, rmmp, irls_lars, shotgun"),
+        ({"solver": "saga"}, "solver: 'saga' is none of auto, mp, rmmp, irls_lars, parallel_sgd, sllr_l1, sllr_l2, shotgun"),
     ],
 )
 def test_a_parameter_that_is_none_is_refused_by_name(parameter: dict[str, Any], why: str) -> None:

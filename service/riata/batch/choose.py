@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from riata.batch.irls_lars import IrlsLars
 from riata.batch.mp import Mp
 from riata.batch.named import AUTO
+from riata.batch.parallel_sgd import ParallelSgd
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.rmmp import TOLERANCE, K, Rmmp, memory_bytes
 from riata.batch.shotgun import Shotgun
 from riata.batch.solution import Solution, Watch, watch_nothing
+from riata.batch.sublinear import NU, Sublinear
 
 SMALL: Final = 256  # features up to which a working set saves nothing: it would have room for all of them
 K_MIN: Final = 16
@@ -29,7 +32,15 @@ class Solver(Protocol):
 
 
 CLASSES: Final[Mapping[str, Callable[..., Solver]]] = MappingProxyType(
-    {"mp": Mp, "rmmp": Rmmp, "irls_lars": IrlsLars, "shotgun": Shotgun}
+    {
+        "mp": Mp,
+        "rmmp": Rmmp,
+        "irls_lars": IrlsLars,
+        "parallel_sgd": ParallelSgd,
+        "shotgun": Shotgun,
+        "sllr_l1": partial(Sublinear, nu=0.0),
+        "sllr_l2": partial(Sublinear, nu=NU),
+    }
 )
 
 
@@ -60,5 +71,6 @@ def choose(name: str, problem: Problem, pool: Pool, **settings: Any) -> Choice:
     """The solver of a name with some of its settings, which `named.check_settings` has accepted; "auto" chooses."""
     if name == AUTO and settings.keys() <= {"tolerance", "memory_bytes_max"}:
         return auto(problem, pool, **settings)
-    name = "rmmp" if name == AUTO else name
+    if name == AUTO:
+        name = "rmmp" if "k" in settings else auto(problem, pool, memory_bytes_max=settings.get("memory_bytes_max")).name
     return Choice(name, CLASSES[name](**settings), f"{name}: as asked")

@@ -28,6 +28,9 @@ SOLVERS: Final[Mapping[str, Named]] = MappingProxyType(
         "mp": Named("curvature of all features", COMMON),
         "rmmp": Named("curvature of a working set", COMMON | {"k"}),
         "irls_lars": Named("path of the penalty on a quadratic, or a bound on the sum of |b|", COMMON | {"bound"}),
+        "parallel_sgd": Named("k machines that learn by themselves, averaged", COMMON | {"machines", "eta", "seed"}),
+        "sllr_l1": Named("one row and one column a round, for study", COMMON - {"passes_max"} | {"rounds", "seed"}),
+        "sllr_l2": Named("the same with slack", COMMON - {"passes_max"} | {"rounds", "seed"}),
         "shotgun": Named("P weights at the same time, rows in memory", COMMON | {"at_once", "seed"}),
     }
 )

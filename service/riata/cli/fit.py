@@ -20,9 +20,13 @@ from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
     BoundOption,
+    EtaOption,
     GammaOption,
     KOption,
+    MachinesOption,
     MemoryOption,
+    PassesOption,
+    RoundsOption,
     SeedOption,
     SolverOption,
     ToleranceOption,
@@ -79,6 +83,10 @@ def fit(
     memory_bytes_max: MemoryOption = None,
     bound: BoundOption = None,
     at_once: AtOnceOption = None,
+    machines: MachinesOption = None,
+    eta: EtaOption = None,
+    rounds: RoundsOption = None,
+    passes_max: PassesOption = None,
     seed: SeedOption = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
@@ -99,8 +107,9 @@ def fit(
     request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
     if batch:
         options = solver_options(
-            solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed
-        )
+            solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
+            rounds=rounds, passes_max=passes_max, seed=seed,
+        )  # fmt: skip
         require_one_model(options, out)
         from riata.cli.fit_batch import fit_batch
 

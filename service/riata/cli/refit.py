@@ -15,9 +15,13 @@ from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.solver_options import (
     AtOnceOption,
     BoundOption,
+    EtaOption,
     GammaOption,
     KOption,
+    MachinesOption,
     MemoryOption,
+    PassesOption,
+    RoundsOption,
     SeedOption,
     SolverOption,
     ToleranceOption,
@@ -50,6 +54,10 @@ def refit(
     memory_bytes_max: MemoryOption = None,
     bound: BoundOption = None,
     at_once: AtOnceOption = None,
+    machines: MachinesOption = None,
+    eta: EtaOption = None,
+    rounds: RoundsOption = None,
+    passes_max: PassesOption = None,
     seed: SeedOption = None,
     hold_out: Annotated[
         float | None,
@@ -69,7 +77,10 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
-    options = solver_options(solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, seed=seed)
+    options = solver_options(
+        solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
+        rounds=rounds, passes_max=passes_max, seed=seed,
+    )  # fmt: skip
     require_one_model(options, out)
     if (data is None) + (store is None) + (url is None) != 2:
         raise BadInput("give either --data with a directory, --store with the URL of a Redis, or --url", "bad_option")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -46,13 +46,24 @@ AtOnceOption = Annotated[
         min=1, help="shotgun: weights that move at the same time. [default: by an estimate of rho]", rich_help_panel=PANEL
     ),
 ]
+MachinesOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="parallel_sgd: machines that learn every k-th row each. [default: 8]", rich_help_panel=PANEL),
+]
+EtaOption = Annotated[float | None, typer.Option(min=0.0, help="parallel_sgd: step size. [default: 1]", rich_help_panel=PANEL)]
+RoundsOption = Annotated[
+    int | None, typer.Option(min=1, help="sllr_l1, sllr_l2: rounds. [default: 10000]", rich_help_panel=PANEL)
+]
+PassesOption = Annotated[
+    int | None, typer.Option(min=1, help="Most passes over the rows. [default: by the solver]", rich_help_panel=PANEL)
+]
 SeedOption = Annotated[
     int | None, typer.Option(min=0, help="Of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
 ]
 
 
 def solver_options(
-    solver: str, gammas: list[float] | None, tolerance: float, bounds: list[float] | None, **settings: int | None
+    solver: str, gammas: list[float] | None, tolerance: float, bounds: list[float] | None, **settings: Any
 ) -> SolverOptions:
     """Read the options. Raises `BadInput` for options that contradict each other."""
     return SolverOptions(solver, tuple(gammas or ()), tolerance=tolerance, bounds=tuple(bounds or ()), **settings)

@@ -19,6 +19,8 @@ class SolverOptions:
     gammas  : penalties; empty: that of the learner, GAMMA if it has none
     bounds  : of irls_lars, in place of penalties: the sizes of the weights may sum to so much
     at_once : P of shotgun; None: by an estimate
+    machines, eta : k and step size of parallel_sgd
+    rounds  : T of sllr_l1 and sllr_l2
     seed    : of a solver that draws random numbers; None: 0
     """
 
@@ -27,9 +29,13 @@ class SolverOptions:
     k: int | None = None
     tolerance: float = TOLERANCE
     memory_bytes_max: int | None = None
+    passes_max: int | None = None
 
     bounds: tuple[float, ...] = ()
     at_once: int | None = None
+    machines: int | None = None
+    eta: float | None = None
+    rounds: int | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,119 @@
+"""ParallelSGD: machines learn parts of the rows by themselves, and their weights are averaged (Zinkevich et al. 2010).
+
+    deal       row i goes to machine i modulo k, so a change in time, or sorted labels, is the same for all
+    walk       each machine visits its rows of a part in random order: gradient steps with a penalty
+    average    of the weights of all machines. An average of sparse weights is dense, so then
+    truncate   by an exact pass at the average: a weight is set to 0 if its gradient there would not hold it, |Omega_j| <= gamma_j
+
+The result is that of k machines, however many threads there are to run them. It is a first answer after one pass, not the
+optimum: its certificate says how far it is from there. RMMP can start from it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import F64, I64
+from riata.base.errors import BadInput, TooLarge
+from riata.batch.data import Rows
+from riata.batch.pool import Pool
+from riata.batch.problem import Problem
+from riata.batch.record import Record
+from riata.batch.rmmp import NUMBER_BYTES, TOLERANCE
+from riata.batch.sgd_pass import INTERCEPT, Rates, Walk, new_walk, settle_walk, walk_rows
+from riata.batch.shotgun_round import shuffle
+from riata.batch.solution import Solution, Watch, watch_nothing
+from riata.batch.start import first_weights
+from riata.maths.links import LINKS
+
+ARRAYS: Final = 4  # that a machine keeps for each feature
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSgd:
+    """The solver.
+
+    passes_max       : passes over the rows before the average is final
+    tolerance, memory_bytes_max : see `Rmmp`
+    machines         : k
+    eta              : step size
+    adaptive         : divide steps by the root of the squared gradients so far; otherwise all have the size eta
+    whole            : every machine visits all rows, each in an order of its own, in place of every k-th row
+    seed             : of the orders
+    """
+
+    tolerance: float = TOLERANCE
+    passes_max: int = 1
+    memory_bytes_max: int | None = None
+    machines: int = 8
+    eta: float = 1.0
+    adaptive: bool = True
+    whole: bool = False
+    seed: int = 0
+
+    def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
+        """Find weights. Raises `BadInput` for more machines than rows, and if the weights leave the finite range."""
+        data = problem.data
+        if self.machines > data.rows and not self.whole:
+            raise BadInput(f"parallel_sgd: {self.machines} machines, and only {data.rows} rows; use fewer", "too_many_machines")
+        gamma = problem.penalties[np.isfinite(problem.penalties)]
+        if len(np.unique(gamma)) > 1:
+            raise BadInput("parallel_sgd: expected one penalty for all features", "one_penalty")
+        memory = NUMBER_BYTES * data.features * ARRAYS * (self.machines + 1)
+        if self.memory_bytes_max is not None and memory > self.memory_bytes_max:
+            raise TooLarge(
+                f"{self.machines} machines need {memory} bytes and memory_bytes_max is {self.memory_bytes_max}; use fewer",
+                "memory_bound",
+            )
+        record = Record(problem, pool, self.tolerance, watch)
+        beta, intercept = first_weights(problem, pool.fold("labels", data.parts, {}))
+        walks = [new_walk(beta, intercept) for _ in range(self.machines)]
+        free = problem.gamma_intercept == 0.0
+        weight = float(np.max(gamma, initial=0.0)) / data.rows
+        rates = Rates(self.eta, weight, self.adaptive, free)
+        with ThreadPoolExecutor(pool.workers, "riata-sgd") as threads:
+            for epoch in range(self.passes_max):
+                self._pass(record, threads, walks, rates, epoch)
+                self._average(record, walks)
+                if record.stopped is not None:
+                    break
+        record.stopped = record.stopped or "passes"
+        return record.solution(memory)
+
+    def _pass(self, record: Record, threads: ThreadPoolExecutor, walks: list[Walk], rates: Rates, epoch: int) -> None:
+        data, link = record.problem.data, LINKS[record.problem.link].code
+        first = 0
+        for number, part in enumerate(data.parts):
+            rows = part.load()
+
+            def learn(machine: int, rows: Rows = rows, first: int = first, number: int = number) -> None:
+                begin = 0 if self.whole else (machine - first) % self.machines
+                order: I64 = np.arange(begin, len(rows.label), 1 if self.whole else self.machines)
+                stream = (epoch * len(data.parts) + number) * self.machines + machine
+                shuffle(order, np.uint64(self.seed), stream)
+                walk_rows(rows, link, walks[machine], rates, order)
+
+            list(threads.map(learn, range(self.machines)))
+            first += len(rows.label)
+        for walk in walks:
+            settle_walk(walk, rates)
+        record.passes += self.machines if self.whole else 1
+        record.accesses += data.nnz * (self.machines if self.whole else 1)
+
+    def _average(self, record: Record, walks: list[Walk]) -> None:
+        """Measure the average, and what is left of it when weights that nothing holds are set to 0."""
+        beta: F64 = np.sum([walk.beta for walk in walks], axis=0) / len(walks)
+        intercept = float(np.sum([walk.own[INTERCEPT] for walk in walks])) / len(walks)
+        beta[np.isinf(record.problem.penalties)] = 0.0
+        if not (np.all(np.isfinite(beta)) and np.isfinite(intercept)):
+            raise BadInput(
+                f"parallel_sgd: the weights left the finite range with eta = {self.eta:g}; use a smaller eta", "diverged"
+            )
+        at = record.measure(beta, intercept, len(beta))
+        if record.stopped is None:
+            omega = np.abs(at.gradient + at.curvature * at.beta)
+            record.measure(np.where(omega <= record.problem.penalties, 0.0, beta), intercept, len(beta))
