@@ -58,6 +58,7 @@ EXCEPTIONS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # they do not claim the optimum
 @pytest.mark.parametrize("solver", EXCEPTIONS)
 def test_solvers_that_draw_rows_have_these_exceptions_only(solver: str) -> None:
     results = check_estimator(SparseLogisticRegression(solver=solver), on_skip=None, on_fail=None)

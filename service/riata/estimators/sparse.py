@@ -34,8 +34,8 @@ class SparseLogisticRegression(LinearClassifier):
     solver : default='auto'
         'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses
         one of them by the shape of the matrix. 'shotgun' and 'irls_lars' find the same optimum in other ways. 'parallel_sgd',
-        'sllr_l1' and 'sllr_l2' do not find it: they warn, and certificate_ says how far they are from it. Or a solver with settings of its
-        own, such as riata.batch.shotgun.Shotgun(seed=3), of which tol and max_iter are then part.
+        'sllr_l1' and 'sllr_l2' do not find it: they warn, and certificate_ says how far they are from it. Or a solver with
+        settings of its own, such as riata.batch.shotgun.Shotgun(seed=3), of which tol and max_iter are then part.
     fit_intercept : default=True
         Whether there is an intercept.
     tol : default=1e-10
