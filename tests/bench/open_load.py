@@ -26,7 +26,7 @@ SEED: Final = 500
 BODIES: Final = 64
 SPIN_S: Final = 0.0003  # sleeping is not exact: the last of a wait is spent awake
 LATE_S: Final = 10.0  # what has not answered by then has failed
-GOOD: Final = b"HTTP/1.1 200 "
+GOOD: Final = (b"HTTP/1.1 200 ", b"HTTP/1.1 202 ")
 
 
 def requests(model: str, count: int = BODIES) -> list[bytes]:
