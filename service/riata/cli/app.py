@@ -18,6 +18,7 @@ from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
 from riata.cli import (
+    compare,
     demo,
     explain,
     exports,
@@ -128,6 +129,7 @@ app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
+app.command(name="compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)

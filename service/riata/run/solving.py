@@ -86,7 +86,7 @@ def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
         "solver": choice.name,
         "reason": choice.reason,
         "base_log_loss": -share * math.log(share) - (1.0 - share) * math.log(1.0 - share),
-        "solutions": [_solution(problem, solution, weight) for problem, solution in solved],
+        "solutions": [solution_document(problem, solution, weight) for problem, solution in solved],
     }
 
 
@@ -95,7 +95,8 @@ def mean_loss(problem: Problem, weights: Weights, objective: float, weight: floa
     return -(objective + problem.penalty(problem.by_rank(weights), weights.intercept)) / weight
 
 
-def _solution(problem: Problem, solution: Solution, weight: float) -> dict[str, Any]:
+def solution_document(problem: Problem, solution: Solution, weight: float) -> dict[str, Any]:
+    """Return a solution as a document. weight: of all rows"""
     certificate = solution.certificate
     return {
         "gamma": float(problem.gamma),
