@@ -18,6 +18,15 @@ import pytest
 from riata.client import Riata
 from tests.running import HANG_S, Running
 
+# The command, with a client that waits for a service for as long as a start takes on a busy machine.
+PATIENT = f"""
+from functools import partialmethod
+from riata.client import Patience, riata
+riata.Riata.__init__ = partialmethod(riata.Riata.__init__, patience=Patience({HANG_S}))
+from riata.cli.app import main
+main()
+"""
+
 
 def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
@@ -87,7 +96,7 @@ def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(r
 
 def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
     rows = 100_000
-    command = [sys.executable, "-m", "riata", "demo", "--rows", str(rows), "--url", running.url]
+    command = [sys.executable, "-c", PATIENT, "demo", "--rows", str(rows), "--url", running.url]
     streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment())
     with Riata(running.url) as client:
         while not any(model["name"] == "demo" and model["examples"] >= 2000 for model in client.models()["models"]):
