@@ -103,19 +103,27 @@ def test_a_cancelled_refit_keeps_the_best_weights_so_far(tmp_path: Path) -> None
     (one,) = outcome.document["solutions"]
     assert (one["stopped"], one["passes"]) == ("cancelled", 2)
     assert outcome.document["verdict"]["why"] == "not judged: the refit was cancelled"
-    assert check(outcome, found.task, found.window)["certificate"]["objective"] == pytest.approx(one["objective"], rel=1e-12)
+    assert check(outcome, found.task, found.window, lambda: None)["certificate"]["objective"] == pytest.approx(
+        one["objective"], rel=1e-12
+    )
+
+
+def _stopping() -> None:
+    raise Unavailable("stopping")
 
 
 def test_a_claim_that_does_not_hold_is_not_believed(tmp_path: Path) -> None:
     found = prepared(tmp_path, rows(300), {})[0]
     outcome, _ = solved(tmp_path)
-    report = check(outcome, found.task, found.window)
+    report = check(outcome, found.task, found.window, lambda: None)
     assert report["regret"]["objective_excess"] >= -report["certificate"]["gap"]
+    with pytest.raises(Unavailable, match="stopping"):
+        check(outcome, found.task, found.window, _stopping)
     (one,) = outcome.document["solutions"]
     for name, change in (("objective", 1e-3), ("kkt", -1e-3 - one["kkt"])):
         document = {**outcome.document, "solutions": [{**one, name: one[name] + change}]}
         with pytest.raises(Corrupt) as refused:
-            check(Outcome(outcome.weights, document), found.task, found.window)
+            check(Outcome(outcome.weights, document), found.task, found.window, lambda: None)
         assert refused.value.code == "certificate_mismatch"
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.batch.pool import Serial
+from riata.batch.data import Part
+from riata.batch.jobs import JOBS, Job
+from riata.batch.pool import summed
 from riata.batch.problem import Problem
 from riata.batch.segment_data import data_of
 from riata.run.adopting import link_of, rho_of
@@ -17,9 +22,26 @@ from riata.run.solving import GAMMA, mean_loss
 SAME: Final = 1e-9  # of the objective: another order of summation
 
 
-def check(outcome: Outcome, task: Task, window: Window) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """A pool of one part after another. go_on : called before each; may raise to give up."""
+
+    go_on: Callable[[], None]
+    workers: Final = 1
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `riata.batch.pool.Pool`."""
+        return summed(self._each(job, parts, given))
+
+    def _each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        for part in parts:
+            self.go_on()
+            yield JOBS[job](part.load(), given)
+
+
+def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None]) -> dict[str, Any]:
     """Return the result as people see it, with a certificate of the service's own. Raises `Corrupt` (code
-    `certificate_mismatch`) if the claimed one does not hold.
+    `certificate_mismatch`) if the claimed one does not hold, and what `go_on` raises, which is called for each part of the rows.
 
     The bound `gap` is that of this one pass; the solver may have found a better one in an earlier pass.
     """
@@ -27,15 +49,15 @@ def check(outcome: Outcome, task: Task, window: Window) -> dict[str, Any]:
     report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
     one = report["solutions"][report["chosen"]]
     data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config))
-    problem = Problem(data, link_of(task.config), one["gamma"])
-    found = certificate_at(problem, outcome.weights, Serial())
+    problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
+    found = certificate_at(problem, outcome.weights, pool)
     if abs(found.objective - one["objective"]) > SAME * max(1.0, abs(found.objective)) or found.kkt > one["kkt"] + SAME:
         raise Corrupt(
             f"the process that solved claims an objective of {one['objective']!r} with violation {one['kkt']:.1e}, and it is "
             f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
             "certificate_mismatch",
         )
-    online = certificate_at(problem, task.online, Serial()).objective
+    online = certificate_at(problem, task.online, pool).objective
     verdict, progressive = report["verdict"], report.pop("progressive_regret")
     has_gamma = hasattr(task.config.learner, "gamma")
     report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}

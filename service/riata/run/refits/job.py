@@ -70,6 +70,7 @@ class RefitJob:
     promotion: dict[str, Any] | None = None
     _began: float = field(default_factory=time.monotonic)
     _cancelled: threading.Event = field(default_factory=threading.Event)
+    _abandoned: bool = False
     _process: RefitProcess | None = None
 
     # -- what people see -------------------------------------------------------------------------------------------
@@ -120,6 +121,7 @@ class RefitJob:
 
     def abandon(self) -> None:
         """Make it end soon, without a result: the service is stopping."""
+        self._abandoned = True
         self._cancelled.set()
         if self._process is not None:
             self._process.kill()
@@ -158,7 +160,7 @@ class RefitJob:
         self._solve(work)
         self.stage = "checking"
         outcome = Outcome.read(work / RESULT)
-        found = check(outcome, prepared.task, prepared.window)
+        found = check(outcome, prepared.task, prepared.window, self._check_abandoned)
         if not found["not_promotable"]:
             (work / STATE).replace(folder / f"{self.id}{STATE_SUFFIX}")
         (work / BASE).write_bytes(prepared.online)
@@ -209,6 +211,10 @@ class RefitJob:
 
     def _rest(self, seconds: float) -> None:
         if self._cancelled.wait(seconds):
+            raise Cancelled
+
+    def _check_abandoned(self) -> None:
+        if self._abandoned:
             raise Cancelled
 
     def _check_cancelled(self) -> None:

@@ -244,8 +244,9 @@ class Refits:
                 for model in list(self._engine.served_models):
                     if self._running is None and self._is_due(model):
                         self.begin(model, {"promote": self._settings.promote})
-                if self._running is None:
-                    await asyncio.get_running_loop().run_in_executor(None, self._remove_others)
+                if self._running is None and (left := self._left_behind()):
+                    models = set(await self._engine.call(lambda s: s.models()))
+                    await asyncio.get_running_loop().run_in_executor(None, self._remove, left, models)
             except (RiataError, OSError) as error:
                 log.warning("the schedule of refits: %s", error)
 
@@ -261,16 +262,24 @@ class Refits:
         since_s = (self._engine.clock.unix_ms() - jobs[-1].created_ms) / 1000 if jobs else self._settings.every_s
         return since_s >= self._settings.every_s and (not jobs or jobs[-1].examples != examples)
 
-    def _remove_others(self) -> None:
-        models = set(self._engine.served_models) | set(self._engine.context.catalogue.damaged)
-        folders = [self._data() / FOLDER]
-        with self._engine.context.segment_writing:
-            if self._engine.context.archive is None:
-                folders.append(self._data() / SEGMENTS)
-            for folder in folders:
-                for found in folder.iterdir() if folder.is_dir() else ():
-                    if found.is_dir() and found.name not in models:
-                        shutil.rmtree(found, ignore_errors=True)
+    def _left_behind(self) -> list[Path]:
+        """Return the folders of models that are not served."""
+        directory, served = self._settings.directory, self._engine.served_models
+        if directory is None:
+            return []
+        folders = [directory / FOLDER] + ([directory / SEGMENTS] if self._engine.context.archive is None else [])
+        found = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
+        return [one for one in found if one.name not in served and one.is_dir()]
+
+    def _remove(self, left: list[Path], models: set[str]) -> None:
+        """Delete those of models that the store does not have, unless segments are being written."""
+        if self._engine.context.segment_writing.acquire(blocking=False):
+            try:
+                for one in left:
+                    if one.name not in models:
+                        shutil.rmtree(one, ignore_errors=True)
+            finally:
+                self._engine.context.segment_writing.release()
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
