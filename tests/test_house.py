@@ -18,8 +18,8 @@ PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
 
 RANK = {
-    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "run": 6,
-    "web": 7, "client": 7, "wiring": 8, "estimators": 8, "cli": 9, "__main__": 10, "__init__": 0,
+    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
+    "run": 6, "web": 7, "client": 7, "wiring": 8, "estimators": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
@@ -35,6 +35,7 @@ THIRD_PARTY = {
     "store/redis/wire.py": {"redis"},
     "predict": {"numpy", "numba"},
     "batch": {"numpy"},
+    "trees": {"numpy"},
     "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},

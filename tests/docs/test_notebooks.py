@@ -26,7 +26,7 @@ def test_the_examples_print_what_the_page_shows(page: str, tmp_path: Path, monke
         printed(shown.replace(URL, f"http://127.0.0.1:{port}"), page, more_than=12)
 
 
-@pytest.mark.parametrize("page", ["groups.md"])
+@pytest.mark.parametrize("page", ["curves.md", "groups.md"])
 def test_the_examples_of_a_page_without_a_service_print_what_it_shows(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

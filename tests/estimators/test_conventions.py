@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from riata.estimators import (
     BayesianLogisticRegression,
     FTRLProximalClassifier,
+    FunctionalTreeClassifier,
     RunLassoClassifier,
     SparseLogisticRegression,
     TaylorSketchClassifier,
@@ -37,6 +38,8 @@ NEEDS_A_VARIABLE = {"check_array_api_input"}  # of the environment, set before s
         TaylorSketchClassifier(mode="exact", link="probit"),
         TruncatedGradientClassifier(loss="squared"),
         TruncatedGradientClassifier(loss="hinge"),
+        FunctionalTreeClassifier(n_jobs=1, restarts=3),
+        FunctionalTreeClassifier(n_jobs=1, restarts=3, distance="euclid", output_code=True),
         RunLassoClassifier(n_jobs=1, gamma=[1.0, 3.0], k=[0.0, 0.9]),
         SparseLogisticRegression(),
         SparseLogisticRegression(solver="rmmp", link="probit"),

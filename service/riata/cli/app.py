@@ -38,6 +38,7 @@ from riata.cli import (
     replay,
     serve,
     snapshots,
+    tree,
     tune,
     version,
     warm,
@@ -136,6 +137,7 @@ app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
 app.command(name="repair", epilog=repair.EXAMPLE)(repair.repair)
 app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
 app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command(name="tree", epilog=tree.EXAMPLE)(tree.tree)
 app.command(name="warm", epilog=warm.EXAMPLE)(warm.warm)
 app.add_typer(keys.app, name="keys")
 app.add_typer(log.app, name="log")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from riata.base.svg import COLOURS, Svg, curve_points
 from riata.cli.plot import draw
-from riata.cli.svg import COLOURS, Svg, curve_points
 
 BEST: Final = 5  # points of the grid that are listed
 SINGLES: Final = 20  # features of no group that are listed

@@ -7,6 +7,7 @@ except ModuleNotFoundError as error:
 
 from riata.estimators.bayesian import BayesianLogisticRegression
 from riata.estimators.exchange import from_riata
+from riata.estimators.functional import FunctionalTreeClassifier
 from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
 from riata.estimators.runs import RunLassoClassifier
 from riata.estimators.sparse import SparseLogisticRegression
@@ -14,6 +15,7 @@ from riata.estimators.sparse import SparseLogisticRegression
 __all__ = [
     "BayesianLogisticRegression",
     "FTRLProximalClassifier",
+    "FunctionalTreeClassifier",
     "RunLassoClassifier",
     "SparseLogisticRegression",
     "TaylorSketchClassifier",

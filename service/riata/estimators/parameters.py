@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,9 +28,15 @@ def settings_of(config: type[Any]) -> list[str]:
 
 def constructor(config: type[Any]) -> Callable[..., None]:
     """Return the `__init__` of an estimator: keyword parameters with defaults, stored as they are, as scikit-learn asks."""
-    defaults = [(config(), name) for name in settings_of(config)] + [(EncoderConfig(), name) for name in ENCODER]
+    learner, encoder = config(), EncoderConfig()
+    defaults = {name: getattr(learner, name) for name in settings_of(config)} | {name: getattr(encoder, name) for name in ENCODER}
+    return keyword_constructor(defaults)
+
+
+def keyword_constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
+    """Return an `__init__` of keyword parameters with these defaults, stored as they are."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    named = [inspect.Parameter(name, keyword, default=getattr(given, name)) for given, name in defaults]
+    named = [inspect.Parameter(name, keyword, default=default) for name, default in defaults.items()]
     signature = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *named])
 
     def __init__(self: object, **settings: Any) -> None:  # noqa: N807  its name is shown in errors

@@ -83,10 +83,12 @@ def _warm_up_learner(config: LearnerConfig) -> None:
 
 
 def _warm_up_batch() -> None:
-    """The batch solvers. They run in processes of their own, so a service that starts does not load them."""
+    """The batch solvers and functional trees. They run in processes of their own, so a service that starts does not load them."""
     from riata.batch.warm_up import solve_two_rows
+    from riata.trees.warm_up import grow_two_rows
 
     solve_two_rows()
+    grow_two_rows()
 
 
 def _parts() -> dict[str, Callable[[], None]]:
