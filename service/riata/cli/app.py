@@ -31,6 +31,7 @@ from riata.cli import (
     models,
     observe,
     path,
+    posterior,
     predict,
     refit,
     regret,
@@ -131,6 +132,7 @@ app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="compare", epilog=compare.EXAMPLE)(compare.compare)
+app.command(name="posterior", epilog=posterior.EXAMPLE)(posterior.posterior)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
