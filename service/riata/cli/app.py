@@ -37,6 +37,7 @@ from riata.cli import (
     regret,
     repair,
     replay,
+    sequences,
     serve,
     snapshots,
     tree,
@@ -133,6 +134,7 @@ app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command(name="posterior", epilog=posterior.EXAMPLE)(posterior.posterior)
+app.command(name="sequences", epilog=sequences.EXAMPLE)(sequences.sequences)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)
 app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
 app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)

@@ -3,66 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
 from rich.table import Table
 
-from riata.base.arrays import F64
-from riata.base.errors import Malformed
-from riata.predict.factory import make_model
-from riata.predict.model import Origin
-from riata.predict.name_book import NameBook
-from riata.predict.posterior import PosteriorModel, positive, quantiles
-from riata.run.exports import read_export
+from riata.predict.posterior import PosteriorModel
+from riata.run.marginals import Line, density
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 BINS: Final = 48  # of the picture
 SPARK: Final = 12  # columns of a density in the table
 WIDTH, HEIGHT, COLUMNS = 260, 150, 4  # pixels of a panel, and panels side by side
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One weight: its name, moments, interval, and the draws."""
-
-    name: str
-    mean: float
-    deviation: float
-    low: float
-    high: float
-    positive: float
-    draws: F64
-    weight: F64
-
-
-def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], str | None]:
-    """Return the model in an export, one line for the intercept and for each feature by name, and the name of a feature that
-    depends linearly on others.
-
-    Raises `Malformed` (code `no_posterior`) if it keeps no posterior, or has learnt nothing.
-    """
-    state, names = read_export(content)
-    book = NameBook(state.config.encoder.names_max)
-    book.add_all(names)
-    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
-    model = make_model(origin, state.learner.weights(), 0, state.applied if state.has_learnt else 0)
-    if not isinstance(model, PosteriorModel):
-        raise Malformed(
-            "this model has no posterior: it is of another learner than particle_filter, or no row was learnt", "no_posterior"
-        )
-    p = model.posterior
-    named = ["intercept", *((book.in_slot(int(slot), model.weights.bits) or [f"slot {slot}"])[0] for slot in p.slot)]
-    part = p.weight / p.weight.sum()
-    found = []
-    for name, draws in zip(named, [p.base[0], *p.theta], strict=True):
-        mean = float(draws @ part)
-        deviation = float(np.sqrt((draws - mean) ** 2 @ part))
-        found.append(Line(name, mean, deviation, *quantiles(draws, part, level), positive(draws, part), draws, part))
-    dependent = None if p.dependent < 0 else named[1 + p.dependent]
-    return model, [found[0], *sorted(found[1:], key=lambda line: line.name)], dependent
 
 
 def marginal_table(model: PosteriorModel, lines: Sequence[Line], level: float) -> Table:
@@ -85,13 +38,8 @@ def marginal_table(model: PosteriorModel, lines: Sequence[Line], level: float) -
 
 def spark(line: Line) -> str:
     """Return the density over the range of the draws as one line of characters."""
-    height, _ = density(line, SPARK)
-    return "".join(BLOCKS[min(int(h / height.max() * len(BLOCKS)), len(BLOCKS) - 1)] for h in height)
-
-
-def density(line: Line, bins: int) -> tuple[F64, F64]:
-    """Return the heights, f64[bins], and the edges, f64[bins + 1], of a histogram."""
-    return np.histogram(line.draws, bins, weights=line.weight, density=True)
+    heights, _ = density(line, SPARK)
+    return "".join(BLOCKS[min(int(h / max(heights) * len(BLOCKS)), len(BLOCKS) - 1)] for h in heights)
 
 
 def as_document(model: PosteriorModel, lines: Sequence[Line], level: float, dependent: str | None) -> dict[str, Any]:
@@ -132,11 +80,11 @@ def picture(lines: Sequence[Line], level: float) -> str:
 
 
 def _panel(line: Line, left: int, top: int) -> str:
-    height, edges = density(line, BINS)
+    heights, edges = density(line, BINS)
     margin, room, base = 14, WIDTH - 28, HEIGHT - 26
     scale = room / (edges[-1] - edges[0]) if edges[-1] > edges[0] else 0.0
-    at = left + margin + (edges - edges[0]) * scale
-    tall = height / height.max() * (base - 30)
+    at = [left + margin + (edge - edges[0]) * scale for edge in edges]
+    tall = [h / max(heights) * (base - 30) for h in heights]
     bars = "".join(
         f'<rect x="{a:.1f}" y="{top + base - h:.1f}" width="{max(b - a, 0.1):.1f}" height="{h:.1f}" fill="{colour}"/>'
         for a, b, h, colour in zip(at[:-1], at[1:], tall, _colours(line, edges), strict=True)
@@ -152,6 +100,6 @@ def _panel(line: Line, left: int, top: int) -> str:
     )
 
 
-def _colours(line: Line, edges: F64) -> list[str]:
-    middle = 0.5 * (edges[:-1] + edges[1:])
-    return ["#2b6cb0" if line.low <= one <= line.high else "#bcd0e8" for one in middle.tolist()]
+def _colours(line: Line, edges: list[float]) -> list[str]:
+    middle = [0.5 * (a + b) for a, b in pairwise(edges)]
+    return ["#2b6cb0" if line.low <= one <= line.high else "#bcd0e8" for one in middle]

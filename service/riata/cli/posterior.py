@@ -45,7 +45,8 @@ def posterior(
     from rich.console import Console
 
     from riata.cli.fit_request import Request
-    from riata.cli.marginals import as_document, lines_of, marginal_table, picture
+    from riata.cli.marginals import as_document, marginal_table, picture
+    from riata.run.marginals import lines_of
 
     require_format(form)
     if not 0.0 < level < 1.0:

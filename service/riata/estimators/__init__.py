@@ -10,12 +10,14 @@ from riata.estimators.exchange import from_riata
 from riata.estimators.functional import FunctionalTreeClassifier
 from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
 from riata.estimators.runs import RunLassoClassifier
+from riata.estimators.sequences import MarkovMixture
 from riata.estimators.sparse import SparseLogisticRegression
 
 __all__ = [
     "BayesianLogisticRegression",
     "FTRLProximalClassifier",
     "FunctionalTreeClassifier",
+    "MarkovMixture",
     "RunLassoClassifier",
     "SparseLogisticRegression",
     "TaylorSketchClassifier",
