@@ -95,6 +95,7 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
     from riata.batch.warm_up import solve_two_rows
     from riata.cli.data_files import data_of_files
     from riata.cli.progress import pass_progress, rows_so_far
+    from riata.cli.solve import notes_of
     from riata.run.adopting import link_of
     from riata.run.solver_options import SolverOptions
     from riata.run.solving import gammas_of
@@ -111,6 +112,12 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
         show("kernels are loaded")
         solve_two_rows()
         runs = [_run(name, settings, problem, pool, (show, may_go_on)) for name in names if may_go_on()]
+        bits, book = found.data.bits, found.names
+        notes = [
+            f"{run['solver']}: {line.removeprefix('note').strip()}"
+            for run in runs
+            for line in notes_of([run] if "notes" in run else [], lambda slot: book.in_slot(slot, bits))
+        ]
         return {
             "file": request.file,
             "rows": found.data.rows,
@@ -120,6 +127,7 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
             "gamma": penalty,
             "best": max((run["objective"] for run in runs if "objective" in run), default=None),
             "solvers": runs,
+            "notes": notes,
             "interrupted": not may_go_on(),
         }
 

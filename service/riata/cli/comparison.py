@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
 
+import typer
+
 from riata.cli.plot import draw
 from riata.cli.plot_text import plot_text
 
@@ -15,9 +17,19 @@ NEAREST: Final = 1e-9  # of the best objective: what counts as there
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000")
 STYLES: Final = ("blue", "red", "green", "magenta", "yellow", "cyan", "white", "bright_black")
 HEADS: Final = (
-    "solver", "objective", "below best", "gap", "violation", "non-zeros", "passes", "values read", "seconds", "stopped by",
-)  # fmt: skip
-COLUMNS: Final = 64
+    "solver",
+    "objective",
+    "below best",
+    "gap",
+    "violation",
+    "non-zeros",
+    "passes",
+    "values read",
+    "seconds",
+    "stopped by",
+)
+WIDTHS: Final = (12, 13, 10, 8, 9, 9, 6, 11, 7, 0)
+COLUMNS: Final = 44
 LINES: Final = 10
 WIDTH, HEIGHT, LEFT, TOP, GAP, KEY = 300.0, 240.0, 60.0, 40.0, 70.0, 110.0  # of a panel of the SVG, in pixels
 
@@ -43,31 +55,29 @@ def curves(report: dict[str, Any], axis: str) -> list[Curve]:
     return found
 
 
+def table_of_solvers(report: dict[str, Any]) -> list[str]:
+    """Return the solvers as lines of text; those that refused below the others."""
+    left_out = f", {report['rejected']:,} rejected" if report["rejected"] else ""
+    size = f"{report['rows']:,}{left_out}; {report['features']:,} features, {report['values']:,} values"
+    rows: list[Sequence[str]] = [HEADS]
+    for run in report["solvers"]:
+        if "refused" not in run:
+            gap = "no bound" if run["gap"] is None else f"{run['gap']:.1e}"
+            near = (f"{run['objective']:.4f}", f"{report['best'] - run['objective']:.1e}", gap, f"{run['kkt']:.1e}")
+            costs = (f"{run['non_zeros']:,}", f"{run['passes']:,}", f"{run['accesses']:,}", f"{run['seconds']:.2f}")
+            rows.append((run["solver"], *near, *costs, run["stopped"]))
+    lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, WIDTHS, strict=True)) for row in rows]
+    refused = [f"{run['solver']} refused: {run['refused']} [{run['code']}]" for run in report["solvers"] if "refused" in run]
+    return [f"rows      {size}", f"gamma     {report['gamma']:g}", *lines, *refused, *report["notes"]]
+
+
 def show_comparison(report: dict[str, Any]) -> None:
     """Print the table and the curves."""
     from rich.console import Console
     from rich.panel import Panel
-    from rich.table import Table
 
     console = Console()
-    left_out = f", {report['rejected']:,} rejected" if report["rejected"] else ""
-    size = f"{report['rows']:,} rows{left_out}, {report['features']:,} features, {report['values']:,} values"
-    table = Table(title=f"{size}; gamma {report['gamma']:g}")
-    for name in HEADS:
-        table.add_column(name, justify="left" if name in ("solver", "stopped by") else "right")
-    for run in report["solvers"]:
-        if "refused" in run:
-            continue
-        gap = "no bound" if run["gap"] is None else f"{run['gap']:.1e}"
-        cells = (f"{run['objective']:.4f}", f"{report['best'] - run['objective']:.1e}", gap, f"{run['kkt']:.1e}")
-        costs = (f"{run['non_zeros']:,}", f"{run['passes']:,}", f"{run['accesses']:,}", f"{run['seconds']:.2f}", run["stopped"])
-        table.add_row(run["solver"], *cells, *costs)
-    console.print(table)
-    for run in report["solvers"]:
-        if "refused" in run:
-            console.print(f"{run['solver']} refused: {run['refused']}", style="yellow", highlight=False)
-        for note in run.get("notes", []):
-            console.print(f"{run['solver']}: {note['text']}", style="dim", highlight=False)
+    typer.echo("\n".join(table_of_solvers(report)))
     for axis, title in AXES:
         found = curves(report, axis)
         if found:
@@ -77,9 +87,9 @@ def show_comparison(report: dict[str, Any]) -> None:
             about = f"log10 of the relative distance from the best, by {title}"
             console.print(Panel(plot, title=about, subtitle=ends, expand=False))
     if "plot" in report:
-        console.print(f"written   {report['plot']}", highlight=False)
+        typer.echo(f"written   {report['plot']}")
     if report["interrupted"]:
-        console.print("stopped by Ctrl-C")
+        typer.echo("stopped   by Ctrl-C")
 
 
 def _resampled(found: Sequence[Curve]) -> tuple[list[list[float]], str]:
