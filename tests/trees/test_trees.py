@@ -20,6 +20,7 @@ from riata.trees.curves import CurveVariable, Variable, curve_variable, number_v
 from riata.trees.growing import Growth, grow, room
 from riata.trees.output_code import code_words, decode
 from riata.trees.tree import LEAF, Tree, read_tree
+from riata.trees.warm_up import grow_two_rows
 from tests.batch.designs import golden
 from tests.bench.curves_data import of_kinds
 from tests.twins import trees as slow
@@ -301,3 +302,7 @@ def test_classes_of_one_kind_are_one_leaf() -> None:
     assert tree.variable.tolist() == [LEAF]
     assert isinstance(tree.variables[0], CurveVariable)
     assert tree.predict([curve_variable("x", x)]).tolist() == [0] * 45
+
+
+def test_the_warm_up_grows_a_tree_under_each_distance() -> None:
+    grow_two_rows()
