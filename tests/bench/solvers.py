@@ -301,7 +301,7 @@ def part_sets() -> dict[str, Any]:
         data = made().data()
         runs: dict[str, dict[str, Any]] = {}
         for solver in SOLVERS:
-            settings = {"passes_max": 1000} if solver == "shotgun" else {}
+            settings = {"passes_max": 300} if solver == "shotgun" else {"rounds": 2000} if "sllr" in solver else {}
             try:
                 solution = CLASSES[solver](tolerance=1e-6, **settings).solve(Problem(data, "logistic", 3.0), Serial())
             except RiataError as error:
