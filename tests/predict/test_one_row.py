@@ -16,13 +16,15 @@ from riata.maths.links import Link
 from riata.predict import one_row
 from riata.predict.linear_model import LinearModel
 from riata.predict.model import Labels, Origin
-from riata.predict.one_row import BYTES_MAX, OneRow, Plan, RowAnswer, query_records
+from riata.predict.one_row import BYTES_MAX, OneRow, Plan, RowAnswer
+from riata.predict.query import decode_part, join_lists, query_records
 from riata.predict.uncertainty import Covariance, look_up
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
-from riata.wire.rows import make_row
+from riata.wire.rows import KEY, PLAIN, SHADOWED, make_row
 from tests.predict.sketches import random_sketch, served_weights
 from tests.twins import one_row as twin
+from tests.twins import query as query_twin
 
 BITS = 12  # so few slots that a model of many weights knows some of the names
 ENCODERS = [
@@ -45,12 +47,16 @@ LEFT = [
     b'{"features":{"a":1e300}}',
     b'{"features":{"a":[1]}}',
     b'{"features":{"a":1},"other":2}',
-    '{"features":{"ä":1}}'.encode(),
-    b'{"features":{"a\\u0041":1}}',
+    b'{"features":{"a\xff":1}}',
+    '{"features":{"e\u0301":1}}'.encode(),
+    b'{"features":{"a\\ud800":1}}',
     b"\xef\xbb\xbf{}",
 ]
-LEFT_QUERIES = [b"a", b"=1", b"a=", b"a=1&&b=2", b"&", b"_explain=true", b"a=%41", b"a=1+2", b"a=1&a=2", b"a=x&a=y",
-                b"a=1e300", b"a=\x01", b"a=1#b", b"a=b\x7f", b"a=b c", b"a=" + b"x" * 300, b"x" * 300 + b"=1"]  # fmt: skip
+LEFT_QUERIES = [b"=1", b"_explain=true", b"%5Fexplain=true", b"a=1&a=2", b"a=x&a=1", b"a=%FF", b"%C3=1", b"a=%85", b"a=%C2%85",
+                b"e%CC%81=1", b"a=1e300", b"a=\x01", b"a=1#b", b"a=b\x7f", b"a=b c", b"a=" + b"x" * 300, b"a=\xc3\xa9",
+                b"x" * 300 + b"=1"]  # fmt: skip
+TAKEN_QUERIES = [b"a", b"a=", b"a=1&&b=2", b"&", b"a=%41", b"a=1+2", b"a=x&a=y&b=1&a=x", b"a=%e6%9d%b1%E4%BA%AC", b"%61=1",
+                 b"a=%31", b"city=New%20York&city=S%C3%A3o+Paulo", b"a=100%", b"a=%zz", b"a=%4", b"a=b=c", b"a+b=1"]  # fmt: skip
 
 
 def model_of(link: Link, labels: Labels, intercept: float = -0.25) -> LinearModel:
@@ -79,8 +85,9 @@ def body_of(draw: random.Random) -> bytes:
 
 def query_of(draw: random.Random) -> bytes:
     values = ["1", "-2.5", "1e3", "0", "-0", "007", ".5", "1.", "de", "a:b;c", "1_000", "nan", "infinity", "0x10", "1.5e", "~"]
-    names = draw.sample([f"f{k}" for k in range(30)], draw.randrange(12))
-    return "&".join(f"{name}={draw.choice([*values, repr(draw.random())])}" for name in names).encode()
+    values += ["New%20York", "S%C3%A3o+Paulo", "%E6%9D%B1", "a%", "%2B1", "%31"]
+    names = draw.choices([f"f{k}" for k in range(30)] + ["caf%C3%A9", "a+b", "%66"], k=draw.randrange(12))
+    return "&".join(f"{name}={draw.choice([*values, repr(draw.random())])}" for name in dict.fromkeys(names)).encode()
 
 
 def bits_of(answer: RowAnswer | None) -> bytes:
@@ -142,6 +149,41 @@ def test_queries_that_are_left(query: bytes) -> None:
     assert OneRow().answer(plan_of(model, Context(ENCODERS[0])), query, json=False) is None
 
 
+@pytest.mark.parametrize("query", TAKEN_QUERIES)
+def test_queries_are_decoded_as_forms_are(query: bytes) -> None:
+    model, context = model_of("logistic", "0/1"), Context(ENCODERS[0])
+    found = OneRow().answer(plan_of(model, context), query, json=False)
+    assert bits_of(found) == bits_of(twin.answer_row(model, context, query, False))
+
+
+@pytest.mark.parametrize(
+    "row", ['{"features":{"ä":1,"b":"東京"}}', '{"features":{"a\\u0041":"\\ud83d\\ude00"}}', '{"features":{"ड़":true}}']
+)
+def test_rows_that_are_not_ascii_are_answered(row: str) -> None:
+    model, context = model_of("logistic", "0/1"), Context(ENCODERS[0])
+    found = OneRow().answer(plan_of(model, context), row.encode(), json=True)
+    assert bits_of(found) == bits_of(twin.answer_row(model, context, row.encode(), True))
+
+
+def test_parts_of_queries_equal_their_twins() -> None:
+    draw = random.Random(9)
+    for _ in range(3000):
+        text = bytes(draw.choice(b"a%41+=&#c3A9 \xc3\x7f~") for _ in range(draw.randrange(12)))
+        data, name = np.frombuffer(text + bytes(20), np.uint8).copy(), draw.random() < 0.5
+        end, stop = decode_part(data, 0, len(text), name, len(text) + 1)
+        wanted, held = query_twin.decode_part(text, name)
+        assert end == wanted
+        assert wanted < 0 or data[len(text) + 1 : stop].tobytes() == held, text
+    for _ in range(200):
+        names = [(draw.randrange(4), draw.random() < 0.7) for _ in range(draw.randrange(7))]
+        row = make_row(8)
+        for i, (name_of, is_string) in enumerate(names):
+            row.fingerprint[i], row.kind[i] = name_of, PLAIN | KEY | (SHADOWED if is_string else 0)
+        kept = query_twin.join_lists(names)
+        assert join_lists(row, len(names)) == (not all(kept))
+        assert [bool(kind & KEY) for kind in row.kind[: len(names)]] == kept
+
+
 def test_texts_of_a_query_are_left_and_numbers_beside_them_are_not() -> None:
     model = model_of("logistic", "0/1")
     plan = plan_of(model, Context(ENCODERS[2]))
@@ -188,9 +230,9 @@ def test_records_of_a_query_are_those_of_the_twin() -> None:
     row = make_row(100)
     for _ in range(200):
         query = query_of(draw)
-        n = query_records(np.frombuffer(query, np.uint8), len(query), row, rules)
+        n = query_records(np.frombuffer(query.ljust(3 * len(query) + 9), np.uint8).copy(), len(query), row, rules)
         found = [(int(row.fingerprint[k]), float(row.value[k]), int(row.kind[k])) for k in range(n)]
-        assert found == [record[:3] for record in twin.query_records(query, rules)]
+        assert found == [record[:3] for record in query_twin.query_records(query, rules)]
 
 
 def test_precompiled_kernels_are_used() -> None:

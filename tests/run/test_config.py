@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
-from riata.run.config import ModelConfig, check_change, config_from_payload, config_payload, may_change, read_config, with_changes
+from riata.run.config import (
+    ModelConfig,
+    changed,
+    check_change,
+    config_from_payload,
+    config_payload,
+    may_change,
+    read_config,
+    read_stored,
+    stored_document,
+    with_changes,
+)
 
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "gamma_of": [{"feature": "age", "gamma": 0}]}
 
@@ -18,6 +29,15 @@ def sketch(**more: Any) -> ModelConfig:
 def test_a_configuration_goes_through_the_log_unchanged(learner: dict[str, Any]) -> None:
     config = read_config({"learner": learner, "publish_every_ms": 7})
     assert config_from_payload(config_payload(config)) == config
+
+
+def test_a_configuration_that_was_stored_without_a_rule_of_words_keeps_the_first() -> None:
+    old = read_config({"encoder": {"words": 1, "text": ["t"]}})
+    document = stored_document(old)
+    assert "words" not in document["encoder"]
+    assert read_stored(document) == old == config_from_payload(config_payload(old))
+    assert stored_document(read_config({}))["encoder"]["words"] == read_stored({}).encoder.words == 2
+    assert changed(old, read_stored({**document, "encoder": {**document["encoder"], "words": 2}})) == ["encoder.words"]
 
 
 def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() -> None:

@@ -7,8 +7,8 @@ TWINS_OF = ("wire/scan/delimiters",)
 
 def _is_mark(c: int, form: int) -> bool:
     if form == 0:
-        return c < 32 or c >= 127 or c in b'"\\,}'
-    return c <= 32 or c >= 127 or c == 58 or c == (124 if form == 1 else 35)
+        return c < 32 or c == 127 or c in b'"\\,}'
+    return c <= 32 or c == 127 or c == 58 or c == (124 if form == 1 else 35)
 
 
 def mark_row(data: bytes, p: int, stop: int, form: int) -> list[int]:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-TWINS_OF = ("wire/readers/json/grammar",)
+TWINS_OF = ("wire/readers/json/grammar", "wire/readers/json/values")
 
 _HEX = re.compile(rb"[0-9a-fA-F]{4}")
 _UNIT = rb"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}"
@@ -31,6 +31,18 @@ def scan_escape(text: bytes, p: int) -> int:
     """Position after the escape at `p`, or -1."""
     end = _end(_ESCAPE, text, p)
     return -1 if end is None else end
+
+
+def escaped(text: bytes, p: int) -> tuple[int, int]:
+    """The character of the escape at `p`, and the position after it."""
+    end = scan_escape(text, p)
+    return ord(json.loads(b'"' + text[p:end] + b'"')), end
+
+
+def unescape(string: bytes) -> bytes:
+    """A string between its quotes, without escapes."""
+    text: str = json.loads(b'"' + string + b'"')
+    return text.encode()
 
 
 def scan_string(text: bytes, p: int) -> tuple[int, int] | None:

@@ -59,6 +59,11 @@ def read_scalar(text: bytes) -> float | None:
     return 0.0 if value is None else float(value)
 
 
+def read_feature(text: bytes, rules: Rules) -> list[Record] | Refusal:
+    """Records of one feature."""
+    return read_features(b"{" + text + b"}", rules)
+
+
 def read_features(text: bytes, rules: Rules) -> list[Record] | Refusal:
     """Records of an object of features."""
     result = read_member(b"features", text, rules._replace(labelled=0))
@@ -96,11 +101,6 @@ def take_row(read: SlowRow | Refusal, rules: Rules) -> Outcome:
         return Outcome(read.code, [], [], 0.0, 0.0, b"")
     code, hashes, values = twin_rows.finish_row([record[:3] for record in read.records], bool(rules.l2))
     return Outcome(code, hashes, values, read.label, read.weight, read.event_id)
-
-
-def read_ndjson(body: bytes, rules: Rules) -> list[Outcome]:
-    """Every line that is not blank."""
-    return [take_row(read_example(line, rules), rules) for line in body.split(b"\n") if line.strip(b" \t\r")]
 
 
 def read_json(body: bytes, rules: Rules) -> list[Outcome] | int:

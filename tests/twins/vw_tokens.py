@@ -12,6 +12,7 @@ from riata.maths.hashing import FIELD_EQUALS, NUMBER
 from riata.wire.codes import BAD_NAME, BAD_NUMBER, NAME_TOO_LONG, OK, OUT_OF_RANGE
 from riata.wire.scan.reference import decimal, hash_of
 from tests.twins.transpose import text_of
+from tests.twins.unicode import name_code
 
 TWINS_OF = ("wire/readers/vw/features",)
 
@@ -20,6 +21,8 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     """By a regular expression."""
     found = re.match("[^ \t|:]*" if colon else "[^ \t|]*", text_of(data, p, stop))
     name = found.group() if found else ""
+    if not name.isascii():
+        return p + len(name), name_code(data[p : p + len(name)].tobytes())
     if any(ord(c) < 32 or ord(c) == 127 for c in name):
         return p + len(name), BAD_NAME
     return p + len(name), NAME_TOO_LONG if len(name) > NAME_BYTES_MAX else OK
@@ -59,6 +62,8 @@ def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, 
         return named, named, 1.0, plain, code
     after, fault = take_name(data, named + 1, stop, False)
     number = decimal(text_of(data, named + 1, after))
+    if number is None and named == start and is_word(data, named + 1, after):
+        fault = BAD_NAME
     if number is not None:
         return after, named, number, plain, code
     word = np.uint64(hash_of(data[named + 1 : after].tobytes(), hash_of(name, int(key), FIELD_EQUALS), NUMBER))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
 from starlette.types import Message
 
-from riata.base.errors import BadInput, Malformed, TooLarge
-from riata.web.body import SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body
+from riata.base.errors import BadInput, Busy, Malformed, TooLarge
+from riata.web.body import BODIES, SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body, unpack
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import FakeService
@@ -110,3 +111,31 @@ def test_bytes_are_counted_until_they_are_given_back() -> None:
     assert bodies.most_since() == 10
     assert counted_bytes(SMALL_BYTES) == 0
     assert counted_bytes(SMALL_BYTES + 1) == SMALL_BYTES + 1
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"x-gzip", b"GZip "])
+def test_a_gzip_body_is_its_content_in_one_member_or_more(client: Client, encoding: bytes) -> None:
+    packed = gzip.compress(ROW[:9]) + gzip.compress(b"") + gzip.compress(ROW[9:])
+    scope = post_scope("/observe", [(b"content-encoding", encoding)])
+    assert run_asgi(client, scope, [part(packed[:20]), part(packed[20:], more=False)]).status == 202
+
+
+def test_a_gzip_body_is_cut_at_its_bound_while_it_is_unpacked() -> None:
+    whole = b" " * (BODY_BYTES_MAX - len(ROW)) + ROW
+    assert b"".join(unpack(gzip.compress(whole), BODY_BYTES_MAX)) == whole
+    held: list[bytes] = []
+    with pytest.raises(TooLarge):
+        held.extend(unpack(gzip.compress(bytes(64 * BODY_BYTES_MAX)), BODY_BYTES_MAX))
+    assert sum(map(len, held)) <= BODY_BYTES_MAX
+
+
+def test_unpacked_bytes_are_counted_among_those_of_all_bodies() -> None:
+    bodies = Bodies(bytes_max=100_000)
+    scope = {**post_scope("/observe", [(b"content-encoding", b"gzip")]), BODIES: bodies}
+
+    async def receive() -> Message:
+        return part(gzip.compress(bytes(BODY_BYTES_MAX)), more=False)
+
+    with pytest.raises(Busy):
+        asyncio.run(read_body(scope, receive, BODY_BYTES_MAX, 5.0))
+    assert bodies.held <= 100_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import re
 import socket
@@ -208,7 +209,10 @@ LEFT: dict[str, tuple[bytes, int]] = {
     "impossible name": (get(b"?a=1", of(b"NoBody")), 404),
     "other route": (get(b"", b"/predict/"), 404),
     "other method": (get(b"?a=1", method=b"PUT"), 405),
-    "coding": (post(WIDE, b"/predict", b"Content-Encoding: gzip"), 415),
+    "coding": (post(WIDE, b"/predict", b"Content-Encoding: br"), 415),
+    "no gzip": (post(WIDE, b"/predict", b"Content-Encoding: gzip"), 400),
+    "gzip": (post(gzip.compress(WIDE), b"/predict", b"Content-Encoding: gzip"), 200),
+    "gzip that is too large": (post(gzip.compress(bytes(BODY_BYTES_MAX + 1)), b"/predict", b"Content-Encoding: gzip"), 413),
     "identity": (post(WIDE, b"/predict", b"Content-Encoding: identity"), 200),
     "type twice": (post(WIDE, b"/predict", b"Content-Type: text/plain"), 400),
     "long in chunks": (CHUNKED + b"11000\r\n" + b" " * 0x11000 + b"\r\n0\r\n\r\n", 413),

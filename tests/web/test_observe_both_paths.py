@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -114,7 +115,8 @@ LONG = [
     request(long(7000), NDJSON, path="/observe?wait=applied"),
     request(long(8000), NDJSON, path="/observe?atomic=true"),
     request(long(9000), NDJSON, path="/models/nobody/observe"),
-    request(long(9000), NDJSON, more="Content-Encoding: gzip\r\n"),
+    request(long(9000), NDJSON, more="Content-Encoding: br\r\n"),
+    request(gzip.compress(long(9500)), NDJSON, more="Content-Encoding: gzip\r\n"),
     request(long(9000), NDJSON, more="Connection: close\r\n"),
     request(b"1 |a b c:2 d:3.5\n" * 5000, "text/x-vw"),
 ]
@@ -143,6 +145,8 @@ ASKED = [
     request(row(13), path="/models/nobody/observe"),
     request(row(13), path="/models/No/observe"),
     request(row(14), more="Content-Encoding: gzip\r\n"),
+    request(gzip.compress(row(14)), more="Content-Encoding: GZIP\r\n"),
+    request(gzip.compress(row(16))[:-9], more="Content-Encoding: gzip\r\n"),
     request(row(15), more="Connection: close\r\n"),
     request(b'{"prediction_id":"nobody","label":1}'),
     request(json.dumps({"features": {f"n{i}": 1 for i in range(3000)}, "label": 0}).encode()),

@@ -27,7 +27,7 @@ from riata.wire.rows import (
     make_sink,
     row_capacity,
 )
-from riata.wire.scan.delimiters import FRONT, PADDING, Text
+from riata.wire.scan.delimiters import FRONT, Text, room_of
 from tests.twins.transpose import summed
 
 Reader = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
@@ -58,7 +58,7 @@ def run(
     read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True
 ) -> tuple[int, BatchBuilder, list[Out]]:
     """Call `read` on a body as `wire.parse` does. Without padding after it, no row is read by a fast reader."""
-    data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(PADDING if padded else 0))[FRONT:]
+    data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(room_of(len(body)) - len(body) - 1 if padded else 0))[FRONT:]
     text = Text(data.ctypes.data, len(body), data, np.empty(len(body) + 3, np.int64))
     sink = make_sink(len(body), min(body.count(b"\n") + 2, rows_max), 1)
     status = read(text, make_row(row_capacity(len(body), 1)), sink, rules)

@@ -9,9 +9,10 @@ import numpy as np
 from riata.base.arrays import U8
 from riata.wire.codes import HANDOVER, OK, SYNTAX, TOO_DEEP
 from riata.wire.readers.json.features import read_scalar
-from riata.wire.readers.json.grammar import literal_end, scan_escape, scan_hex, scan_string, skip_key, skip_scalar, skip_value
+from riata.wire.readers.json.grammar import HAS_NON_ASCII, escaped, literal_end, scan_escape, scan_hex, scan_string, unescape
 from riata.wire.readers.json.members import digits_at, is_time, known_key
 from riata.wire.readers.json.texts import MARKS
+from riata.wire.readers.json.values import skip_key, skip_scalar, skip_value
 from tests.twins import json_scan as twin
 from tests.twins import json_text as twin_text
 from tests.wire.json_bodies import NUMBERS, STRINGS, TIMES, make_line, mutate
@@ -42,6 +43,11 @@ def test_leaves_equal_their_twins() -> None:
         assert positive(skip_key(data, 0, stop)) == twin.skip_key(text, 0), text
         end, holds = scan_string(data, min(1, stop), stop)
         assert ((end, holds) if end >= 0 else None) == twin.scan_string(text, min(1, stop)), text
+        if end >= 0 and not holds & HAS_NON_ASCII:
+            room = np.concatenate([data, np.zeros(stop, np.uint8)])
+            assert room[stop : unescape(room, 1, end, stop)].tobytes() == twin.unescape(text[1:end]), text
+        if text.startswith(b"\\") and scan_escape(data, 0, stop) > 0:
+            assert escaped(data, 0, stop) == twin.escaped(text, 0), text
         if text.startswith(b"\\"):
             assert scan_escape(data, 0, stop) == twin.scan_escape(text, 0), text
         if text:

@@ -1,14 +1,15 @@
-"""Words of a text: one rule, in compiled ASCII and in Python for any script."""
+"""Words of a text: one rule, compiled, and in Python as its reference."""
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from riata.base.errors import BadInput
 from riata.base.limits import TEXT_BYTES_MAX
-from riata.wire.encoder import EncoderConfig
+from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.parse import Context, explain_rows, parse_examples
 from riata.wire.scan.reference import reference_words
 from tests.twins import text_words as twin
@@ -42,14 +43,46 @@ def test_words_equal_the_twin_on_ascii_and_beyond(ngrams: int) -> None:
         "\\u0000",
         "\u0085",
         "é",
+    ]
+    alphabet += [
+        "É",
         "İ",
         "ß",
+        "ẞ",
         "½",
         "日本",
+        "日",
+        "語",
+        "かか\u3099",
+        "カ\u3099",
+        "ｶﾀ",
+        "ー",
+        "e\u0301",
+        "\\u0301",
+        "ς",
+        "Σ",
+        "ſ",
+        "µ",
+        "हिन्दी",
     ]
-    for number in range(400):
-        pieces = alphabet[: 11 if number % 2 else len(alphabet)]
-        string = "".join(rng.choice(pieces) for _ in range(rng.randrange(25))).encode()
+    alphabet += [
+        "\u00ad",
+        "\u200d",
+        "\ufe0f",
+        "한국",
+        "\u1112\u1161\u11ab",
+        "ไทย",
+        "\U00020000",
+        "\\ud840\\udc00",
+        "Ⱥ",
+        "Å",
+        "ﬀ",
+        "٣",
+        "א\u05b8",
+    ]
+    for number in range(600):
+        pieces = alphabet[:11] if number % 3 == 0 else alphabet
+        string = "".join(rng.choice(pieces) for _ in range(rng.randrange(60))).encode()
         wanted: dict[str, float] = {}
         for gram in twin.read_text(b'"' + string + b'"', ngrams):
             wanted["t:" + gram.decode()] = wanted.get("t:" + gram.decode(), 0.0) + 1.0
@@ -59,8 +92,40 @@ def test_words_equal_the_twin_on_ascii_and_beyond(ngrams: int) -> None:
 def test_slow_words_agree_with_the_twin_on_ascii() -> None:
     text = "Hello, HELLO world_1 it's 3.5%"
     for ngrams in (1, 2, 3):
-        assert reference_words(text, ngrams) == twin.put_grams(text, ngrams)
-    assert reference_words(text, 1) == [b"hello", b"hello", b"world_1", b"it", b"s", b"3", b"5"]
+        assert reference_words(text, ngrams, 2) == reference_words(text, ngrams, 1)
+        assert reference_words(text, ngrams, 2) == twin.read_text(json.dumps(text).encode(), ngrams)
+    assert reference_words(text, 1, 2) == [b"hello", b"hello", b"world_1", b"it", b"s", b"3", b"5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Straße STRASSE", "straße strasse"),
+        ("naïve Ｆｕｌｌ", "naïve ｆｕｌｌ"),
+        ("ΟΔΟΣ οδος", "οδοσ οδοσ"),
+        ("東京都庁", "東京 京都 都庁"),
+        ("東 京a都", "東 京 a 都"),
+        ("ラーメンlove", "ラー ーメ メン love"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("a\u00adb c\u200dd", "ab cd"),
+        ("e\u0301 E\u0301", "é é"),
+        ("Ελλάδα 2½", "ελλάδα 2½"),
+        ("한국어 단어", "한국어 단어"),
+        ("ภาษาไทย", "ภาษาไทย"),
+        ("it's 3.5%", "it s 3 5"),
+    ],
+)
+def test_the_rule_of_words_in_examples(text: str, words: str) -> None:
+    assert [word.decode() for word in reference_words(text, 1, 2)] == words.split(" ")
+    assert counted(json.dumps(text).encode()[1:-1], 1) == {f"t:{word}": words.split().count(word) for word in words.split()}
+    assert counted(text.encode(), 1) == counted(json.dumps(text).encode()[1:-1], 1)
+
+
+def test_a_model_of_the_old_rule_keeps_its_words() -> None:
+    encoder = EncoderConfig(text=("t",), words=1)
+    rows = explain_rows('{"features":{"t":"ΟΔΟΣ 東京都"}}'.encode(), "application/json", Context(encoder))
+    assert {name for _, _, name in rows[0]} == {"t:οδος", "t:東京都"}
+    assert fingerprint(encoder) != fingerprint(EncoderConfig(text=("t",)))
 
 
 def test_words_are_counted_and_grams_joined_with_a_space() -> None:

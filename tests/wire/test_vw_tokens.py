@@ -13,7 +13,7 @@ from tests.wire.compiled_reader import bytes_of
 def test_the_parts_of_the_reader_agree_with_their_twins() -> None:
     rng = random.Random(31)
     for _ in range(3000):
-        text = bytes(rng.choice(b"ab:| \t19.-+einf\x01") for _ in range(rng.randrange(0, 14)))
+        text = bytes(rng.choice(b"ab:| \t19.-+einf\x01\xc3\xa9\x85") for _ in range(rng.randrange(0, 14)))
         data = bytes_of(text + b"\n")
         stop = len(text)
         start = rng.randrange(stop + 1)
@@ -25,9 +25,6 @@ def test_the_parts_of_the_reader_agree_with_their_twins() -> None:
         assert found == expected
         found_feature = vw_tokens.read_feature(data, start, stop, np.uint64(5))
         expected_feature = twin.read_feature(data, start, stop, np.uint64(5))
-        if found_feature[4] == codes.HANDOVER:
-            assert data[start] == ord(":")
-            continue
         assert found_feature[4] == expected_feature[4]
         if found_feature[4] == codes.OK:
             assert found_feature[:2] == expected_feature[:2]

@@ -6,8 +6,8 @@ Theory of operation
     one block of memory that is reused for every row. The result is identical to theirs, to the last bit: the same kernels parse,
     sum and score.
 
-    Only common rows are handled: one JSON object, or a query in plain characters, that needs no reference reader and whose margin
-    is finite. Everything else is left (`answer` returns None) to the general path, which reports errors.
+    Only common rows are handled: one JSON object, or a query, that needs no reference reader and whose margin is finite.
+    Everything else is left (`answer` returns None) to the general path, which reports errors.
 
 A `OneRow` belongs to one thread.
 """
@@ -19,38 +19,33 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8, U32
-from riata.base.limits import NAME_BYTES_MAX
-from riata.jit.kernel import inline_kernel, kernel, quick_kernel
+from riata.base.arrays import I64, U32
+from riata.jit.kernel import inline_kernel, quick_kernel
 from riata.jit.raw.address import array_at
 from riata.jit.simd.rank import RANKED_MAX
 from riata.learn.learner import Weights
 from riata.maths.dot import margins
-from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_name
 from riata.maths.links import LOGISTIC, answers
-from riata.wire.codes import OK
+from riata.predict.query import join_lists, query_records
+from riata.wire.codes import DUPLICATE_KEY, OK, SYNTAX
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
 from riata.wire.readers.json.body import read_json
 from riata.wire.readers.json.grammar import OPEN_OBJECT, skip_space
 from riata.wire.readers.json.reader import READER
 from riata.wire.rows import (
-    EQUALS,
     FEATURES,
     FOUND,
-    KEY,
     MARKS_MAX,
     OWED,
     PLACES,
-    PLAIN,
     ROWS,
-    SHADOWED,
     BatchBuilder,
     RecordScratch,
     Rules,
 )  # fmt: skip
 from riata.wire.scan.assemble import finish_row
-from riata.wire.scan.numbers import EXACT, NOT_A_NUMBER, parse_number
+from riata.wire.scan.delimiters import Text, room_of
 
 ROW_READER: Final = READER  # the format of a single row
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
@@ -58,16 +53,16 @@ NGRAMS_MAX: Final = 3
 RECORDS: Final = NGRAMS_MAX * (BYTES_MAX // 2) + 4  # `row_capacity` of such a row
 POSITIONS: Final = BYTES_MAX + 128  # delimiters of such a row, and the spare entries that wire.scan.delimiters needs after them
 FRONT: Final = 64  # bytes before the block, since the reader needs some; a cache line
-DATA_BYTES: Final = 2 * (BYTES_MAX + 64)  # the row, its newline, and then the side area of `wire.readers.json.body`
+DATA_BYTES: Final = room_of(BYTES_MAX)
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
 # Words of a `Plan`; after them the hashes of the text fields.
 KEY_WORD, LABELS, L2, NGRAMS, TEXTS, BITS, LINK, NEGATIVE, NON_ZEROS, BUCKETS = range(10)
-SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT = range(10, 14)
-PLAN_SCALARS: Final = 14
+SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT, WORDS = range(10, 15)
+PLAN_SCALARS: Final = 15
 _KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _NEWLINE: Final = 0x0A
-_HASH_SIGN, _PERCENT, _AMPERSAND, _PLUS, _EQUALS, _UNDERSCORE, _FIRST, _LAST = 0x23, 0x25, 0x26, 0x2B, 0x3D, 0x5F, 0x21, 0x7E
+_LISTED_MAX: Final = 1024  # records of a query with lists
 
 # Byte offset of each array in the block; each is a multiple of a cache line.
 _SIZES: Final = (
@@ -131,62 +126,18 @@ def rules_in(plan: I64, plan_at: int) -> Rules:
     """The rules for reading a row without a label. Source: wire.parse, `make_rules`."""
     key = array_at(plan_at, (PLAN_SCALARS,), np.uint64)[KEY_WORD]
     texts = array_at(plan_at + 8 * PLAN_SCALARS, (plan[TEXTS],), np.uint64)
-    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], texts, array_at(plan_at, (0,), np.uint64))
+    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], plan[WORDS], texts, array_at(plan_at, (0,), np.uint64))
 
 
 @inline_kernel
-def is_plain(c: int) -> bool:
-    """Whether a byte of a query is literal, not encoded or a delimiter. Source: the encoding of forms in the URL standard."""
-    return _FIRST <= c <= _LAST and c != _PERCENT and c != _PLUS and c != _AMPERSAND and c != _HASH_SIGN
-
-
-@kernel
-def query_records(data: U8, stop: int, row: RecordScratch, rules: Rules) -> int:
-    """Read a query `name=value&...` in plain characters into records.
-
-    Parameters
-    ----------
-    data : u8[...]     begins with the query; read only
-    stop : int         length of the query in bytes
-    row : RecordScratch  records are written from 0
-    rules : Rules
-
-    Returns            records, or -1 if the query is left to `wire.parse.parse_query`: an encoded character, a name that
-                       is empty or begins with `_`, text fields and a value that is not a number, an empty value, a long name
-                       or value, a number next to a tie
-    Cost               two passes over the bytes, one hash for each value
-    Source             the HTTP contract; wire.readers.json.reference, `feature_records`
-    """
-    fingerprints, values, kinds = row.fingerprint, row.value, row.kind
-    n, p = 0, 0
-    while p < stop:
-        start = p
-        while p < stop and data[p] != _EQUALS and is_plain(data[p]):
-            p += 1
-        middle = p
-        p += 1
-        while p < stop and is_plain(data[p]):
-            p += 1
-        if p < stop and data[p] != _AMPERSAND:
-            return -1
-        if middle == start or data[middle] != _EQUALS or p <= middle + 1 or data[start] == _UNDERSCORE:
-            return -1
-        if middle - start > NAME_BYTES_MAX or p - middle - 1 > NAME_BYTES_MAX or n + 2 > len(values):
-            return -1
-        fingerprints[n], values[n], kinds[n] = hash_name(data, start, middle, rules.key, NUMBER), 0.0, PLAIN | KEY
-        value, status = parse_number(data, middle + 1, p, True)
-        if status == EXACT:
-            values[n] = value
-        elif status != NOT_A_NUMBER or len(rules.text) > 0:
-            return -1
-        else:
-            kinds[n] |= SHADOWED
-            n += 1
-            field = hash_name(data, start, middle, rules.key, FIELD_EQUALS)
-            fingerprints[n], values[n], kinds[n] = hash_name(data, middle + 1, p, field, NUMBER), 1.0, EQUALS
-        n += 1
-        p += 1
-    return n
+def finish_query(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules) -> int:
+    """Make the n records of a query the features of row 0: OK, or why not. Source: wire.scan.assemble."""
+    code = OK if n >= 0 else SYNTAX
+    if code == OK:
+        code, _ = finish_row(row, n, sink, rules, 0)
+    if code == DUPLICATE_KEY and n <= _LISTED_MAX and join_lists(row, n):
+        code, _ = finish_row(row, n, sink, rules, 0)
+    return code
 
 
 @quick_kernel
@@ -197,7 +148,7 @@ def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswe
     ----------
     block_at : int           address of u8[BLOCK_BYTES], which is overwritten except for the row
     length : int             of the row in bytes, at most BYTES_MAX
-    json : bool              whether it is JSON, in ASCII; otherwise a query
+    json : bool              whether it is JSON; otherwise a query
     plan_at : int            address of the words of a `Plan`; read only, as are the weights they refer to
 
     Returns                  margin, probability, label, known features, unknown features; LEFT for the general path
@@ -209,16 +160,15 @@ def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswe
     row, sink, rules = row_in(block_at), sink_in(block_at), rules_in(plan, plan_at)
     data[length] = _NEWLINE
     if json:
-        ends = array_at(block_at + _ENDS, (2,), np.int64)
-        ends[0], ends[1] = 0, length + 1
+        text = Text(block_at, length, data, array_at(block_at + _ENDS, (2,), np.int64))
         begin = skip_space(data, 0, length)
         if begin == length or data[begin] != OPEN_OBJECT:
             return LEFT
-        if read_json(data, ends, row, sink, rules) != OK or sink.count[ROWS] != 1 or sink.code[0] != OK:
+        if read_json(text, row, sink, rules, False) != OK or sink.count[ROWS] != 1 or sink.code[0] != OK:
             return LEFT
     else:
         n = query_records(data, length, row, rules)
-        if n < 0 or finish_row(row, n, sink, rules, 0)[0] != OK:
+        if finish_query(row, n, sink, rules) != OK:
             return LEFT
     pointers = array_at(block_at + _POINTERS, (2,), np.int64)
     pointers[0], pointers[1] = 0, sink.count[FEATURES]
@@ -250,6 +200,7 @@ class Plan:
         words = np.zeros(PLAN_SCALARS + len(rules.text), np.int64)
         words[KEY_WORD] = rules.key.astype(np.int64)
         words[LABELS], words[L2], words[NGRAMS], words[TEXTS] = rules.labels, rules.l2, rules.ngrams, len(rules.text)
+        words[WORDS] = rules.words
         words[BITS], words[LINK], words[NEGATIVE] = weights.bits, link, int(context.labels == "-1/+1")
         words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(bucket)
         words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (address_of(array) for array in (weights.slot, weights.beta, bucket))
@@ -281,7 +232,7 @@ class OneRow:
         The result contains no standard error: models that have standard errors have no plan.
         """
         length = len(row)
-        if length > BYTES_MAX or not row.isascii():
+        if length > BYTES_MAX:
             return None
         self._bytes[:length] = row
         found = answer_row(self.at, length, json, plan.at)

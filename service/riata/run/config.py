@@ -14,7 +14,7 @@ from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.store import records
-from riata.wire.encoder import EncoderConfig
+from riata.wire.encoder import FIRST_RULE, EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
@@ -82,6 +82,26 @@ def read_config(document: object) -> ModelConfig:
     return read_document(ModelConfig, document)
 
 
+def read_stored(document: object) -> ModelConfig:
+    """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
+
+    An encoder without `words` was written before there was a second rule of words, and keeps the first.
+    """
+    encoder = document.get("encoder") if isinstance(document, Mapping) else None
+    if isinstance(document, Mapping) and isinstance(encoder, Mapping) and "words" not in encoder:
+        document = {**document, "encoder": {**encoder, "words": FIRST_RULE}}
+    return read_config(document)
+
+
+def stored_document(config: ModelConfig) -> dict[str, Any]:
+    """Write a configuration for a log, a checkpoint or an edition. One of the first rule of words is as it was before there was
+    another, so that the digests of such models stay the same."""
+    document: dict[str, Any] = write_document(config)
+    if config.encoder.words == FIRST_RULE:
+        del document["encoder"]["words"]
+    return document
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """The content of a config event: a configuration, and which configuration it was derived from.
@@ -96,7 +116,7 @@ class Change:
 
 def config_payload(config: ModelConfig, after: int | None = None) -> bytes:
     """The payload of a config event; see `Change`."""
-    document = write_document(config)
+    document = stored_document(config)
     return records.encode_document(document if after is None else {**document, AFTER: after})
 
 
@@ -107,7 +127,7 @@ def change_from_payload(payload: bytes) -> Change:
     if after is not None and (type(after) is not int or after < 0):
         raise Corrupt(f"the configuration in the log names an earlier event {after!r}, which is not valid")
     try:
-        return Change(read_config(document), after)
+        return Change(read_stored(document), after)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from riata.base.arrays import U32, Arrays
 from riata.base.errors import BadInput, Corrupt, Malformed
-from riata.run.config import ModelConfig, read_config
+from riata.run.config import ModelConfig, read_stored
 from riata.run.model_state import ModelState
 from riata.store import layout
 from riata.wire.names import NOTHING_NAMED, Names
@@ -27,7 +27,7 @@ def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots:
 def export_config(content: bytes) -> ModelConfig:
     """Return the configuration of the model in an export. Raises `Malformed` (code `not_an_export`)."""
     try:
-        return read_config(layout.decode_checkpoint(content)[0]["config"])
+        return read_stored(layout.decode_checkpoint(content)[0]["config"])
     except (Corrupt, KeyError, BadInput) as error:
         raise Malformed(f"not an export of a model, or damaged: {error}", "not_an_export") from None
 

@@ -15,7 +15,7 @@ from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.base.limits import BITS_MIN
 from riata.learn.frozen import with_ranks, without_ranks
 from riata.learn.registry import LearnerConfig, spec_of
-from riata.run.config import read_config
+from riata.run.config import read_stored
 from riata.run.model_state import LEARNER, ModelState
 from riata.store import layout
 from riata.store.store import Generation, Store
@@ -34,7 +34,7 @@ def thaw_generation(generation: Generation, content: bytes, warm: Warm = already
     """
     header, arrays = layout.decode_checkpoint(content)
     with contextlib.suppress(KeyError, BadInput):  # reported by `ModelState.thaw`
-        warm(read_config(header["config"]).learner)
+        warm(read_stored(header["config"]).learner)
     state = ModelState.thaw(header, arrays)
     _compare(generation, header, state, _as_stored(arrays, state.freeze().arrays))
     return state
@@ -69,7 +69,7 @@ def verifies(store: Store, name: str, generation: Generation) -> bool:
 def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]:
     """Return the arrays that hold slots of the learner's table, none if it has no table; and its bits. Raises `Corrupt`."""
     try:
-        config = read_config(header["config"])
+        config = read_stored(header["config"])
     except (KeyError, BadInput) as error:
         raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
     names = [LEARNER + name for name in spec_of(config.learner).slot_lists]

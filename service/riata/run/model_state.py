@@ -12,11 +12,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
-from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, spec_of
-from riata.run.config import ModelConfig, change_from_payload, read_config
+from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
@@ -125,7 +124,7 @@ class ModelState:
             "applied": self.applied,
             "chain": self.chain.hex(),
             **current().document(),
-            "config": write_document(self.config),
+            "config": stored_document(self.config),
             "skipped": self.skipped,
             "restored": self.restored,
             "changes": list(self.changes),
@@ -249,7 +248,7 @@ class ModelState:
                 self._learn(run[0].first, _joined(run, [], True), skips)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
-        self._start_over(read_config(header["config"]), bits)
+        self._start_over(read_stored(header["config"]), bits)
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH), _carried(header))
         self.skipped = _number(header["skipped"])
@@ -293,7 +292,7 @@ def config_in(record: Record) -> ModelConfig | None:
         return change_from_payload(record.payload).config
     if record.kind == "restore":
         try:
-            return read_config(layout.decode_checkpoint(records.decode_restore(record.payload)[1])[0]["config"])
+            return read_stored(layout.decode_checkpoint(records.decode_restore(record.payload)[1])[0]["config"])
         except (KeyError, BadInput) as error:
             raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     return None

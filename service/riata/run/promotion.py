@@ -15,9 +15,9 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from riata.base.document import write_document
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap
 from riata.run.changing import append_and_serve
+from riata.run.config import stored_document
 from riata.run.engine import Engine
 from riata.run.gate import Ledger, Verdict
 from riata.run.log_reading import PACED_BYTES, Call, read_log
@@ -94,7 +94,7 @@ def _payload(call: Call, candidate: ModelState, content: bytes, document: dict[s
     header, arrays = layout.decode_checkpoint(content)
     base = Frozen(header, arrays)
     catch_up(call, candidate, int(header["applied"]))
-    if candidate.chain.hex() != header["chain"] or write_document(candidate.config) != header["config"]:
+    if candidate.chain.hex() != header["chain"] or stored_document(candidate.config) != header["config"]:
         raise outdated(candidate.name, "it has another configuration or history now")
     learner = {LEARNER + name: array for name, array in candidate.learner.freeze().items()}
     kept = {name: array for name, array in base.arrays.items() if not name.startswith(LEARNER)}

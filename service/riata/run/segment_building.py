@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from riata.base.errors import BadInput, Corrupt, NotFound
-from riata.run.config import config_from_payload, read_config
+from riata.run.config import config_from_payload, read_stored
 from riata.run.effective_log import chain_at
 from riata.store import layout, records
 from riata.store.segment import Origin, Pace, Segment, SegmentBuilder
@@ -107,7 +107,7 @@ def origin_of(store: Store, model: str) -> Origin:
     for generation in store.generations(model):
         with contextlib.suppress(Corrupt, NotFound):
             header, _ = layout.view_checkpoint(store.open_generation(model, generation.gen), verify=False)
-            return Origin(model, head.lineage, fingerprint(read_config(header.get("config")).encoder))
+            return Origin(model, head.lineage, fingerprint(read_stored(header.get("config")).encoder))
     first = store.read(model, 0, 1) if head.first_seq == 1 else []
     if not first or first[0].kind != "config":
         raise BadInput(f"model {model} has no events yet, or its configuration cannot be read any more", "no_events")

@@ -13,6 +13,7 @@ from riata.base.document import write_document
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
 
 FEATURE_HASH_VERSION: Final = 1  # maths/hashing.py; another function would be another version
+FIRST_RULE: Final = 1  # of words: encoders stored without `words` have it
 TEXT_FIELDS_MAX: Final = 64  # each string feature is compared with all of them
 _HASH_KEY_MAX: Final = 2**63 - 1
 _FINGERPRINT_BYTES: Final = 8
@@ -35,6 +36,10 @@ class EncoderConfig:
     ngrams: Annotated[int, Ge(1), Le(3)] = field(
         default=1, metadata={"doc": "Longest run of neighbouring words that is a feature of its own; 1 counts single words."}
     )
+    words: Literal[1, 2] = field(
+        default=2,
+        metadata={"doc": "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."},
+    )
     normalise: Literal["none", "l2"] = field(
         default="none",
         metadata={"doc": "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."},
@@ -52,5 +57,7 @@ def fingerprint(config: EncoderConfig) -> str:
     document = write_document(config)
     del document["names_max"]
     document["feature_hash"] = FEATURE_HASH_VERSION
+    if config.words == FIRST_RULE:
+        del document["words"]  # fingerprints of models made before there was another rule
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.wire.scan.delimiters import FRONT, PADDING
-
-_NEWLINE_BYTES: Final = 1
+from riata.wire.scan.delimiters import FRONT, room_of
 
 
 class PaddedBuffer:
     """A body of `size` bytes with the padding that the readers need before and after it, and one byte for a final newline.
 
     bytes : u8[size]        to be written before it is read
-    room  : u8[size + 1 + PADDING]   the same memory and the padding after it; FRONT bytes precede it
+    room  : u8[room_of(size)]   the same memory and what readers need after it; FRONT bytes precede it. Pages that no reader
+            touches take no memory
     """
 
     __slots__ = ("bytes", "room")
 
     def __init__(self, size: int) -> None:
-        self.room: U8 = np.empty(FRONT + size + _NEWLINE_BYTES + PADDING, np.uint8)[FRONT:]
+        self.room: U8 = np.empty(FRONT + room_of(size), np.uint8)[FRONT:]
         self.bytes: U8 = self.room[:size]
 
     @classmethod

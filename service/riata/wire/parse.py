@@ -48,7 +48,7 @@ from riata.wire.rows import (  # fmt: skip
     row_capacity,
 )
 from riata.wire.scan.assemble import finish_row
-from riata.wire.scan.delimiters import FRONT, NEWLINE, PADDING, Text
+from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
 from riata.wire.scan.left_lines import leave_lines
 from riata.wire.scan.numbers import NOT_A_NUMBER, parse_number
 from riata.wire.scan.reference import Record, Refused, feature_records, hash_of
@@ -96,6 +96,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
         labelled=int(labelled),
         l2=int(encoder.normalise == "l2"),
         ngrams=encoder.ngrams,
+        words=encoder.words,
         text=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in encoder.text], np.uint64),
         seen=seen,
     )
@@ -201,9 +202,8 @@ def read_body(
         functions = form.reader.load(header.removesuffix(b"\r"))
     if functions.columns is not None:
         columns = memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body))
-        reading, row, slow = functions.columns(columns, rules)
-    else:
-        reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
+        return functions.columns(columns, rules)
+    reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
     reading.joins = functions.joins
     for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
@@ -228,10 +228,8 @@ def _read_text(
     if not by_line and not (whole := bytes(body)).isascii():
         check_utf8(whole)
     work = scratch or workspace(len(body), rules.ngrams)
-    # The side area receives the lower-case words of texts; they are never longer than their source.
-    side = len(body) + 1 if len(rules.text) else 0
-    data, row = work.data[FRONT : FRONT + len(body) + 1 + side + PADDING], work.row
-    if isinstance(body, PaddedBuffer) and by_line and scratch is None and not side:
+    data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
+    if isinstance(body, PaddedBuffer) and by_line and scratch is None:
         data = body.room
     text = Text(given.ctypes.data, len(body), data, work.ends)
     if by_line:

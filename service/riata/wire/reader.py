@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Read = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
     Reference = Callable[[bytes, Rules], SlowRow | Refusal]
-    ReadColumns = Callable[[memoryview, Rules], tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]]
+    ReadColumns = Callable[[memoryview, Rules], Reading]
     ReadJoins = Callable[[Reading, list[RowError]], tuple[Joins, list[RowError]]]
 
 Split = Literal["lines", "document", "columns"]
@@ -41,8 +41,7 @@ class Functions:
     reference : reads one row in plain Python: every row whose code is HANDOVER after the compiled reader
     lines     : reads a body whose rows are lines, as `wire.rows` describes; None: every line is read by `reference`
     document  : the same for a body that is split by its grammar
-    columns   : reads a body of columns; returns the reading, the scratch, and the reference reader by row number. Raises
-                `Malformed` and `TooLarge`
+    columns   : reads a body of columns, every row. Raises `Malformed` and `TooLarge`
     joins     : picks the rows that label a prediction from the refused rows; None if the format has none
     is_single : whether a document is one row, answered by one object and not by an array
     as_line   : a document of one row as a line of this format; None if it is not that

@@ -42,7 +42,7 @@ RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words 
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
-MARKS_MAX: Final = 9
+MARKS_MAX: Final = 10
 OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
 _POSITIONS_SPARE: Final = 128
@@ -125,6 +125,7 @@ class Rules(NamedTuple):
     labelled: int  # 1 if rows are to be learnt, 0 if they are to be predicted
     l2: int  # 1 if rows are divided by their 2-norm
     ngrams: int
+    words: int  # the rule of words (wire.readers.json.texts)
     text: U64  # u64[fields] H(key, NUMBER, name) of the fields that are split into words
     seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 if no names are wanted
 
@@ -235,7 +236,9 @@ def borrow_sink(sink: BatchBuilder) -> BatchBuilder:
 @inline_kernel
 def borrow_rules(rules: Rules) -> Rules:
     """The same rules without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
-    return Rules(rules.key, rules.labels, rules.labelled, rules.l2, rules.ngrams, borrow(rules.text), borrow(rules.seen))
+    return Rules(
+        rules.key, rules.labels, rules.labelled, rules.l2, rules.ngrams, rules.words, borrow(rules.text), borrow(rules.seen)
+    )
 
 
 class SlowRow(NamedTuple):

@@ -20,7 +20,7 @@ from riata.base.arrays import F64, I64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.jit.kernel import quick_kernel
 from riata.wire.rows import PLACES, BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
-from riata.wire.scan.delimiters import FRONT, PADDING
+from riata.wire.scan.delimiters import FRONT, room_of
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
@@ -35,7 +35,7 @@ class Workspace:
 
     size: int
     ngrams: int
-    data: U8  # FRONT bytes, the body, a newline, the same size again for the words of texts, and PADDING
+    data: U8  # FRONT bytes, and those of `room_of`
     ends: I64
     row: RecordScratch
     sink: BatchBuilder
@@ -82,7 +82,7 @@ def make_workspace(size: int, ngrams: int) -> Workspace:
     return Workspace(
         size=size,
         ngrams=ngrams,
-        data=np.zeros(FRONT + 2 * size + 2 + PADDING, np.uint8),
+        data=np.zeros(FRONT + room_of(size), np.uint8),
         ends=np.empty(size + 3, np.int64),
         row=make_row(row_capacity(size, ngrams)),
         sink=make_sink(size, rows, ngrams),

@@ -111,8 +111,8 @@ def test_a_client_that_has_said_all_is_answered(target: Target) -> None:
     assert target.appended == 1
 
 
-@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"zstd", b"deflate", b"gzip, gzip", b"GZIP"])
-def test_compressed_bodies_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
+@pytest.mark.parametrize("encoding", [b"br", b"zstd", b"deflate", b"gzip, gzip", b"compress"])
+def test_encodings_but_gzip_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
     received = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=CALM.linger_s + 1)
     assert received.told == [(415, "unsupported_encoding")]
     assert received.closed
@@ -178,7 +178,7 @@ def flood(port: int, first: bytes, part: bytes, total: int) -> bytes:
 )
 def test_memory_stays_flat_under_48_mb_of_anything(running: Running, first: bytes, part: bytes) -> None:
     before = resident(running)
-    assert flood(running.port, first, part, 48 * MIB) in (b"cut", b"431", b"414", b"413", b"415")
+    assert flood(running.port, first, part, 48 * MIB) in (b"cut", b"431", b"414", b"413", b"400")
     assert resident(running) - before < GROWTH_MAX
     assert talk(running.port, get(b"/livez"), silence_s=0.5).told == [(200, "")]
 

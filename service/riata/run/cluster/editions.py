@@ -15,14 +15,13 @@ from typing import Any, Final, cast, get_args
 
 from riata.base.arrays import U32, Arrays, read_only
 from riata.base.clock import Clock
-from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.frozen import check_slots
 from riata.learn.registry import spec_of
 from riata.maths.links import Link
 from riata.predict.factory import read_model
 from riata.predict.model import Origin
-from riata.run.config import read_config
+from riata.run.config import read_stored, stored_document
 from riata.run.published import Published
 from riata.store import layout
 from riata.store.store import Edition
@@ -57,7 +56,7 @@ def encode_edition(published: Published) -> bytes:
         "history": published.history,
         "memory": published.memory,
         "link": model.weights.link,
-        "config": write_document(published.config),
+        "config": stored_document(published.config),
         "changes": list(published.changes),
         "published_ms": published.published_ms,
         "no_std_error": left_out or published.no_std_error,
@@ -128,7 +127,7 @@ def _check_header(header: dict[str, Any]) -> None:
 
 
 def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Published:
-    config = read_config(header["config"])
+    config = read_stored(header["config"])
     now_ms, now_unix_ms = clock.monotonic_ms(), clock.unix_ms()
     made_ms = now_ms - max(0, now_unix_ms - header["published_ms"])
     origin = Origin(header["model"], _bytes(header["lineage"], 16), config.encoder, config.labels)

@@ -20,7 +20,7 @@ from riata.base.arrays import F64, I64, U32
 from riata.base.document import write_document
 from riata.base.errors import Conflict, Corrupt
 from riata.learn.learner import Weights
-from riata.run.config import ModelConfig, read_config
+from riata.run.config import ModelConfig, read_stored, stored_document
 from riata.run.refits.request import RefitRequest, read_request
 from riata.store import layout
 from riata.store.control_events import Counted
@@ -88,7 +88,7 @@ def write_task(folder: Path, task: Task) -> None:
     header = {
         "what": "refit task",
         "origin": {"model": origin.model, "lineage": origin.lineage.hex(), "encoder": origin.encoder},
-        "config": write_document(task.config),
+        "config": stored_document(task.config),
         "request": write_document(task.request),
         "applied": task.applied,
         "chain": task.chain.hex(),
@@ -111,7 +111,7 @@ def read_task(folder: Path) -> Task:
     origin, skipped = header["origin"], cast(I64, arrays["skipped"])
     return Task(
         Origin(origin["model"], bytes.fromhex(origin["lineage"]), origin["encoder"]),
-        read_config(header["config"]),
+        read_stored(header["config"]),
         read_request(header["request"]),
         header["applied"],
         bytes.fromhex(header["chain"]),

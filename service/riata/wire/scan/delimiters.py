@@ -16,12 +16,25 @@ import numpy as np
 from riata.base.arrays import I64, U8, U32
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.address import array_at
-from riata.jit.raw.memory import BLOCK, SPILLED, json_marks, newline_marks, ones, peek, poke, spill, svmlight_marks, vw_marks
+from riata.jit.raw.memory import (
+    BLOCK,
+    SPILLED,
+    high_marks,
+    json_marks,
+    newline_marks,
+    ones,
+    peek,
+    poke,
+    spill,
+    svmlight_marks,
+    vw_marks,
+)
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import trailing_zeros
 
 PADDING: Final = BLOCK + 8  # bytes that must be readable after a row
 FRONT: Final = 8  # bytes that must be readable before a body that is read eight words at a time
+SIDE_TIMES: Final = 3  # the side area: for strings without escapes, and for folded words, in bytes for each byte of the body
 TAIL: Final = 32  # of three positions for each of eight members, and more
 JSON, VW, SVMLIGHT = 0, 1, 2
 TAKEN: Final = 2**17  # bytes of a body copied at once: with the features made of them they fit a core's L2 cache
@@ -37,6 +50,11 @@ class Text(NamedTuple):
     size: int  # bytes
     data: U8  # u8[>= size] written: the body, a newline if there is room; the fast path needs FRONT bytes before, PADDING after
     ends: I64  # i64[size + 3] written: line i is data[ends[i]:ends[i + 1] - 1]; the last place holds how many are known
+
+
+def room_of(size: int) -> int:
+    """Bytes for a body of `size` bytes as readers take it: the body, a newline, the side area and PADDING."""
+    return (1 + SIDE_TIMES) * size + 1 + PADDING
 
 
 @inline_kernel
@@ -78,11 +96,12 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
     form : int             JSON, VW or SVMLIGHT
     positions : u32[...]   written, followed by TAIL zeros
 
-    Returns                how many; 0 if they do not fit, or if fewer than PADDING bytes follow `stop`
+    Returns                how many; minus how many if a byte is above 0x7F; 0 if they do not fit, or if fewer than PADDING bytes
+                           follow `stop`
     Cost                   a few operations for each 64 bytes, three for each delimiter
     Source                 Langdale and Lemire 2019, "Parsing gigabytes of JSON per second", sections 3.1.1 and 3.1.2
     """
-    n = 0
+    n, high = 0, _NOTHING
     if stop + PADDING > len(data):
         return 0
     while p <= stop:
@@ -90,11 +109,12 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
             return 0
         mask, newline = marks_of(data, p, form), newline_marks(data, p)
         mask &= newline ^ (newline - _ONE)  # the bits up to the first newline; all if there is none
+        high |= high_marks(data, p) & (newline ^ (newline - _ONE))
         n = list_marks(positions, n, p, mask)
         p = stop + 1 if newline != _NOTHING else p + BLOCK
     for k in range(TAIL):
         poke(positions, n + k, np.uint32(0))
-    return n
+    return n if high == _NOTHING else -n
 
 
 @kernel

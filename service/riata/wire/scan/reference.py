@@ -12,7 +12,10 @@ import numpy as np
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
 from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, NAME_TOO_LONG, NOT_NFC
+from riata.wire.encoder import FIRST_RULE
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
+from riata.wire.scan.unicode import composed, flags_at, folded_at
+from riata.wire.scan.unicode_flags import DROPPED, IDEOGRAPH, LETTER, MAYBE
 
 Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
@@ -65,7 +68,7 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
             if len(text.encode()) > TEXT_BYTES_MAX:
                 raise Refused(BAD_TEXT, field)
             prefix = hash_of(shown, int(rules.key), FIELD_WORD)
-            for gram in reference_words(text, rules.ngrams):
+            for gram in reference_words(text, rules.ngrams, rules.words):
                 yield hash_of(gram, prefix, NUMBER), 1.0, WORD, shown + b":" + gram
         else:
             said = check_name(text, field)
@@ -73,9 +76,36 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
             yield hash_of(said, prefix, NUMBER), 1.0, EQUALS, shown + b"=" + said
 
 
-def reference_words(text: str, ngrams: int) -> list[bytes]:
+def words_of(text: str) -> list[str]:
+    """Split a text by rule 2 of `wire.readers.json.texts`."""
+    words: list[str] = []
+    word, run = "", ""  # letters so far; characters so far of a run without spaces
+    for point in map(ord, text):
+        flags = flags_at(point)
+        if flags & DROPPED:
+            continue
+        if run and not flags & IDEOGRAPH:
+            words, run = words + pairs_in(run), ""
+        if word and (flags & IDEOGRAPH or not flags & LETTER):
+            words, word = [*words, word], ""
+        if not flags & LETTER:
+            continue
+        held, point = run or word, folded_at(point)
+        whole = composed(ord(held[-1]), point) if held and flags & MAYBE else -1
+        held = held[:-1] + chr(folded_at(whole)) if whole > 0 else held + chr(point)
+        word, run = ("", held) if flags & IDEOGRAPH else (held, "")
+    return words + pairs_in(run) + ([word] if word else [])
+
+
+def pairs_in(run: str) -> list[str]:
+    """Overlapping pairs of characters; a single character itself."""
+    return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run] if run else []
+
+
+def reference_words(text: str, ngrams: int, rule: int) -> list[bytes]:
     """Return every gram of `text` of 1 to `ngrams` words as UTF-8, in the order in which its last word ends."""
-    words = [word.encode() for word in _WORD.findall(unicodedata.normalize("NFC", text).lower())]
+    listed = words_of(text) if rule != FIRST_RULE else _WORD.findall(unicodedata.normalize("NFC", text).lower())
+    words = [word.encode() for word in listed]
     grams = [
         b" ".join(words[last - length + 1 : last + 1])
         for last in range(len(words))

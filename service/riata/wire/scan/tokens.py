@@ -26,15 +26,17 @@ import numpy as np
 from riata.base.arrays import F64, U8, U32, U64
 from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import inline_kernel, kernel
-from riata.jit.raw.memory import BLOCK, SPILLED, colon_marks, poke, space_marks
+from riata.jit.raw.memory import BLOCK, SPILLED, colon_marks, high_marks, poke, space_marks
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import ONES, TOPS
 from riata.jit.simd.f64x8 import WIDTH, Lanes, Mask, flags, spread, store, where
 from riata.jit.simd.u64x8 import Words, either, numbers, ones_of, positions, put, tens, words_at
 from riata.maths.hashing import FIELD_NAMESPACE, M1, M2, NUMBER, hash_usual
+from riata.wire.codes import OK
 from riata.wire.rows import KEY, NAMESPACE, PLAIN, RecordScratch
 from riata.wire.scan.delimiters import PADDING, SVMLIGHT, list_marks, marks_of, position
 from riata.wire.scan.simple_numbers import join_digits, number_between
+from riata.wire.scan.unicode import string_code
 
 _ROOM: Final = BLOCK + SPILLED + WIDTH
 _EVERY_LANE: Final = 2**WIDTH - 1
@@ -62,25 +64,28 @@ def mark_tokens(data: U8, p: int, stop: int, form: int, ends: U32, named: U32) -
     named : u32[...]   written: where its name ends; as long as `ends`
 
     Returns            how many words, without empty ones at the end; WIDTH words of one byte after the line follow in the lists.
-                       0 if there are other delimiters, a second colon in a word, or too little room or padding
+                       Minus that if a byte is above 0x7F. 0 if there are other delimiters, a second colon in a word, or too
+                       little room or padding
     Cost               about thirty operations for each 64 bytes
     Source             this module's theory of operation; carries as Langdale and Lemire 2019, section 3.1.1, use them
     """
-    n, k, carry, wrong, first = 0, 0, _0, _0, p
+    n, k, carry, wrong, high, first = 0, 0, _0, _0, _0, p
     if stop + PADDING > len(data):
         return 0
     while p <= stop:
         if max(n, k) + _ROOM > len(ends):
             return 0
-        spaces, colons, marks = space_marks(data, p), colon_marks(data, p), marks_of(data, p, form)
+        spaces, colons, marks, above = space_marks(data, p), colon_marks(data, p), marks_of(data, p, form), high_marks(data, p)
         if stop - p < BLOCK:
             end = _1 << np.uint64(stop - p)
             spaces, colons, marks = (spaces & (end - _1)) | end, colons & (end - _1), marks & (end - _1)
+            above &= end - _1
         gaps = ~(spaces | colons)
         carried = ((colons << _1) | carry) + gaps
         carry = np.uint64(carried < gaps) | (colons >> _63)
         behind = carried & ~gaps
         wrong |= (behind & colons) | (marks & gaps)
+        high |= above
         k = list_marks(named, k, p, colons | (spaces & ~behind))
         n = list_marks(ends, n, p, spaces)
         p += BLOCK
@@ -91,7 +96,7 @@ def mark_tokens(data: U8, p: int, stop: int, form: int, ends: U32, named: U32) -
     for k in range(WIDTH):
         poke(ends, n + k, np.uint32(stop + 2 * k + 2))
         poke(named, n + k, np.uint32(stop + 2 * k + 2))
-    return n
+    return n if high == _0 else -n
 
 
 @inline_kernel
@@ -297,7 +302,10 @@ def vw_tokens(data: U8, bar: int, stop: int, row: RecordScratch, form: int, top:
     top : u64      the model's key. Source: wire.readers.vw.body, theory of operation
     """
     ends, named = row.position, row.named
-    n = mark_tokens(data, bar + 1, stop, form, ends, named) - 1
+    n = mark_tokens(data, bar + 1, stop, form, ends, named)
+    if n < 0 and string_code(data, bar, stop) != OK:
+        return -1
+    n = abs(n) - 1
     if n < 0:
         return 0 if bar + 1 == stop else -1
     if n + WIDTH > len(row.value):

@@ -1,20 +1,18 @@
-"""Names in Arrow bodies: checks of a name, hashing of a row of names at once, and indices written out as decimal names."""
+"""Names in Arrow bodies: hashing of a row of names at once, and indices written out as decimal names."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from riata.base.arrays import I64, U8, U64
-from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.memory import peek, poke
-from riata.jit.simd.bytes8 import ONES, TOPS, load_word
+from riata.jit.simd.bytes8 import load_word
 from riata.jit.simd.f64x8 import WIDTH
-from riata.wire.codes import BAD_NAME, HANDOVER, NAME_TOO_LONG, OK
 from riata.wire.readers.arrow.columns import NamesAt
-from riata.wire.readers.json.grammar import DELETE, SPACE
 from riata.wire.rows import KEY, PLAIN, RecordScratch
 from riata.wire.scan.tokens import hash_tokens, owe_spans
+from riata.wire.scan.unicode import is_plain_word
 
 _10 = np.uint64(10)
 _HIGH = 0x80
@@ -52,45 +50,17 @@ def write_digits(indices: U64, data: U8, at: int, ends: I64) -> None:
         ends[i + 1] = at
 
 
-@kernel
-def name_code(data: U8, start: int, stop: int) -> int:
-    """Check a name.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    start, stop : int
-
-    Returns            OK, BAD_NAME, NAME_TOO_LONG, or HANDOVER if it is not plain ASCII
-    Cost               one read of each byte
-    Source             the rule of names, as wire.readers.json.features has it
-    """
-    code = OK if start < stop else BAD_NAME
-    for p in range(start, stop):
-        if data[p] >= _HIGH:
-            return HANDOVER
-        if data[p] < SPACE or data[p] == DELETE:
-            code = BAD_NAME
-    return NAME_TOO_LONG if code == OK and stop - start > NAME_BYTES_MAX else code
-
-
-@inline_kernel
-def _outside(word: np.uint64) -> np.uint64:
-    """Not 0 if a byte of the word is below a space, or 0x7F and above. Source: as `jit.simd.bytes8.not_plain`."""
-    return (((word - _SPACES) & ~word) | (word + ONES) | word) & TOPS
-
-
 @inline_kernel
 def _are_plain(data: U8, start: int, stop: int) -> bool:
-    """Return whether the bytes start:stop may all be in a name; eight must be readable before `stop`. Source: `name_code`."""
-    odd, p = _NOTHING, start
+    """Return whether the bytes start:stop are plain; eight must be readable before `stop`. Source: `is_plain_word`."""
+    plain, p = True, start
     while p + _WORD_BYTES <= stop:
-        odd |= _outside(load_word(data, p))
+        plain &= is_plain_word(load_word(data, p))
         p += _WORD_BYTES
     if p < stop:
         before = (_ONE << np.uint64(8 * (p + _WORD_BYTES - stop))) - _ONE  # bytes already checked, or before `start`
-        odd |= _outside((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
-    return bool(odd == _NOTHING)
+        plain &= is_plain_word((load_word(data, stop - _WORD_BYTES) & ~before) | (_SPACES & before))
+    return plain
 
 
 @inline_kernel

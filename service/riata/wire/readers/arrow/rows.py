@@ -5,13 +5,11 @@ Theory of operation
     is hashed like such a line, eight at a time. An index is the feature that svmlight names so: its name is its decimal digits.
     The digits are written into the side area after the body first, and are then read as names.
 
-    A row is refused for its label, its weight or its event id, in this order, before its features are read. Rows with a name that
-    is not plain ASCII are left to `reference_row`.
+    A row is refused for its label, its weight or its event id, in this order, before its features are read. A row with a name
+    that is not plain is read name by name.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -26,10 +24,10 @@ from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_INDEX,
     BAD_LABEL,
+    BAD_NAME,
     BAD_WEIGHT,
     DUPLICATE_INDEX,
     DUPLICATE_KEY,
-    INVALID_UTF8,
     LABEL_NOT_ALLOWED,
     LENGTHS_DIFFER,
     MISSING_LABEL,
@@ -51,7 +49,7 @@ from riata.wire.readers.arrow.columns import (  # fmt: skip
     read_columns,
     warm_up_columns,
 )
-from riata.wire.readers.arrow.names import hash_plain, name_code, write_digits
+from riata.wire.readers.arrow.names import hash_plain, write_digits
 from riata.wire.rows import (  # fmt: skip
     FIELD_START,
     FIELD_STOP,
@@ -63,9 +61,7 @@ from riata.wire.rows import (  # fmt: skip
     ROWS,
     BatchBuilder,
     RecordScratch,
-    Refusal,
     Rules,
-    SlowRow,
     borrow_row,
     borrow_rules,
     borrow_sink,
@@ -74,8 +70,8 @@ from riata.wire.rows import (  # fmt: skip
 )
 from riata.wire.scan.assemble import finish_row
 from riata.wire.scan.delimiters import FRONT, PADDING
-from riata.wire.scan.reference import Record, Refused, feature_records
 from riata.wire.scan.tokens import settle
+from riata.wire.scan.unicode import name_code
 from riata.wire.workspace import workspace
 
 Lists = tuple[I64, I64]
@@ -163,7 +159,7 @@ def read_lists(
         while i < n and code == OK:
             start, stop = names.at + names.ends[first + i], names.at + names.ends[first + i + 1]
             span[i, 0], span[i, 1], span[i, 2], span[i, 3] = start, start, start, stop
-            code = OK if indexed else name_code(data, start, stop)
+            code = OK if indexed else BAD_NAME if start == stop else name_code(data, start, stop)
             fingerprint[i] = hash_usual(data, start, stop, rules.key, NUMBER)
             value[i] = values[value_list[number] + i]
             kind[i] = PLAIN | KEY
@@ -181,11 +177,8 @@ def read_lists(
     return OK
 
 
-def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
-    """Read a body. Returns the reading, the scratch of rows, and the reference reader for rows whose code is HANDOVER.
-
-    Raises `Malformed` and `TooLarge`.
-    """
+def read_arrow(body: memoryview, rules: Rules) -> Reading:
+    """Read a body. Raises `Malformed` and `TooLarge`."""
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
     columns = read_columns(body)
@@ -214,7 +207,7 @@ def read_arrow(body: memoryview, rules: Rules) -> tuple[Reading, RecordScratch, 
         raise bad_offsets("names")
     if code == TOO_MANY_FEATURES:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-    return reading, work.row, lambda number: reference_row(columns, names, number, reading)
+    return reading
 
 
 def _find_wrong(reading: Reading, columns: Columns) -> None:
@@ -246,22 +239,6 @@ def _is_text(held: bytes) -> bool:
         return "\0" not in held.decode()
     except UnicodeDecodeError:
         return False
-
-
-def reference_row(columns: Columns, names: NamesAt, number: int, reading: Reading) -> SlowRow | Refusal:
-    """Read one row in plain Python; any UTF-8 is accepted."""
-    records: list[Record] = []
-    first, value_first = int(columns.name_list[number]), int(columns.value_list[number])
-    try:
-        for i in range(int(columns.name_list[number + 1]) - first):
-            start, stop = (names.at + int(names.ends[first + i + k]) for k in (0, 1))
-            name = reading.data[start:stop].tobytes().decode()
-            records.extend(feature_records(name, float(columns.values[value_first + i]), reading.rules))
-    except UnicodeDecodeError:
-        return Refusal(INVALID_UTF8)
-    except Refused as refused:
-        return refused.refusal
-    return SlowRow(records, float(reading.sink.label[number]), float(reading.sink.weight[number]))
 
 
 def warm_up_arrow(rules: Rules) -> None:

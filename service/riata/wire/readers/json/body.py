@@ -1,11 +1,15 @@
 """JSON and NDJSON bodies to features in one compiled pass.
 
 Theory of operation
-    `read_example` reads every row from its bytes straight into records (`wire.rows`). A row ends in one of three ways:
-    accepted; refused, with a code and the name at fault; or handed over (HANDOVER) because it holds something that this
-    reader leaves to the reference reader: an escape or a byte above 0x7F in a string (in a text: a \\u escape), or a number
-    too close to a tie. `skip_value` then scans refused and handed-over rows again. It finds their end, and gives a syntax
-    error precedence over any other reason, as a decoder that parses before it validates would.
+    Every row goes from its bytes straight into records (`wire.rows`). `fast_example` goes from delimiter to delimiter; what it
+    does not expect in a feature it leaves to `read_feature`, which knows every kind, and any other example to `read_example`.
+    Strings with escapes are written without them to the side area after the body. A row with bytes above 0x7F is checked as a
+    whole, 8 plain bytes at a time, and if that is not enough string by string.
+
+    A row ends in one of three ways: accepted; refused, with a code and the name at fault; or handed over (HANDOVER) to the
+    reference reader: a number of more than 19 digits too close to a tie, or a text of the old rule of words. `skip_value` then
+    scans refused rows again. It finds their end, and gives a syntax error, and after it bytes that are not UTF-8, precedence over
+    any other reason, as a decoder that parses before it validates would.
 
     Readers return a position, or minus a code. They report the rest through `mark` (`wire.readers.json.texts` names its places).
 """
@@ -22,7 +26,7 @@ from riata.jit.raw.unowned import borrow
 from riata.wire.codes import (
     BY_PREDICTION,
     DUPLICATE_KEY,
-    HANDOVER,
+    INVALID_UTF8,
     MISSING_FEATURES,
     MISSING_LABEL,
     NOT_OBJECT,
@@ -40,7 +44,6 @@ from riata.wire.readers.json.grammar import (
     CLOSE_OBJECT,
     COLON,
     COMMA,
-    LEFT_TO_SLOW_LANE,
     LETTER_N,
     OPEN_LIST,
     OPEN_OBJECT,
@@ -48,7 +51,6 @@ from riata.wire.readers.json.grammar import (
     literal_end,
     scan_string,
     skip_space,
-    skip_value,
 )
 from riata.wire.readers.json.members import (
     FEATURES,
@@ -63,6 +65,7 @@ from riata.wire.readers.json.texts import (
     BLAME_INSIDE,
     BLAME_START,
     BLAME_STOP,
+    CHECKED,
     COUNT,
     IDENTITY_START,
     IDENTITY_STOP,
@@ -71,11 +74,14 @@ from riata.wire.readers.json.texts import (
     STOPPED,
     WINDOW,
     fail,
+    plain_string,
 )
+from riata.wire.readers.json.values import skip_value
 from riata.wire.rows import (
     AT,
     FIELD_START,
     FIELD_STOP,
+    FOUND,
     ID_START,
     ID_STOP,
     IN_FEATURES,
@@ -92,7 +98,9 @@ from riata.wire.rows import (
 )
 from riata.wire.scan.assemble import finish_row
 from riata.wire.scan.delimiters import JSON, Text, mark_row, take_in
+from riata.wire.scan.lines import is_ascii
 from riata.wire.scan.tokens import settle
+from riata.wire.scan.unicode import string_code
 
 _WINDOW_MIN: Final = 4096
 
@@ -150,10 +158,9 @@ def read_example(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, 
         p, holds = scan_string(data, start, stop)
         if p < 0:
             return fail(mark, SYNTAX, -1 - p)
-        if holds & LEFT_TO_SLOW_LANE:
-            return -HANDOVER
-        mark[BLAME_START], mark[BLAME_STOP] = start, p
-        which = known_key(data, start, p)
+        start, end = plain_string(data, start, p, holds, mark)
+        mark[BLAME_START], mark[BLAME_STOP] = start, end
+        which = known_key(data, start, end)
         if which < 0 or seen >> which & 1:
             return -(UNKNOWN_KEY if which < 0 else DUPLICATE_KEY)
         seen |= 1 << which
@@ -202,18 +209,22 @@ def take_row(
     Cost               one read of each byte of a good row, two of another
     Source             this module's theory of operation
     """
-    side = mark[SIDE]
+    side, listed = mark[SIDE], sink.count[FOUND]
     mark[COUNT] = 0
     mark[BLAME_START:MARKS] = start
     mark[BLAME_INSIDE] = 0
     out = row.pair
     out[0], out[1] = np.nan, 1.0
     end = -1
-    if mark_row(data, start, stop if depth == 0 else min(stop, start + mark[WINDOW]), JSON, row.position) > 0:
-        end = fast_example(data, start, row, rules, mark)
+    marks = mark_row(data, start, stop if depth == 0 else min(stop, start + mark[WINDOW]), JSON, row.position)
+    if marks != 0:
+        mark[CHECKED] = start if marks < 0 else -1
+        end = fast_example(data, start, stop, row, rules, mark)
+        if end >= 0 and marks < 0 and string_code(data, mark[CHECKED], end) != OK:
+            end = -1
     if end < 0:
         row.owed[0] = 0
-        mark[COUNT] = 0
+        mark[COUNT], mark[SIDE], mark[CHECKED] = 0, side, -1
         mark[BLAME_START:MARKS] = start
         mark[BLAME_INSIDE] = 0
         out[0], out[1] = np.nan, 1.0
@@ -229,12 +240,15 @@ def take_row(
             first = 2 if row.kind[blame] & 3 == PLAIN else 0  # the field is the name itself, or the prefix
             mark[BLAME_START], mark[BLAME_STOP] = row.span[blame, first], row.span[blame, first + 1]
             mark[BLAME_INSIDE] = 1
+    if code == OK and sink.count[FOUND] == listed and mark[IDENTITY_STOP] <= side:
+        mark[SIDE] = side  # nothing there is needed any more
     if code != OK:
-        mark[SIDE] = side
         passed, end = skip_value(data, start, stop, depth)
         if passed == OK and depth == 0:
             end = skip_space(data, end, stop)
             passed = OK if end == stop else SYNTAX
+        if passed == OK and not is_ascii(data, start, end) and string_code(data, start, end) == INVALID_UTF8:
+            passed = INVALID_UTF8
         if passed != OK:
             code = passed
             mark[STOPPED] = end
@@ -250,79 +264,54 @@ def take_row(
 
 
 @kernel
-def read_ndjson(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read one example per line; lines of white space are not rows.
+def read_json(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules, by_line: bool) -> int:
+    """Read examples: one on each line, lines of white space not counted; or a document of one, or an array of them.
 
     Parameters
     ----------
-    text : Text        the body; its buffer is written, and the side area after its newline
+    text : Text        the body; its buffer is written: lines are taken in, a document is there; and the side area after it
     row : RecordScratch, sink : BatchBuilder  , rules : Rules
+    by_line : bool     whether rows are lines
 
-    Returns            OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
+    Returns            OK; TOO_MANY_FEATURES or TOO_MANY_ROWS; of a document SYNTAX or TOO_DEEP, at sink.place[count[ROWS], AT]
     Cost               one read of each byte
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     mark = row.mark
-    mark[SIDE] = text.size + 1
-    number, k, known, taken = 0, 0, 0, 0
-    while True:
-        if k == known:
-            known, taken = take_in(text, known, taken)
-            if k == known:
-                return OK
-        stop = ends[k + 1] - 1
-        start = skip_space(data, ends[k], stop)
-        k += 1
-        if start == stop:
-            continue
-        if number == len(sink.code):
-            return TOO_MANY_ROWS
-        end = take_row(data, start, stop, row, sink, rules, mark, number, 0)
-        if sink.code[number] == TOO_MANY_FEATURES:
-            return TOO_MANY_FEATURES
-        # Each line is a row of its own: the next one does not depend on where this one ends.
-        sink.place[number, ROW_STOP] = max(end, stop)
-        number += 1
-        sink.count[ROWS] = number
-
-
-@kernel
-def read_json(data: U8, ends: I64, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read one example, or an array of them.
-
-    Parameters
-    ----------
-    data : u8[...]     the body, and the side area from ends[1]
-    ends : i64[2]      the body is data[0:ends[1] - 1]
-    row : RecordScratch, sink : BatchBuilder  , rules : Rules
-
-    Returns            OK; TOO_MANY_FEATURES or TOO_MANY_ROWS; SYNTAX or TOO_DEEP, the latter two at sink.place[count[ROWS], AT]
-    Cost               one read of each byte
-    Source             this module's theory of operation
-    """
-    data, row, sink, rules = borrow(data), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
-    mark = row.mark
-    mark[SIDE], mark[WINDOW] = ends[1], _WINDOW_MIN
-    stop = ends[1] - 1
-    p = skip_space(data, ends[0], stop)
-    listed = p < stop and data[p] == OPEN_LIST
-    if listed:
-        p = skip_space(data, p + 1, stop)
-        if p < stop and data[p] == CLOSE_LIST:
+    mark[SIDE], mark[WINDOW] = text.size + 1, _WINDOW_MIN
+    number, k, known, taken, p, stop, depth = 0, 0, 0, 0, 0, text.size, 0
+    if not by_line:
+        p = skip_space(data, 0, stop)
+        depth = int(p < stop and data[p] == OPEN_LIST)
+        p = skip_space(data, p + depth, stop)
+        if depth == 1 and p < stop and data[p] == CLOSE_LIST:
             sink.place[0, AT] = p + 1
             return OK if skip_space(data, p + 1, stop) == stop else SYNTAX
-    number = 0
     while True:
+        if by_line:
+            if k == known:
+                known, taken = take_in(text, known, taken)
+                if k == known:
+                    return OK
+            stop = ends[k + 1] - 1
+            p = skip_space(data, ends[k], stop)
+            k += 1
+            if p == stop:
+                continue
         if number == len(sink.code):
             return TOO_MANY_ROWS
-        p = take_row(data, p, stop, row, sink, rules, mark, number, int(listed))
+        p = take_row(data, p, stop, row, sink, rules, mark, number, depth)
         code = sink.code[number]
-        if code in (SYNTAX, TOO_DEEP, TOO_MANY_FEATURES):
+        if code == TOO_MANY_FEATURES or (code in (SYNTAX, TOO_DEEP) and not by_line):
             return int(code)
         number += 1
         sink.count[ROWS] = number
-        if not listed:
+        if by_line:
+            # Each line is a row of its own: the next one does not depend on where this one ends.
+            sink.place[number - 1, ROW_STOP] = max(p, stop)
+            continue
+        if depth == 0:
             return OK
         p = skip_space(data, p, stop)
         closed = p < stop and data[p] == CLOSE_LIST

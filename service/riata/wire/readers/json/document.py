@@ -1,4 +1,4 @@
-"""Documents of JSON: one example, or an array of them."""
+"""JSON as lines, and as a document: one example, or an array of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ _SPACE: Final = b" \t\r\n"
 _SPACES: Final = re.compile(rb"[ \t\r\n]*")
 
 
+def read_lines(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
+    """Read one example per line."""
+    return read_json(text, row, sink, rules, True)
+
+
 def read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
     """Read a document, which must be complete in memory."""
-    text.ends[0], text.ends[1] = 0, text.size + 1
-    return read_json(text.data, text.ends, row, sink, rules)
+    return read_json(text, row, sink, rules, False)
 
 
 def is_single(body: bytes) -> bool:

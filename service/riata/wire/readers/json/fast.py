@@ -1,9 +1,10 @@
 """The fast path for JSON: reads common examples from the positions of their delimiters.
 
-An example is common if it holds no escape and no byte above 0x7E; if white space is one space and only after a colon or a comma;
-if no name or string holds a comma or a closing brace; and if every feature is a number, or a string that is not a text. Any
-other example is left, as a whole, to `wire.readers.json.body`, which also reports its errors. So there is no second grammar
-here: what the fast path accepts, the general reader accepts with the same result.
+An example is common if white space is one space and only after a colon or a comma, and no key of the example has an escape. Any
+other example is left, as a whole, to `wire.readers.json.body`, which also reports its errors. A feature that is neither a number
+nor a string without escapes, commas and braces is left to `read_feature`, and reading continues from the delimiter after it. So
+there is no second grammar here: what the fast path accepts, the general reader accepts with the same result. Bytes above 0x7F
+are parts of strings here; the caller checks them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,26 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
-from riata.base.limits import EVENT_ID_BYTES_MAX, NAME_BYTES_MAX
+from riata.base.arrays import I64, U8, U32
+from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import inline_kernel
 from riata.jit.raw.memory import peek, poke
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import load_word
 from riata.maths.hashing import FIELD_EQUALS, NUMBER, hash_usual
+from riata.wire.readers.json.features import read_feature
 from riata.wire.readers.json.grammar import CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE, SPACE
-from riata.wire.readers.json.members import EVENT_ID, FEATURES, LABEL, WEIGHT, known_key, read_number_member
+from riata.wire.readers.json.members import (
+    FEATURES,
+    LABEL,
+    PREDICTION_ID,
+    WEIGHT,
+    known_key,
+    read_number_member,
+    read_string_member,
+)
 from riata.wire.readers.json.pairs import json_pairs
-from riata.wire.readers.json.texts import COUNT, IDENTITY_START, IDENTITY_STOP
+from riata.wire.readers.json.texts import COUNT
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, RecordScratch, Rules
 from riata.wire.scan.delimiters import position
 from riata.wire.scan.simple_numbers import number_between
@@ -40,16 +50,27 @@ def next_member(data: U8, after: int) -> int:
 
 
 @inline_kernel
-def fast_features(data: U8, k: int, n: int, row: RecordScratch, rules: Rules) -> tuple[int, int, int]:
+def marks_after(positions: U32, k: int, after: int) -> int:
+    """Index of the first position from `after` on, or of the zero behind the last. Source: wire.scan.delimiters."""
+    while 0 < position(positions, k) < after:
+        k += 1
+    return k
+
+
+@inline_kernel
+def fast_features(
+    data: U8, k: int, end_of_row: int, row: RecordScratch, rules: Rules, mark: I64
+) -> tuple[int, int, int]:  # fmt: skip
     """Read the members of a features object that is not empty, from the one at which `json_pairs` stopped.
 
     Parameters
     ----------
     data : u8[...]     read only
     k : int            index in `row.position` of the first position of the next member
-    n : int            records before it
+    end_of_row : int   end of what may be read
     row : RecordScratch  `position` lists what json_marks finds; records are written
-    rules : Rules      key; if strings may be texts, they are left to the general reader
+    rules : Rules      key; if strings may be texts, they are left to `read_feature`
+    mark : i64[MARKS]  COUNT records are before it
 
     Returns            (position of the closing brace, its index in `row.position`, records), or (-1, 0, 0) if the object is
                        not a common one
@@ -58,41 +79,47 @@ def fast_features(data: U8, k: int, n: int, row: RecordScratch, rules: Rules) ->
     """
     data, at = borrow(data), borrow(row.position)
     fingerprints, values, kinds, span = borrow(row.fingerprint), borrow(row.value), borrow(row.kind), borrow(row.span)
-    key, words, room, p = rules.key, len(rules.text) > 0, len(values) - 2, position(at, k)
+    key, words, room, n, p = rules.key, len(rules.text) > 0, len(values) - 2, mark[COUNT], position(at, k)
     while True:
-        end = position(at, k + 1)
-        size = end - p - 1
         # The positions are not trusted: each must be where this member needs it.
-        if peek(at, k) != p or peek(data, p) != QUOTE or peek(data, end) != QUOTE or not 0 < size <= NAME_BYTES_MAX:
-            return -1, 0, 0
+        end, after, stop = position(at, k + 1), position(at, k + 2), position(at, k + 3)
         begin = end + 2 + int(peek(data, end + 2) == SPACE)
-        after = position(at, k + 2)
-        if peek(data, end + 1) != COLON or n > room:
+        if peek(at, k) != p or n > room:
             return -1, 0, 0
-        span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p + 1, p + 1, p + 1, end
-        poke(fingerprints, n, hash_usual(data, p + 1, end, key, NUMBER))
-        if after == begin and peek(data, after) == QUOTE:
-            stop = position(at, k + 3)
-            after = position(at, k + 4)
-            if words or after != stop + 1 or peek(data, stop) != QUOTE or not 0 <= stop - begin - 1 <= NAME_BYTES_MAX:
+        common = peek(data, p) == QUOTE and peek(data, end) == QUOTE and 0 < end - p - 1 <= NAME_BYTES_MAX
+        common = common and peek(data, end + 1) == COLON
+        is_string, value = False, 0.0
+        if common:
+            is_string = after == begin and peek(data, after) == QUOTE
+            if is_string:
+                common = not words and peek(data, stop) == QUOTE and stop - begin - 1 <= NAME_BYTES_MAX
+                common = common and position(at, k + 4) == stop + 1
+            else:
+                value, common = number_between(data, begin, after, True)
+        if not common:
+            mark[COUNT] = n
+            after = read_feature(data, p, end_of_row, row, rules, mark)
+            n, k = mark[COUNT], marks_after(at, k, after) + 1
+            if after < 0 or peek(at, k - 1) != after:
                 return -1, 0, 0
+        elif is_string:
+            span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p + 1, p + 1, p + 1, end
+            poke(fingerprints, n, hash_usual(data, p + 1, end, key, NUMBER))
             poke(values, n, 0.0)
             poke(kinds, n, np.uint8(PLAIN | KEY | SHADOWED))
-            n += 1
             field = hash_usual(data, p + 1, end, key, FIELD_EQUALS)
+            n, after, k = n + 1, stop + 1, k + _STRING_MARKS
             poke(fingerprints, n, hash_usual(data, begin + 1, stop, field, NUMBER))
             poke(values, n, 1.0)
             poke(kinds, n, np.uint8(EQUALS))
             span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p + 1, end, begin + 1, stop
-            k += _STRING_MARKS
+            n += 1
         else:
-            value, good = number_between(data, begin, after, True)
-            if not good:
-                return -1, 0, 0
+            span[n, 0], span[n, 1], span[n, 2], span[n, 3] = p + 1, p + 1, p + 1, end
+            poke(fingerprints, n, hash_usual(data, p + 1, end, key, NUMBER))
             poke(values, n, value)
             poke(kinds, n, np.uint8(PLAIN | KEY))
-            k += _NUMBER_MARKS
-        n += 1
+            n, k = n + 1, k + _NUMBER_MARKS
         c = peek(data, after)
         if c == CLOSE_OBJECT:
             return after, k - 1, n
@@ -102,13 +129,13 @@ def fast_features(data: U8, k: int, n: int, row: RecordScratch, rules: Rules) ->
 
 
 @inline_kernel
-def fast_example(data: U8, start: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
+def fast_example(data: U8, start: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
     """Read one example object into records.
 
     Parameters
     ----------
     data : u8[...]     read only
-    start : int        expected position of the opening brace
+    start, stop : int  expected position of the opening brace; end of what may be read
     row : RecordScratch  `position` lists what json_marks finds from `start` on; mark[COUNT] records and `pair` are written
     rules : Rules
     mark : i64[...]    the span of an event id is written
@@ -146,7 +173,7 @@ def fast_example(data: U8, start: int, row: RecordScratch, rules: Rules, mark: I
                 if after < 0:
                     if mark[COUNT] > 0:
                         settle(row)
-                    after, k, mark[COUNT] = fast_features(data, k, mark[COUNT], row, rules)
+                    after, k, mark[COUNT] = fast_features(data, k, stop, row, rules, mark)
             if after < 0 or peek(at, k) != after:
                 return -1
             after, k = after + 1, k + 1
@@ -156,15 +183,13 @@ def fast_example(data: U8, start: int, row: RecordScratch, rules: Rules, mark: I
             if read_number_member(data, begin, after, rules, mark, row.pair, which - LABEL) != after:
                 return -1
             k += 2
-        elif which == EVENT_ID:
-            stop = position(at, k + 3)
-            if after != begin or peek(data, after) != QUOTE or peek(data, stop) != QUOTE:
+        elif which != PREDICTION_ID:
+            after = read_string_member(data, begin, stop, mark, which)
+            if after < 0:
                 return -1
-            if not 1 <= stop - begin - 1 <= EVENT_ID_BYTES_MAX or peek(at, k + 4) != stop + 1:
+            k = marks_after(at, k + 2, after)
+            if peek(at, k) != after:
                 return -1
-            mark[IDENTITY_START], mark[IDENTITY_STOP] = begin + 1, stop
-            after = stop + 1
-            k += 4
         else:
             return -1
         k += 1

@@ -18,8 +18,6 @@ from riata.wire.readers.json.grammar import (
     CLOSE_OBJECT,
     COLON,
     COMMA,
-    HAS_DELETE,
-    LEFT_TO_SLOW_LANE,
     LETTER_F,
     LETTER_N,
     LETTER_T,
@@ -33,21 +31,19 @@ from riata.wire.readers.json.grammar import (
     number_end,
     scan_string,
     short_number,
-    simple_end,
     skip_space,
 )
-from riata.wire.readers.json.texts import BLAME_INSIDE, BLAME_START, BLAME_STOP, COUNT, fail, read_text
+from riata.wire.readers.json.texts import BLAME_INSIDE, BLAME_START, BLAME_STOP, COUNT, fail, plain_string, read_text
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, RecordScratch, Rules, borrow_row
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
+from riata.wire.scan.unicode import name_code
 
 
 @inline_kernel
-def name_fault(start: int, stop: int, holds: int) -> int:
+def name_fault(data: U8, start: int, stop: int, holds: int) -> int:
     """Why the string start:stop cannot be part of a name, or OK. Source: NAME_BYTES_MAX and the rule of names."""
-    if holds & LEFT_TO_SLOW_LANE:
-        return HANDOVER
-    if holds & HAS_DELETE:
-        return BAD_NAME
+    if holds != 0:
+        return name_code(data, start, stop)
     return NAME_TOO_LONG if stop - start > NAME_BYTES_MAX else OK
 
 
@@ -108,14 +104,15 @@ def read_words(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, ma
             if p < 0:
                 return p
         else:
-            start = p + 1
-            p, holds = scan_string(data, start, stop)
+            first = p + 1
+            p, holds = scan_string(data, first, stop)
             if p < 0:
                 return fail(mark, SYNTAX, -1 - p)
-            fault = name_fault(start, p, holds)
+            start, end = plain_string(data, first, p, holds, mark)
+            fault = name_fault(data, start, end, holds)
             if fault != OK:
                 return -fault
-            if not put_record(row, mark, hash_name(data, start, p, prefix, NUMBER), 1.0, EQUALS, (start, p)):
+            if not put_record(row, mark, hash_name(data, start, end, prefix, NUMBER), 1.0, EQUALS, (start, end)):
                 return -TOO_MANY_IN_ROW
             p += 1
         if not listed:
@@ -162,6 +159,49 @@ def read_scalar(data: U8, p: int, stop: int, mark: I64) -> tuple[int, float, int
 
 
 @kernel
+def read_feature(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
+    """Read one feature of any kind.
+
+    Parameters
+    ----------
+    data : u8[...]
+    p, stop : int      where the quote before its name should be; end of what may be read
+    row : RecordScratch  records are added
+    rules : Rules
+    mark : i64[MARKS]
+
+    Returns            position after its value, or minus a code
+    Cost               one read of each byte, one hash for each value
+    Source             the HTTP contract
+    """
+    # Borrowed again: the compiler then sees that there are no references to count, and drops the checks.
+    data, row, mark = borrow(data), borrow_row(row), borrow(mark)
+    if p >= stop or data[p] != QUOTE:
+        return fail(mark, SYNTAX, p)
+    first = p + 1
+    p, holds = scan_string(data, first, stop)
+    if p < 0:
+        return fail(mark, SYNTAX, -1 - p)
+    start, end = plain_string(data, first, p, holds, mark)
+    mark[BLAME_START], mark[BLAME_STOP] = start, end
+    fault = BAD_NAME if start == end else name_fault(data, start, end, holds)
+    if fault != OK:
+        return -fault
+    p = skip_space(data, p + 1, stop)
+    if p >= stop or data[p] != COLON:
+        return fail(mark, SYNTAX, p)
+    p = skip_space(data, p + 1, stop)
+    if p >= stop:
+        return fail(mark, SYNTAX, p)
+    if data[p] == QUOTE or data[p] == OPEN_LIST:
+        return read_words(data, p, stop, row, rules, mark)
+    p, value, kind = read_scalar(data, p, stop, mark)
+    if p >= 0 and not put_record(row, mark, hash_name(data, start, end, rules.key, NUMBER), value, kind, (0, 0)):
+        return -TOO_MANY_IN_ROW
+    return p
+
+
+@kernel
 def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, mark: I64) -> int:
     """Read the object of features.
 
@@ -179,44 +219,12 @@ def read_features(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules,
     """
     if data[p] != OPEN_OBJECT:
         return fail(mark, MISSING_FEATURES, p)
-    # Borrowed again: inlined here, the compiler then sees that there are no references to count, and drops the checks.
-    data, row, mark = borrow(data), borrow_row(row), borrow(mark)
-    fingerprints, values, kinds, spans, key = row.fingerprint, row.value, row.kind, row.span, rules.key
     p = skip_space(data, p + 1, stop)
     if p < stop and data[p] == CLOSE_OBJECT:
         return p + 1
     mark[BLAME_INSIDE] = 1
     while True:
-        if p >= stop or data[p] != QUOTE:
-            return fail(mark, SYNTAX, p)
-        start = p + 1
-        p, holds = simple_end(data, start, stop), 0
-        if p >= stop or data[p] != QUOTE:
-            p, holds = scan_string(data, p, stop)
-        if p < 0:
-            return fail(mark, SYNTAX, -1 - p)
-        mark[BLAME_START], mark[BLAME_STOP] = start, p
-        fault = BAD_NAME if p == start else name_fault(start, p, holds)
-        if fault != OK:
-            return -fault
-        p = skip_space(data, p + 1, stop)
-        if p >= stop or data[p] != COLON:
-            return fail(mark, SYNTAX, p)
-        p = skip_space(data, p + 1, stop)
-        if p >= stop:
-            return fail(mark, SYNTAX, p)
-        if data[p] == QUOTE or data[p] == OPEN_LIST:
-            p = read_words(data, p, stop, row, rules, mark)
-        else:
-            p, value, kind = read_scalar(data, p, stop, mark)
-            n = mark[COUNT]
-            if p >= 0 and n >= len(values):
-                return -TOO_MANY_IN_ROW
-            if p >= 0:
-                name = mark[BLAME_START], mark[BLAME_STOP]
-                fingerprints[n], values[n], kinds[n] = hash_name(data, name[0], name[1], key, NUMBER), value, kind
-                spans[n, 0], spans[n, 1], spans[n, 2], spans[n, 3] = name[0], name[0], name[0], name[1]
-                mark[COUNT] = n + 1
+        p = read_feature(data, p, stop, row, rules, mark)
         if p < 0:
             return p
         p = skip_space(data, p, stop)

@@ -1,7 +1,7 @@
-"""The grammar of RFC 8259 over raw bytes: strings, numbers and whole values. Nothing here depends on what an example is.
+"""The grammar of RFC 8259 over raw bytes: strings, numbers and literals. Nothing here depends on what an example is.
 
-Bytes of 0x80 and above are only allowed inside strings. The reference reader checks that they are UTF-8; it gets every row
-that holds one. Positions are absolute in `data`; a negative position means "not well-formed at -1 - position".
+Bytes of 0x80 and above are only allowed inside strings; whoever reads a string checks that they are UTF-8. Positions are absolute
+in `data`; a negative position means "not well-formed at -1 - position".
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.arrays import U8
-from riata.base.limits import JSON_DEPTH_MAX
 from riata.jit.kernel import inline_kernel, kernel
-from riata.wire.codes import OK, SYNTAX, TOO_DEEP
-from riata.wire.scan.numbers import NOT_A_NUMBER, parse_number
+from riata.jit.simd.bytes8 import first_byte, load_word, not_plain
+from riata.wire.scan.unicode import put_point
 
 SPACE: Final = 0x20
 TAB: Final = 0x09
@@ -45,11 +44,11 @@ LETTER_U: Final = 0x75
 HAS_ESCAPE: Final = 1
 HAS_NON_ASCII: Final = 2
 HAS_DELETE: Final = 4
-LEFT_TO_SLOW_LANE: Final = HAS_ESCAPE | HAS_NON_ASCII
 
 _HEX_DIGITS: Final = 4
 _SHORT_BYTES_MAX: Final = 15  # digits and dot: 15 digits are below 2^53
-_SURROGATES, _LOW_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xDC00, 0xE000
+_SURROGATES, _LOW_SURROGATES, _AFTER_SURROGATES, _ASTRAL = 0xD800, 0xDC00, 0xE000, 0x10000
+_WORD_BYTES: Final = 8
 
 
 @inline_kernel
@@ -137,6 +136,10 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     """
     holds = 0
     while p < stop:
+        if p + _WORD_BYTES <= stop:
+            p += first_byte(not_plain(load_word(data, p)))
+            if p >= stop:
+                break
         c = data[p]
         if c == QUOTE:
             return p, holds
@@ -155,12 +158,61 @@ def scan_string(data: U8, p: int, stop: int) -> tuple[int, int]:
     return -1 - p, 0
 
 
-@inline_kernel
-def simple_end(data: U8, p: int, stop: int) -> int:
-    """First position from `p` whose byte is not plain ASCII inside a string. Source: RFC 8259, section 7."""
-    while p < stop and SPACE <= data[p] < DELETE and data[p] != QUOTE and data[p] != BACKSLASH:
-        p += 1
-    return p
+@kernel
+def escaped(data: U8, p: int, stop: int) -> tuple[int, int]:
+    """Decode one escape.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      the backslash of an escape that `scan_escape` accepts; end of what may be read
+
+    Returns            the character, position after the escape
+    Cost               at most 12 bytes
+    Source             RFC 8259, section 7
+    """
+    c = int(data[p + 1])
+    if c == LETTER_U:
+        point, p = scan_hex(data, p + 2, stop), p + 2 + _HEX_DIGITS
+        if _SURROGATES <= point < _LOW_SURROGATES:
+            low = scan_hex(data, p + 2, stop)
+            return _ASTRAL + ((point - _SURROGATES) << 10) + low - _LOW_SURROGATES, p + 2 + _HEX_DIGITS
+        return point, p
+    if c == LETTER_B:
+        c = 8
+    elif c == LETTER_F:
+        c = 12
+    elif c == LETTER_N:
+        c = NEWLINE
+    elif c == LETTER_R:
+        c = RETURN
+    elif c == LETTER_T:
+        c = TAB
+    return c, p + 2
+
+
+@kernel
+def unescape(data: U8, p: int, stop: int, at: int) -> int:
+    """Write a string without its escapes.
+
+    Parameters
+    ----------
+    data : u8[...]     written from `at`
+    p, stop : int      the bytes between its quotes, which `scan_string` accepts
+    at : int           after `stop`; room for as many bytes
+
+    Returns            position after what was written
+    Cost               one read and one write of each byte
+    Source             RFC 8259, section 7
+    """
+    while p < stop:
+        if data[p] == BACKSLASH:
+            point, p = escaped(data, p, stop)
+            at = put_point(data, at, point)
+        else:
+            data[at] = data[p]
+            p, at = p + 1, at + 1
+    return at
 
 
 @inline_kernel
@@ -229,102 +281,3 @@ def literal_end(data: U8, p: int, stop: int) -> int:
     ):
         return p + 5
     return -1 - p
-
-
-@kernel
-def skip_key(data: U8, p: int, stop: int) -> int:
-    """Skip a key and its colon.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    p, stop : int      where the opening quote should be; end of what may be read
-
-    Returns            position after the colon, or -1 - position of the fault
-    Cost               one read of each byte
-    Source             RFC 8259, section 4
-    """
-    if p >= stop or data[p] != QUOTE:
-        return -1 - p
-    p, _ = scan_string(data, p + 1, stop)
-    if p < 0:
-        return p
-    p = skip_space(data, p + 1, stop)
-    if p >= stop or data[p] != COLON:
-        return -1 - p
-    return p + 1
-
-
-@kernel
-def skip_scalar(data: U8, p: int, stop: int) -> int:
-    """Skip a string, number, `true`, `false` or `null`.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    p, stop : int      first byte of it; end of what may be read, p < stop
-
-    Returns            position after it, or -1 - position of the fault
-    Cost               one read of each byte
-    Source             RFC 8259, section 3
-    """
-    if data[p] == QUOTE:
-        end, _ = scan_string(data, p + 1, stop)
-        return end + 1 if end >= 0 else end
-    if data[p] == MINUS or ZERO <= data[p] <= NINE:
-        end = number_end(data, p, stop)
-        _, status = parse_number(data, p, end, True)
-        return -1 - p if status == NOT_A_NUMBER else end
-    return literal_end(data, p, stop)
-
-
-@kernel
-def skip_value(data: U8, p: int, stop: int, depth: int) -> tuple[int, int]:
-    """Skip one value of any kind. This decides whether a row that is refused for another reason is well-formed.
-
-    Parameters
-    ----------
-    data : u8[...]     read only
-    p, stop : int      first byte of it; end of what may be read
-    depth : int        how many arrays and objects it is already in
-
-    Returns            (OK, position after it), (SYNTAX, position) or (TOO_DEEP, position)
-    Cost               one read of each byte, no recursion
-    Source             RFC 8259; the kind of every open bracket is one bit of `objects`
-    """
-    objects, level = 0, 0
-    while True:
-        p = skip_space(data, p, stop)
-        if p >= stop:
-            return SYNTAX, p
-        if data[p] == OPEN_OBJECT or data[p] == OPEN_LIST:
-            if depth + level >= JSON_DEPTH_MAX:
-                return TOO_DEEP, p
-            is_object = data[p] == OPEN_OBJECT
-            level, objects = level + 1, objects << 1 | int(is_object)
-            p = skip_space(data, p + 1, stop)
-            if p >= stop or data[p] != (CLOSE_OBJECT if is_object else CLOSE_LIST):
-                p = skip_key(data, p, stop) if is_object else p
-                if p < 0:
-                    return SYNTAX, -1 - p
-                continue
-            # An empty one: continue with the closing below.
-        else:
-            p = skip_scalar(data, p, stop)
-            if p < 0:
-                return SYNTAX, -1 - p
-        while level > 0:
-            p = skip_space(data, p, stop)
-            if p < stop and data[p] == (CLOSE_OBJECT if objects & 1 else CLOSE_LIST):
-                level, objects, p = level - 1, objects >> 1, p + 1
-                continue
-            if p >= stop or data[p] != COMMA:
-                return SYNTAX, p
-            break
-        if level == 0:
-            return OK, p
-        p = skip_space(data, p + 1, stop)
-        if objects & 1:
-            p = skip_key(data, p, stop)
-            if p < 0:
-                return SYNTAX, -1 - p

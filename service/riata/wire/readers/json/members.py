@@ -12,11 +12,12 @@ import numpy as np
 from riata.base.arrays import F64, I64, U8
 from riata.base.limits import EVENT_ID_BYTES_MAX
 from riata.jit.kernel import kernel
-from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, LABEL_NOT_ALLOWED, SYNTAX
+from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, INVALID_UTF8, LABEL_NOT_ALLOWED, OK, SYNTAX
 from riata.wire.labels import is_weight, label_of
 from riata.wire.readers.json.grammar import (
     COLON,
-    LEFT_TO_SLOW_LANE,
+    HAS_ESCAPE,
+    HAS_NON_ASCII,
     LETTER_F,
     LETTER_T,
     MINUS,
@@ -27,9 +28,10 @@ from riata.wire.readers.json.grammar import (
     number_end,
     scan_string,
 )
-from riata.wire.readers.json.texts import IDENTITY_START, IDENTITY_STOP, fail
+from riata.wire.readers.json.texts import IDENTITY_START, IDENTITY_STOP, fail, plain_string
 from riata.wire.rows import Rules
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
+from riata.wire.scan.unicode import string_code
 
 EXAMPLE_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
 FEATURES, LABEL, WEIGHT, EVENT_ID, TS, PREDICTION_ID = range(len(EXAMPLE_KEYS))
@@ -177,11 +179,16 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
     end, holds = scan_string(data, p + 1, stop)
     if end < 0:
         return fail(mark, SYNTAX, -1 - end)
-    if holds & LEFT_TO_SLOW_LANE:
-        return -HANDOVER
+    start, last = plain_string(data, p + 1, end, holds, mark)
     if which == TS:
-        return end + 1 if is_time(data, p + 1, end) else -BAD_TS
-    if not 1 <= end - (p + 1) <= EVENT_ID_BYTES_MAX:
-        return -BAD_EVENT_ID
-    mark[IDENTITY_START], mark[IDENTITY_STOP] = p + 1, end
+        return end + 1 if is_time(data, start, last) else -BAD_TS
+    code = OK if 1 <= last - start <= EVENT_ID_BYTES_MAX else BAD_EVENT_ID
+    if code == OK and holds & HAS_ESCAPE:
+        for i in range(start, last):
+            code = code if data[i] != 0 else BAD_EVENT_ID
+    if holds & HAS_NON_ASCII and string_code(data, start, last) == INVALID_UTF8:
+        code = INVALID_UTF8
+    if code != OK:
+        return -code
+    mark[IDENTITY_START], mark[IDENTITY_STOP] = start, last
     return end + 1

@@ -15,14 +15,13 @@ _FULL: Final = (
 
 
 def _load(_header: bytes) -> Functions:
-    from riata.wire.readers.json.body import read_ndjson
-    from riata.wire.readers.json.document import as_line, is_single, read_document
+    from riata.wire.readers.json.document import as_line, is_single, read_document, read_lines
     from riata.wire.readers.json.joins import read_joins
     from riata.wire.readers.json.reference import reference_json
 
     return Functions(
         reference=reference_json,
-        lines=read_ndjson,
+        lines=read_lines,
         document=read_document,
         joins=read_joins,
         is_single=is_single,

@@ -21,7 +21,7 @@ Theory of operation
     word. Features that come twice are summed. A carriage return before the newline is dropped, and a blank line is not a
     row. Names hold no other control characters. The only quoting is that of the tag.
 
-    Lines with a byte above 0x7F, nameless features, and numbers next to a tie are left to `reference_vw`.
+    Names are in normal form C. Numbers of more than 19 digits next to a tie are left to `reference_vw`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.memory import peek
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import load_word
-from riata.maths.hashing import FIELD_NAMESPACE, hash_name
+from riata.maths.hashing import FIELD_NAMESPACE, NUMBER, hash_name
 from riata.wire.codes import (
     BAD_WEIGHT,
     BASE_NOT_SUPPORTED,
     HANDOVER,
+    INVALID_UTF8,
     MISSING_LABEL,
     OK,
     SYNTAX,
@@ -80,8 +81,10 @@ from riata.wire.scan.lines import (
 )
 from riata.wire.scan.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
 from riata.wire.scan.tokens import vw_tokens
+from riata.wire.scan.unicode import string_code
 
 QUOTE: Final = 39
+SIDE: Final = 1  # place of `mark`: first free byte of the side area after the body, for names of nameless features
 _WORDS_MAX: Final = 3  # label, importance, base
 _WORD_BYTES: Final = 8
 _ZERO, _NINE = 48, 9
@@ -106,6 +109,7 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
     number, k, known, taken = 0, 0, 0, 0
+    row.mark[SIDE] = text.size + 1
     while True:
         if k == known:
             known, taken = take_in(text, known, taken)
@@ -127,7 +131,10 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
                 bar += 1
         n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop else LEFT
         if n < 0:
-            n = fast_vw(data, bar, stop, row, rules) if mark_row(data, start, stop, VW, row.position) > 0 else LEFT
+            marks = mark_row(data, start, stop, VW, row.position)
+            n = fast_vw(data, bar, stop, row, rules) if marks != 0 else LEFT
+            if n >= 0 and marks < 0 and string_code(data, start, stop) != OK:
+                n = LEFT
         if n >= 0 and not is_filed:
             code = read_front(data, start, bar, sink, rules, number)
             n = code if code < 0 else n
@@ -156,8 +163,8 @@ def read_any(data: U8, start: int, bar: int, stop: int, row: RecordScratch, sink
     Cost               two reads of each byte, one hash for each feature
     Source             this module's theory of operation
     """
-    if not is_ascii(data, start, stop):
-        return -HANDOVER
+    if not is_ascii(data, start, stop) and string_code(data, start, stop) == INVALID_UTF8:
+        return -INVALID_UTF8
     n = read_front(data, start, bar, sink, rules, number)
     return n if n < 0 else read_namespaces(data, bar, stop, row, rules, sink.place[number])
 
@@ -242,6 +249,19 @@ def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules,
     return -MISSING_LABEL if rules.labelled and words == 0 else 0
 
 
+@inline_kernel
+def number_name(data: U8, at: int, number: int) -> tuple[int, int, int]:
+    """Write the name of a nameless feature, its number, to the side area: (start, stop, next free byte). Source: place values."""
+    size, rest = 1, number
+    while rest > _NINE:
+        rest //= 10
+        size += 1
+    for i in range(size):
+        data[at + size - 1 - i] = _ZERO + number % 10
+        number //= 10
+    return at, at + size, at + size
+
+
 @kernel
 def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, place: I64) -> int:
     """Read everything from the first bar on.
@@ -262,7 +282,7 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
     fingerprint, value, kind, span = row.fingerprint, row.value, row.kind, row.span
     n, code = 0, OK
     while p < stop and code == OK:
-        start = p + 1
+        start, nameless = p + 1, 0
         p, named, scale, code = read_namespace(data, start, stop)
         if code != OK:
             blame(place, start, named, code)
@@ -277,6 +297,10 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
             if code != OK:
                 blame(place, p, end, code)
                 break
+            if end == p:
+                p, end, row.mark[SIDE] = number_name(data, row.mark[SIDE], nameless)
+                fresh = hash_name(data, p, end, key, NUMBER)
+                nameless += 1
             fingerprint[n] = fresh
             is_named = named > start
             if number == number:

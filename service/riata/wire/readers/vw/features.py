@@ -16,6 +16,7 @@ from riata.wire.codes import BAD_NAME, BAD_NUMBER, HANDOVER, NAME_TOO_LONG, OK, 
 from riata.wire.scan.lines import COLON, DELETE, SPACE, TAB
 from riata.wire.scan.numbers import HAND_OVER, NOT_A_NUMBER, parse_number, parse_prefix
 from riata.wire.scan.simple_numbers import fast_number
+from riata.wire.scan.unicode import name_code
 
 BAR: Final = 124
 _NOT_FINITE_BYTES = tuple(np.frombuffer(word, np.uint8) for word in (b"nan", b"inf", b"infinity"))
@@ -53,13 +54,13 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
     p, stop : int      its first byte; end of the line
     colon : bool       whether a colon ends it too
 
-    Returns            (position of the byte that ends it, OK, BAD_NAME or NAME_TOO_LONG)
+    Returns            (position of the byte that ends it, OK, BAD_NAME, NAME_TOO_LONG, NOT_NFC or INVALID_UTF8)
     Cost               one read of each byte
     Source             wire.readers.vw.body, theory of operation
     """
     data = borrow(data)
     start = p
-    code = OK
+    code, high = OK, False
     ends, other = np.uint64(0), _COLONS if colon else _BARS
     while ends == np.uint64(0) and p + _WORD_BYTES <= stop:  # then p is the first byte that the loop below has to check
         ends = in_no_name(load_word(data, p), other)
@@ -70,8 +71,11 @@ def take_name(data: U8, p: int, stop: int, colon: bool) -> tuple[int, int]:
             break
         if c < SPACE or c == DELETE:
             code = BAD_NAME
+        high |= c > DELETE
         p += 1
-    if code == OK and p - start > NAME_BYTES_MAX:
+    if high:
+        code = name_code(data, start, p)
+    elif code == OK and p - start > NAME_BYTES_MAX:
         code = NAME_TOO_LONG
     return p, code
 
@@ -193,11 +197,11 @@ def read_feature(data: U8, start: int, stop: int, key: np.uint64) -> tuple[int, 
         if status == NOT_A_NUMBER or (after < stop and not is_end(data[after])):
             status = NOT_A_NUMBER
             after, fault = take_name(data, p + 1, stop, False)
-        if status == HAND_OVER or p == start:
+        if status == HAND_OVER:
             code = HANDOVER
         elif status == NOT_A_NUMBER:
             number = np.nan
-            code = fault if is_word(data, p + 1, after) else BAD_NUMBER
+            code = BAD_NUMBER if not is_word(data, p + 1, after) else BAD_NAME if p == start else fault
             fingerprint = hash_name(data, p + 1, after, hash_name(data, start, p, key, FIELD_EQUALS), NUMBER)
     if number == number:
         fingerprint = hash_name(data, start, p, key, NUMBER)
