@@ -38,6 +38,6 @@ def test_rmmp_with_twice_the_support_is_at_the_optimum_after_as_many_passes_as_t
     best = coefficients(optimum.weights, acq)
     assert np.count_nonzero(best) == non_zeros
     assert optimum.certificate.kkt <= 1e-8
-    after = Rmmp(k, 1e-14, passes_max=z + 1).solve(problem, Serial())  # the pass after z is at the weights of pass z
+    after = Rmmp(k, 1e-14, passes_max=z + 1, inner=0.0).solve(problem, Serial())  # the pass after z is at the weights of pass z
     assert np.abs(coefficients(after.weights, acq) - best).sum() <= distance
     assert max(row.members for row in after.trace) <= k

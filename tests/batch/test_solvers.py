@@ -13,6 +13,8 @@ from riata.base.arrays import F64, Arrays
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.batch.choose import auto
 from riata.batch.data import DataInMemory, Part, in_memory
+from riata.batch.held import SAMPLE, gather, most_bytes
+from riata.batch.held_columns import columns_of
 from riata.batch.jobs import Job
 from riata.batch.mp import FEATURES_MAX, Mp
 from riata.batch.path import solve_path
@@ -137,18 +139,69 @@ def parts_of(data: DataInMemory, rows: int) -> DataInMemory:
 
 
 @pytest.mark.parametrize("workers", [2, 16])
-def test_the_bits_do_not_depend_on_threads(workers: int) -> None:
+@pytest.mark.parametrize("held", [0, 10**6])
+def test_the_bits_do_not_depend_on_threads(workers: int, held: int) -> None:
     data = parts_of(DATA, 29)
     assert len(data.parts) == 14
     problem = Problem(data, "logistic", 1.0)
-    alone = Rmmp().solve(problem, Serial())
+    solver = Rmmp(held_bytes_max=held)
+    alone = solver.solve(problem, Serial())
     with Threads(workers) as pool:
-        together = Rmmp().solve(problem, pool)
+        together = solver.solve(problem, pool)
     assert together.weights.beta.tobytes() == alone.weights.beta.tobytes()
     assert together.certificate == alone.certificate
     assert together.sums is not None
     assert alone.sums is not None
     assert together.sums.cross.tobytes() == alone.sums.cross.tobytes()
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+@pytest.mark.parametrize("own", [0.0, 1.0, NEVER])
+def test_held_columns_and_sums_of_h_end_at_the_same_optimum(link: LinkName, own: float) -> None:
+    x, y = sparse_design(6000, 400, 8, 0.03)
+    data = data_of(x, y, np.random.default_rng(8).uniform(0.5, 2.0, len(y)))
+    gamma = np.where(np.arange(400) % 50 == 3, NEVER, 6.0)
+    problem = Problem(data, link, gamma[data.slots], own)
+    need = memory_bytes(problem, 400, 1)
+    held = Rmmp(tolerance=1e-11).solve(problem, Serial())
+    for other in (Rmmp(tolerance=1e-11, held_bytes_max=0), Rmmp(400, 1e-11, memory_bytes_max=need), Mp(1e-11)):
+        summed_h = other.solve(problem, Serial())
+        assert held.stopped == summed_h.stopped == "tolerance"
+        assert held.certificate.objective == pytest.approx(summed_h.certificate.objective, rel=1e-11)
+        np.testing.assert_allclose(dense(held.weights, 400), dense(summed_h.weights, 400), rtol=0, atol=1e-6)
+        assert not isinstance(other, Rmmp) or other.memory_bytes_max is None or summed_h.spent.memory_bytes <= need
+    assert held.spent.memory_bytes == max(need, memory_bytes(problem, 0, 1) + most_bytes(data))
+    assert not dense(held.weights, 400)[gamma == NEVER].any()
+
+
+def test_columns_that_turn_out_not_to_fit_are_replaced_by_sums_of_h() -> None:
+    problem = Problem(DATA, "logistic", 0.3)
+    tight = Rmmp(tolerance=1e-11, held_bytes_max=most_bytes(DATA) // 3).solve(problem, Serial())
+    assert tight.stopped == "tolerance"
+    assert tight.sums is not None
+    assert len(tight.sums.rank) > 0
+    assert tight.certificate.objective == pytest.approx(solve(0.3, tolerance=1e-11).certificate.objective, rel=1e-11)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_gathered_features_are_those_of_the_rows(workers: int) -> None:
+    data, members = parts_of(DATA, 70), np.array([0, 3, 4, 17, D - 1])
+    with Threads(workers) as pool:
+        made = gather(data, pool, members, most_bytes(data))
+        assert gather(data, pool, np.arange(D), most_bytes(data) - 1) is None
+        few = gather(data, pool, np.arange(D), most_bytes(data), SAMPLE)
+    assert made is not None
+    columns = columns_of(made)
+    wanted = X[:, data.slots[members]]
+    found = np.zeros_like(wanted)
+    for p in range(len(members)):
+        inside = slice(columns.start[p], columns.start[p + 1])
+        assert np.all(np.diff(columns.row[inside].astype(np.int64)) > 0)
+        found[columns.row[inside], p] = columns.value[inside]
+    np.testing.assert_array_equal(found, wanted)
+    assert columns.label.tolist() == (2.0 * Y - 1.0).tolist()
+    assert few is not None
+    assert 0 < few.rows < N / 2
 
 
 def test_an_error_of_a_part_is_raised_and_leaves_no_thread_at_work() -> None:
@@ -192,36 +245,65 @@ def test_a_start_far_away_comes_back_by_halving_the_step() -> None:
     assert solution.spent.passes > len(solution.trace)  # line searches, and passes whose step was not accepted
 
 
+def test_a_start_whose_objective_is_beyond_rounding_gives_no_false_gap() -> None:
+    best = solve(1.0).certificate.objective
+    for held in (0, 10**6):
+        start = Weights(np.arange(D, dtype=np.uint32), np.full(D, 1e40), 0.0, "logistic", 32)
+        solver = Rmmp(tolerance=1e-8, passes_max=30, held_bytes_max=held)
+        solution = solver.solve(Problem(DATA, "logistic", 1.0, start=start), Serial())
+        if solution.stopped == "tolerance":
+            assert solution.certificate.objective == pytest.approx(best, rel=1e-6)
+        else:
+            assert solution.certificate.gap is not None
+            assert solution.certificate.objective + solution.certificate.gap >= best
+
+
+def test_a_penalty_so_weak_that_a_sample_is_separable_is_no_trap() -> None:
+    x, y = sparse_design(4500, 900, 12, 0.01)
+    data = data_of(np.where(x > 0.0, 0.1, 0.0), y)
+    problem = Problem(data, "logistic", 0.02)
+    held = Rmmp(tolerance=1e-9).solve(problem, Serial())
+    summed_h = Rmmp(tolerance=1e-9, held_bytes_max=0).solve(problem, Serial())
+    assert held.stopped == summed_h.stopped == "tolerance"
+    assert held.certificate.objective == pytest.approx(summed_h.certificate.objective, rel=1e-8)
+
+
 def test_the_optimum_as_a_start_takes_one_pass() -> None:
     first = solve(1.0)
-    again = Rmmp(tolerance=1e-9).solve(Problem(DATA, "logistic", 1.0, start=first.weights), Serial())
-    assert again.spent.passes == 1
-    assert again.weights.beta.tobytes() == first.weights.beta.tobytes()
-    assert again.sums is not None
-    assert len(again.sums.rank) == len(first.weights.beta)  # the curvature of the support comes with it
+    for held, summed_of in (
+        (0, len(first.weights.beta)),
+        (10**6, 0),
+    ):  # the curvature of the support comes with it, if it is summed
+        solver = Rmmp(tolerance=1e-9, held_bytes_max=held)
+        again = solver.solve(Problem(DATA, "logistic", 1.0, start=first.weights), Serial())
+        assert again.spent.passes == 1
+        assert again.weights.beta.tobytes() == first.weights.beta.tobytes()
+        assert again.sums is not None
+        assert len(again.sums.rank) == summed_of
 
 
 def test_a_working_set_below_the_support_runs_and_says_what_is_frozen() -> None:
     full = solve(0.3)
-    few = solve(0.3, k=5, passes_max=12)
+    few = solve(0.3, k=5, passes_max=12, held_bytes_max=0)
     assert len(full.weights.beta) > 20
     assert few.stopped == "passes"
     assert few.certificate.kkt > 1e-3
     start = Problem(DATA, "logistic", 0.3, start=full.weights)
-    assert Rmmp(5, 1e-14, passes_max=2).solve(start, Serial()).trace[0].frozen == len(full.weights.beta) - 5
+    assert Rmmp(5, 1e-14, passes_max=2, held_bytes_max=0).solve(start, Serial()).trace[0].frozen == len(full.weights.beta) - 5
 
 
-def test_who_watches_sees_every_pass_and_can_stop() -> None:
+@pytest.mark.parametrize(("held", "numbers"), [(0, [1, 2, 3]), (10**6, [1, 3, 5])])  # passes 2 and 4 gather the columns
+def test_who_watches_sees_every_pass_and_can_stop(held: int, numbers: list[int]) -> None:
     seen: list[TraceRow] = []
 
     def stop(row: TraceRow) -> bool:
         seen.append(row)
         return len(seen) < 3
 
-    solution = Rmmp().solve(Problem(DATA, "logistic", 0.3), Serial(), stop)
+    solution = Rmmp(tolerance=1e-14, held_bytes_max=held).solve(Problem(DATA, "logistic", 0.3), Serial(), stop)
     assert solution.stopped == "cancelled"
     assert tuple(seen) == solution.trace
-    assert [row.number for row in seen] == [1, 2, 3]
+    assert [row.number for row in seen] == numbers
     assert seen[-1].certificate == solution.certificate
 
 
@@ -332,12 +414,14 @@ def test_no_rows_are_refused() -> None:
 
 def test_the_solver_is_chosen_by_shape_with_a_reason() -> None:
     small = auto(Problem(DATA, "logistic", 1.0), Serial())
-    assert (small.name, small.reason) == ("mp", "mp: the curvature of all 60 features is affordable")
+    assert (small.name, small.reason) == ("mp", "mp: a working set of all 60 features is affordable")
     assert small.solver.solve(Problem(DATA, "logistic", 1.0), Serial()).stopped == "tolerance"
     n = 400
     wide = in_memory(np.arange(n + 1), np.arange(n, dtype=np.uint32), np.ones(n), 2.0 * Y - 1.0, np.ones(n))
     problem = Problem(wide, "logistic", 1.0)
-    assert auto(problem, Serial()).reason == "rmmp: 400 features, of which a working set of up to 400 has its curvature kept"
+    assert auto(problem, Serial()).reason == (
+        "rmmp: 400 features; the columns of a working set are held if they fit, otherwise the curvature of up to 400"
+    )
     bound = memory_bytes(problem, 100, 1)
     chosen = auto(problem, Serial(), memory_bytes_max=bound)
     assert chosen.name == "rmmp"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -74,17 +74,25 @@ def dense_design(n: int = 5000, d: int = 500) -> Matrix:
     return Matrix("dense", np.arange(n + 1) * d, np.tile(np.arange(d, dtype=np.uint32), n), x.ravel(), label)
 
 
-def like_rcv1(n: int = 200_000, d: int = 47_236, per_row: int = 75) -> Matrix:
-    """Text-like rows: words by Zipf's law, a fifth of them of the row's topic; weights like tf-idf, rows of length 1.
+class Block(NamedTuple):
+    """Consecutive rows of a matrix; see `Matrix`."""
 
-    The label is drawn by a logistic model of a few thousand words.
+    indptr: I64
+    column: U32
+    value: F64
+    label: F64
+
+
+def rcv1_blocks(n: int, d: int, per_row: int) -> Iterator[Block]:
+    """Text-like rows, up to 10,000 at once: words by Zipf's law, a fifth of them of the row's topic; weights like tf-idf.
+
+    Rows have length 1. The label is drawn by a logistic model of a few thousand words.
     """
     rng = np.random.default_rng(23)
     share = np.cumsum((np.arange(d) + 10.0) ** -ZIPF)
     share /= share[-1]
     rank_of, topics = rng.permutation(d), rng.integers(0, d, (100, TOPIC_WORDS))
     truth = np.where(rng.random(d) < 0.06, 3.0 * rng.standard_normal(d), 0.0)
-    starts, columns, values, labels = [0], [], [], []
     for first in range(0, n, 10_000):
         count = min(10_000, n - first)
         length = np.maximum(rng.poisson(per_row, count), 5)
@@ -99,8 +107,15 @@ def like_rcv1(n: int = 200_000, d: int = 47_236, per_row: int = 75) -> Matrix:
         length_of = np.sqrt(np.bincount(row, x * x, count))
         x /= length_of[row]
         margin = 6.0 * np.bincount(row, x * truth[word], count)
-        labels.append(np.where(rng.random(count) < 1.0 / (1.0 + np.exp(-margin)), 1.0, -1.0))
-        starts += (starts[-1] + np.cumsum(np.bincount(row, minlength=count))).tolist()
-        columns.append(rank_of[word].astype(np.uint32))
-        values.append(x)
-    return Matrix("rcv1-like", np.array(starts), np.concatenate(columns), np.concatenate(values), np.concatenate(labels))
+        label = np.where(rng.random(count) < 1.0 / (1.0 + np.exp(-margin)), 1.0, -1.0)
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=count))])
+        yield Block(indptr, rank_of[word].astype(np.uint32), x, label)
+
+
+def like_rcv1(n: int = 200_000, d: int = 47_236, per_row: int = 75) -> Matrix:
+    """Such rows as one matrix."""
+    blocks = list(rcv1_blocks(n, d, per_row))
+    lengths = np.concatenate([np.diff(block.indptr) for block in blocks])
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    column, value, label = (np.concatenate([block[a] for block in blocks]) for a in (1, 2, 3))
+    return Matrix("rcv1-like", indptr, column, value, label)

@@ -19,6 +19,7 @@ from riata.base.arrays import F64, I64
 
 NEAR: Final = 0.8
 FIRST: Final = 256  # room at the start
+HELD_FIRST: Final = 1024  # room at the start if columns are held
 SPARE: Final = 4  # room for one more for each so many that are not zero
 FULL: Final = 0.8  # share of members that are not zero from which on S is too small to judge by
 GROWTH: Final = 4
@@ -35,10 +36,17 @@ def room(k: int, non_zeros: int, members: int) -> int:
     return min(k, non_zeros + max(FIRST, non_zeros // SPARE))
 
 
+def held_room(non_zeros: int, members: int) -> int:
+    """How many members S may have next if its columns are held in memory: a member costs no more than its column."""
+    if members and non_zeros >= FULL * members:
+        return GROWTH * members
+    return 2 * non_zeros + HELD_FIRST
+
+
 def choose_active(beta: F64, omega: F64, gamma: F64, members: I64, most: int) -> I64:
     """The next S: i64[<= most], increasing.
 
-    beta    : f64[d]   after the step
+    beta    : f64[d]   after the step, or of the pass
     omega   : f64[d]   G + D beta of the pass
     gamma   : f64[d]
     members : i64[k]   the present S

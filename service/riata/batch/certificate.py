@@ -68,7 +68,9 @@ def dual_distance(at: Expansion, share: F64, penalty: float) -> float:
     """How far the objective is at most from its optimum: `share` f64[2], by label, of the residuals is dual feasible."""
     total = penalty
     for s, sums in zip(share.tolist(), at.sums, strict=True):
-        second = (1.0 - s) ** 2 / (2.0 * s) * float(sums[SPREAD]) if s > 0.0 else math.inf
+        second = math.inf if s < 1.0 else 0.0
+        if 0.0 < s < 1.0:
+            second = (1.0 - s) ** 2 / (2.0 * s) * float(sums[SPREAD])
         total += min((1.0 - s) * -float(sums[LIKELIHOOD]), second) - s * float(sums[MOMENT])
     return max(total, 0.0)
 

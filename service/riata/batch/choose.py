@@ -58,13 +58,17 @@ def auto(problem: Problem, pool: Pool, tolerance: float = TOLERANCE, memory_byte
     d = problem.data.features
     if d <= SMALL and (memory_bytes_max is None or memory_bytes(problem, d, pool.workers) <= memory_bytes_max):
         return Choice(
-            "mp", Mp(tolerance, memory_bytes_max=memory_bytes_max), f"mp: the curvature of all {d} features is affordable"
+            "mp", Mp(tolerance, memory_bytes_max=memory_bytes_max), f"mp: a working set of all {d} features is affordable"
         )
     k = min(K, d)
     while memory_bytes_max is not None and k > K_MIN and memory_bytes(problem, k, pool.workers) > memory_bytes_max:
         k = max(K_MIN, k * 9 // 10)
     rmmp = Rmmp(k, tolerance, memory_bytes_max=memory_bytes_max)
-    return Choice("rmmp", rmmp, f"rmmp: {d} features, of which a working set of up to {k} has its curvature kept")
+    return Choice(
+        "rmmp",
+        rmmp,
+        f"rmmp: {d} features; the columns of a working set are held if they fit, otherwise the curvature of up to {k}",
+    )
 
 
 def choose(name: str, problem: Problem, pool: Pool, **settings: Any) -> Choice:

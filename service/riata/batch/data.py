@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U32
+from riata.base.arrays import F64, I32, I64, U32
 from riata.jit.kernel import kernel
 
 PART_ROWS: Final = 2**16
@@ -127,6 +127,37 @@ def sort_rows(indptr: I64, rank: U32, value: F64) -> I64:
                 rank[last], value[last] = ranks[e], values[e]
         left[i] = last + 1 - first
     return left
+
+
+@kernel
+def keep_features(rows: Rows, chosen: I64, position: I32) -> Rows:
+    """Copy the features that have a position, of the chosen rows.
+
+    Parameters
+    ----------
+    rows : Rows          read only
+    chosen : i64[m]      rows, increasing
+    position : i32[d]    new rank of each feature; -1: it is left out
+
+    Returns              the copy, m rows
+    Cost                 two reads of the features
+    Source               selection of rows and columns of a sparse matrix
+    """
+    m, nnz = len(chosen), 0
+    indptr = np.empty(m + 1, np.int64)
+    for a in range(m):
+        indptr[a] = nnz
+        for e in range(rows.indptr[chosen[a]], rows.indptr[chosen[a] + 1]):
+            nnz += position[rows.rank[e]] >= 0
+    indptr[m] = nnz
+    rank, value = np.empty(nnz + 1, np.uint32), np.empty(nnz + 1)
+    at = 0
+    for a in range(m):
+        for e in range(rows.indptr[chosen[a]], rows.indptr[chosen[a] + 1]):
+            p = position[rows.rank[e]]
+            rank[at], value[at] = p, rows.value[e]  # overwritten by the next unless it is kept
+            at += p >= 0
+    return Rows(indptr, rank[:nnz], value[:nnz], rows.label[chosen], rows.weight[chosen])
 
 
 def in_memory(indptr: I64, slot: U32, value: F64, label: F64, weight: F64, bits: int = 32) -> DataInMemory:

@@ -12,11 +12,13 @@ from typing import Final, Literal, cast
 import numpy as np
 
 from riata.base.arrays import F64, I32, Arrays
-from riata.batch.data import Rows
+from riata.batch.data import Rows, keep_features
 from riata.batch.taylor_pass import SUMS, Weighted, expand, likelihoods, sides
 
-Job = Literal["labels", "taylor", "search", "sides", "several"]
+Job = Literal["labels", "taylor", "search", "sides", "gather", "several"]
 Request = tuple[Job, Arrays]
+
+MIX: Final = np.uint32(2654435769)  # Knuth's multiplicative hash
 
 
 def labels(rows: Rows, _given: Arrays) -> Arrays:
@@ -55,6 +57,13 @@ def side_counts(rows: Rows, given: Arrays) -> Arrays:
     return {"sides": np.array(sides(rows, beta, float(given["intercept"][0]), float(given["slack"][0])), np.int64)}
 
 
+def gather(rows: Rows, given: Arrays) -> Arrays:
+    """See `data.keep_features`: a copy of the rows. given: position i32[d], stride i64[1]."""
+    stride, number = int(given["stride"][0]), np.arange(len(rows.label), dtype=np.uint32)
+    chosen = np.flatnonzero((number * MIX >> np.uint32(16)) & np.uint32(stride - 1) == 0)
+    return cast(Arrays, keep_features(rows, chosen, cast(I32, given["position"]))._asdict())
+
+
 def several(rows: Rows, given: Arrays) -> Arrays:
     """Several jobs on rows that are loaded once.
 
@@ -87,5 +96,5 @@ def _weighted(given: Arrays, prefix: str) -> Weighted:
 
 
 JOBS: Final[Mapping[Job, Callable[[Rows, Arrays], Arrays]]] = MappingProxyType(
-    {"labels": labels, "taylor": taylor, "search": search, "sides": side_counts, "several": several}
+    {"labels": labels, "taylor": taylor, "search": search, "sides": side_counts, "gather": gather, "several": several}
 )

@@ -1,7 +1,7 @@
-"""MP: Newton's method with an L1 penalty, keeping the curvature of all features (Balakrishnan & Madigan 2008, section 5).
+"""MP: Newton's method with an L1 penalty on all features at once (Balakrishnan & Madigan 2008, section 5).
 
-It is RMMP whose working set is everything, from the first pass on. No weight is ever outside, so it takes the fewest passes;
-memory is the square of the number of features.
+It is RMMP whose working set is everything, from the first pass on. No weight is ever outside, so it takes the fewest passes.
+Memory is that of the columns, or where they do not fit, the square of the number of features.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from riata.base.errors import BadInput, TooLarge
 from riata.batch.jobs import Request, answer_to, merged
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp, Run, Solving, memory_bytes
+from riata.batch.rmmp import Rmmp, Run, Solving, memory_bytes, plan
 from riata.batch.solution import Solution, TraceRow
 
 PENALTIES_MAX: Final = 8
@@ -53,16 +53,20 @@ def solve_path(
             f"{solver.memory_bytes_max}; ask for fewer penalties or a smaller k",
             "memory_bound",
         )
-    return _Path(problem, replace(solver, k=k), memory, watch).solve(sorted(set(gammas), reverse=True), pool)
+    share = None if solver.memory_bytes_max is None else solver.memory_bytes_max // len(set(gammas))
+    one = replace(solver, k=k, held_bytes_max=solver.held_bytes_max // len(set(gammas)), memory_bytes_max=share)
+    needed, held = plan(one, problem, pool.workers)
+    one = replace(one, held_bytes_max=held)
+    return _Path(problem, one, len(set(gammas)) * needed, watch, pool).solve(sorted(set(gammas), reverse=True))
 
 
 class _Path:
-    def __init__(self, problem: Problem, solver: Rmmp, memory: int, watch: WatchPath) -> None:
-        self._problem, self._solver, self._memory, self._watch = problem, solver, memory, watch
+    def __init__(self, problem: Problem, solver: Rmmp, memory: int, watch: WatchPath, pool: Pool) -> None:
+        self._problem, self._solver, self._memory, self._watch, self._pool = problem, solver, memory, watch, pool
         self._penalties: list[_Penalty] = []
         self._stopped = False
 
-    def solve(self, gammas: list[float], pool: Pool) -> list[tuple[float, Solution]]:
+    def solve(self, gammas: list[float]) -> list[tuple[float, Solution]]:
         waiting = list(gammas)
         while True:
             if waiting and not self._stopped and self._next_may_begin():
@@ -71,7 +75,7 @@ class _Path:
             if not active:
                 return [(one.gamma, cast(Solution, one.solution)) for one in self._penalties]
             job, given = merged([one.request for one in active])
-            found = pool.fold(job, self._problem.data.parts, given)
+            found = self._pool.fold(job, self._problem.data.parts, given)
             for i, one in enumerate(active):
                 self._go_on(one, i, found)
 
@@ -88,7 +92,7 @@ class _Path:
             self._stopped = self._stopped or not wanted
             return wanted
 
-        run = Run(self._solver, problem, watch, self._memory)
+        run = Run(self._solver, problem, watch, self._memory, self._pool)
         solving = run.solve()
         self._penalties.append(_Penalty(gamma, run, solving, next(solving)))
 

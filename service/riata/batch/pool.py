@@ -32,6 +32,10 @@ class Pool(Protocol):
         """The sum of a job's results over `parts`, at least one. The same bits for any number of workers."""
         ...
 
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """A job's results, in the order of `parts`."""
+        ...
+
 
 class Serial:
     """One part after another, in the caller's thread."""
@@ -40,7 +44,11 @@ class Serial:
 
     def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
         """See `Pool`."""
-        return summed(JOBS[job](part.load(), given) for part in parts)
+        return summed(self.each(job, parts, given))
+
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `Pool`."""
+        return (_run(job, part, given) for part in parts)
 
 
 class Threads:
@@ -58,9 +66,10 @@ class Threads:
 
     def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
         """See `Pool`."""
-        return summed(self._in_order(job, parts, given))
+        return summed(self.each(job, parts, given))
 
-    def _in_order(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `Pool`."""
         waiting: deque[Future[Arrays]] = deque()
         try:
             for part in parts:

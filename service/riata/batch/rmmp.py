@@ -8,6 +8,9 @@
 Memory is d + k^2, whatever the number of rows. The weights that are returned are those of the last good pass, so their
 certificate and their sums cost nothing more.
 
+Where the columns of S fit in memory, H is not summed at all: the step is the optimum on S, found on its columns (`held`), and S
+may have more than k members. A pass over all rows then costs a fraction of one with H, and there are fewer of them.
+
 Two things are added to the printed algorithm. S has fewer than k members as long as few weights are not zero. A step is accepted
 by Armijo's rule (`line_search`): without it, a start that is not zero may diverge.
 """
@@ -22,10 +25,11 @@ from typing import Final, cast
 import numpy as np
 
 from riata.base.arrays import F64, I64, Arrays
-from riata.base.errors import TooLarge
+from riata.base.errors import Conflict, TooLarge
 from riata.batch.active_set import choose_active, room
 from riata.batch.certificate import certify
 from riata.batch.expansion import Expansion, expansion_of, expansion_request
+from riata.batch.held import HeldColumns, most_bytes, sample_of
 from riata.batch.jobs import Request
 from riata.batch.line_search import best_share, between, promised, rose, search_request
 from riata.batch.pool import Pool, results_held
@@ -44,18 +48,25 @@ INNER: Final = 1e-4  # looser takes more passes (at 0.01 up to two more), and pa
 ROUNDING: Final = 1e-13  # of the largest Omega: Shooting cannot leave less
 SWEEPS_MAX: Final = 1000
 NUMBER_BYTES: Final = 8
+EPSILON: Final = 2.0**-50  # of the sums of a pass
+HELD_BYTES: Final = 2**30
+LAST: Final = 0.9  # the optimum on S may leave this share of the tolerance,
+NEXT: Final = 1e-3  # or this share of the violation of the pass before it
+SAMPLE_TOLERANCE: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Rmmp:
     """The solver.
 
-    k                : most members of the working set
+    k                : most members of the working set whose H is summed
     tolerance        : stop if the duality gap is at most this share of the objective, or the largest violation of an optimality
                        condition this share of the penalty
     memory_bytes_max : refuse to begin if more is needed; None: no bound
     inner            : the violation that Shooting may leave, as a share of that of the pass; 0: none, as the paper has it
-    whole            : keep the curvature of all features from the first pass on (`mp`)
+    whole            : the working set is every feature, from the first pass on (`mp`)
+    held_bytes_max   : columns of the working set may be held in memory up to so many bytes; 0: H is summed by every pass, as it
+                       is if a feature has no penalty
     """
 
     k: int = K
@@ -64,14 +75,13 @@ class Rmmp:
     memory_bytes_max: int | None = None
     inner: float = INNER
     whole: bool = False
+    held_bytes_max: int = HELD_BYTES
 
     def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
         """Find the optimum. Raises `Conflict` if there is none, `TooLarge` if memory does not suffice."""
-        k = min(self.k, problem.data.features)
-        memory = memory_bytes(problem, k, pool.workers)
-        if self.memory_bytes_max is not None and memory > self.memory_bytes_max:
-            raise TooLarge(_does_not_fit(problem, k, pool.workers, self.memory_bytes_max), "memory_bound")
-        return alone(Run(replace(self, k=k), problem, watch, memory).solve(), problem, pool)
+        limits = replace(self, k=min(self.k, problem.data.features))
+        memory, held = plan(limits, problem, pool.workers)
+        return alone(Run(replace(limits, held_bytes_max=held), problem, watch, memory, pool).solve(), problem, pool)
 
 
 Solving = Generator[Request, Arrays, Solution]  # asks for passes, is sent what they found, and returns the solution
@@ -90,11 +100,14 @@ def alone(solving: Solving, problem: Problem, pool: Pool) -> Solution:
 class Run:
     """One solution in the making."""
 
-    def __init__(self, limits: Rmmp, problem: Problem, watch: Watch, memory: int) -> None:
-        self._limits, self._problem, self._watch, self._memory = limits, problem, watch, memory
+    def __init__(self, limits: Rmmp, problem: Problem, watch: Watch, memory: int, pool: Pool) -> None:
+        """limits: as `plan` has them."""
+        self._limits, self._problem, self._watch, self._memory, self._pool = limits, problem, watch, memory, pool
+        self._held = HeldColumns(problem, pool, limits.held_bytes_max, limits.whole) if limits.held_bytes_max > 0 else None
         self._gamma, self._scale = problem.penalties, problem.scale
         self._began = time.perf_counter()
         self._passes = 0
+        self._reads = 0  # of feature values, beside those of passes
         self._lower = -np.inf  # of the dual, best of all passes: minus an upper bound of the objective
         self._trace: list[TraceRow] = []
         self.best: Expansion | None = None  # the last pass whose step was accepted, and its certificate
@@ -102,12 +115,14 @@ class Run:
 
     def solve(self) -> Solving:
         """Pass by pass until something stops it."""
-        beta, intercept = first_weights(self._problem, (yield "labels", {}))
-        members = np.arange(len(beta)) if self._limits.whole else np.flatnonzero(beta)[: self._limits.k]
+        labels = yield "labels", {}
+        self._begin_at_sample()
+        beta, intercept = first_weights(self._problem, labels)
+        members = self._members(beta)
         while True:
             found = yield self._pass(expansion_request(self._problem, beta, intercept, members))
             at, before = expansion_of(found, beta, intercept, members), self.best
-            if before is not None and not rose(self._objective(at), self.certificate.objective, self._promised(before, at)):
+            if self._held is None and before is not None and not self._rose(before, at):
                 found = yield self._pass(search_request(self._problem, before, beta, intercept))
                 share, objective = best_share(self._problem, found, before, beta, intercept)
                 if not rose(objective, self.certificate.objective, share * self._promised(before, at)):
@@ -118,14 +133,61 @@ class Run:
                 return self._solution(stopped)
             if before is not None and (asked := separation_request(self._problem, before, at, len(self._trace))):
                 refuse_separable(self._problem, asked, (yield asked))
-            beta, intercept, members = self._step(at)
+            beta, intercept, members = self._step(at) if self._held is None else self._step_held(self._held, at)
+
+    def _members(self, beta: F64) -> I64:
+        """The first S of which H is summed: that of the start."""
+        if self._held is not None:
+            return np.empty(0, np.int64)
+        return np.arange(len(beta)) if self._limits.whole else np.flatnonzero(beta)[: self._limits.k]
+
+    def _begin_at_sample(self) -> None:
+        """Begin at the optimum of a sample of the rows, if columns are held and no other start was given."""
+        if self._held is None or self._problem.start is not None:
+            return
+        sample = sample_of(self._problem, self._pool, self._limits.held_bytes_max // 2)
+        if sample is None:
+            return
+        limits = replace(
+            self._limits,
+            tolerance=max(SAMPLE_TOLERANCE, self._limits.tolerance),
+            memory_bytes_max=None,
+            held_bytes_max=self._limits.held_bytes_max // 2,
+        )
+        try:
+            found = limits.solve(sample, self._pool)
+        except Conflict:  # the sample has one label
+            return
+        self._passes += 1
+        self._reads += found.spent.accesses
+        self._problem = replace(self._problem, start=found.weights)
+
+    def _step_held(self, held: HeldColumns, at: Expansion) -> tuple[F64, float, I64]:
+        """The optimum on S by its columns. If they cannot be held, the pass is taken again with H."""
+        slack = self._scale * max(LAST * self._limits.tolerance, NEXT * self.certificate.kkt)
+        gathered, reads = held.gathered, held.reads
+        found = held.optimum(at, slack)
+        self._passes += held.gathered - gathered
+        self._reads += held.reads - reads
+        if found is not None:
+            return *found, np.empty(0, np.int64)
+        self._held = None
+        if self._limits.whole:
+            return at.beta, at.intercept, self._members(at.beta)
+        most = room(self._limits.k, int(np.count_nonzero(at.beta)), 0)
+        omega = at.gradient + at.curvature * at.beta
+        return at.beta, at.intercept, choose_active(at.beta, omega, self._gamma, self._members(at.beta), most)
 
     def _pass(self, request: Request) -> Request:
         self._passes += 1
         return request
 
-    def _objective(self, at: Expansion) -> float:
-        return certify(self._problem, at, self._scale).objective
+    def _rose(self, before: Expansion, at: Expansion) -> bool:
+        objective = certify(self._problem, at, self._scale).objective
+        return rose(objective, self.certificate.objective, self._promised(before, at))
+
+    def _accesses(self) -> int:
+        return self._passes * self._problem.data.nnz + self._reads
 
     def _promised(self, before: Expansion, at: Expansion) -> float:
         return promised(self._problem, before, at.beta, at.intercept)
@@ -134,18 +196,19 @@ class Run:
         """Accept the weights of a pass; the reason to stop there, if there is one."""
         found = certify(self._problem, at, self._scale)
         if found.gap is not None:
-            self._lower = max(self._lower, -found.objective - found.gap)
+            rounding = EPSILON * abs(found.objective)  # matters where the objective of an earlier pass was far below the optimum
+            self._lower = max(self._lower, -found.objective - found.gap - rounding)
             found = replace(found, gap=max(0.0, -found.objective - self._lower))
         self.best, self.certificate = at, found
-        outside = np.ones(len(at.beta), np.bool_)
-        outside[at.members] = False
+        members = at.members if self._held is None else self._held.members
+        frozen = 0 if self._held else int(np.count_nonzero(at.beta)) - int(np.count_nonzero(at.beta[members]))
         row = TraceRow(
             number=self._passes,
             certificate=found,
             non_zeros=int(np.count_nonzero(at.beta)),
-            members=len(at.members),
-            frozen=int(np.count_nonzero(at.beta[outside])),
-            accesses=self._passes * self._problem.data.nnz,
+            members=len(members),
+            frozen=frozen,
+            accesses=self._accesses(),
             seconds=time.perf_counter() - self._began,
         )
         self._trace.append(row)
@@ -189,13 +252,30 @@ class Run:
 
     def _solution(self, stopped: Stopped) -> Solution:
         assert self.best is not None
-        data = self._problem.data
-        spent = Spent(self._passes, self._passes * data.nnz, self._memory, time.perf_counter() - self._began)
+        spent = Spent(self._passes, self._accesses(), self._memory, time.perf_counter() - self._began)
         return Solution(self.weights(), self.certificate, tuple(self._trace), _sums(self.best), spent, stopped)
 
 
+def plan(limits: Rmmp, problem: Problem, workers: int) -> tuple[int, int]:
+    """The bytes that a solution may take beside the rows, and those of columns among them; 0 where H is summed from the start.
+
+    limits : with k at most the number of features
+
+    Raises `TooLarge` if not even sums of H fit.
+    """
+    most, summed, passes = limits.memory_bytes_max, memory_bytes(problem, limits.k, workers), memory_bytes(problem, 0, workers)
+    if most is not None and summed > most:
+        raise TooLarge(_does_not_fit(problem, limits.k, workers, most), "memory_bound")
+    if limits.inner == 0.0 or np.any(problem.penalties == 0.0):  # as printed; or passes have to see whether there is an optimum
+        return summed, 0
+    held = min(limits.held_bytes_max, most_bytes(problem.data))
+    if most is not None:
+        held = min(held, most - passes)
+    return max(summed, passes + held), held
+
+
 def memory_bytes(problem: Problem, k: int, workers: int) -> int:
-    """What a solution needs at most beside the rows: a pass of each worker with what is summed, and the copies of the step."""
+    """What a solution needs beside the rows if H is summed: a pass of each worker and its sums, and the copies of the step."""
     d = problem.data.features
     result = 4 * d + (k + 1) ** 2
     return NUMBER_BYTES * (results_held(workers, len(problem.data.parts)) * result + 2 * (k + 1) ** 2 + 8 * d)

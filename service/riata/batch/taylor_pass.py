@@ -19,10 +19,10 @@ import numpy as np
 from riata.base.arrays import F64, I32, I64, U32
 from riata.batch.data import Rows
 from riata.jit.kernel import inline_kernel, kernel
-from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
+from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS, fma
 from riata.maths import rank_update as update
 from riata.maths.rank_update import SPARSE_COST, dense_update, pack, sparse_update
-from riata.maths.taylor import log_likelihood, margin_form
+from riata.maths.taylor import log_likelihood, margin_terms
 
 # Sums over the rows of one label.
 WEIGHT: Final = 0  # w
@@ -58,10 +58,15 @@ def margin_of(rows: Rows, i: int, beta: F64, intercept: float) -> float:
 
     Source    Balakrishnan & Madigan 2008, section 2
     """
-    c = intercept
-    for e in range(rows.indptr[i], rows.indptr[i + 1]):
-        c += beta[rows.rank[e]] * rows.value[e]
-    return c
+    first, end = rows.indptr[i], rows.indptr[i + 1]
+    rank, x = rows.rank[first:end], rows.value[first:end]
+    a, b = intercept, 0.0  # two sums: a single one would wait for each addition
+    for e in range(len(x) // 2):
+        a = fma(x[2 * e], beta[rank[2 * e]], a)
+        b = fma(x[2 * e + 1], beta[rank[2 * e + 1]], b)
+    if len(x) % 2:
+        a = fma(x[-1], beta[rank[-1]], a)
+    return a + b
 
 
 @kernel
@@ -93,20 +98,21 @@ def expand(rows: Rows, link: int, at: Weighted, sums: F64, moments: F64, cross: 
         c = margin_of(rows, i, at.beta, at.intercept)
         s, w = rows.label[i], rows.weight[i]
         y = 1 if s > 0.0 else 0
-        q, h, _ = margin_form(link, s * c)
+        q, h, likelihood = margin_terms(link, s * c)
         r, h_w = w * s * q, w * h
         sums[y, WEIGHT] += w
-        sums[y, LIKELIHOOD] += w * log_likelihood(link, c, s)
+        sums[y, LIKELIHOOD] += w * likelihood
         sums[y, RESIDUAL] += r
         sums[y, MOMENT] += r * c
-        sums[y, SPREAD] += w * (q * (q / h)) if h > 0.0 else 0.0
+        sums[y, SPREAD] += w * (q * (q / h)) if h > 0.0 else (math.inf if q > 0.0 else 0.0)  # where h underflows, q may be 1
         sums[y, CURVATURE] += h_w
         total = moments[y]
         if size == 1:
-            for e in range(first, end):
-                j, x = rows.rank[e], rows.value[e]
-                total[j, 0] += r * x
-                total[j, 1] += h_w * x * x
+            rank, value = rows.rank[first:end], rows.value[first:end]
+            for e in range(len(value)):
+                j, x = rank[e], value[e]
+                total[j, 0] = fma(r, x, total[j, 0])
+                total[j, 1] = fma(h_w * x, x, total[j, 1])
             continue
         if n == _BLOCK_ROWS or used + 1 + end - first > capacity:
             add_block(cross, start, member, x_of, h_of, n)
@@ -115,8 +121,8 @@ def expand(rows: Rows, link: int, at: Weighted, sums: F64, moments: F64, cross: 
         used += 1
         for e in range(first, end):
             j, x = rows.rank[e], rows.value[e]
-            total[j, 0] += r * x
-            total[j, 1] += h_w * x * x
+            total[j, 0] = fma(r, x, total[j, 0])
+            total[j, 1] = fma(h_w * x, x, total[j, 1])
             p = at.position[j]
             member[used], x_of[used] = p, x  # overwritten by the next unless it is a member
             used += p >= 0

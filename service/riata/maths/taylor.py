@@ -76,6 +76,21 @@ def margin_form(link: int, m: float) -> tuple[float, float, float]:
     return q, h, w
 
 
+@inline_kernel
+def margin_terms(link: int, m: float) -> tuple[float, float, float]:
+    """Return q, h and log p at the signed margin m: `margin_form` and `log_likelihood`, with one exponential instead of two.
+
+    Source             Balakrishnan & Madigan 2008, appendix A
+    """
+    if link == LOGISTIC:
+        e = math.exp(-abs(m))
+        large = 1.0 / (1.0 + e)
+        small = e * large
+        return (small if m >= 0.0 else large), small * large, min(m, 0.0) - math.log1p(e)
+    q, h, _ = margin_form(link, m)
+    return q, h, log_likelihood(link, m, 1.0)
+
+
 @kernel
 def taylor(link: int, margin: float, label: float) -> tuple[float, float]:
     """Slope and curvature of the log-likelihood of one label.

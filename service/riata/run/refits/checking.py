@@ -31,9 +31,10 @@ class OneByOne:
 
     def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
         """See `riata.batch.pool.Pool`."""
-        return summed(self._each(job, parts, given))
+        return summed(self.each(job, parts, given))
 
-    def _each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`."""
         for part in parts:
             self.go_on()
             yield JOBS[job](part.load(), given)
