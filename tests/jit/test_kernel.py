@@ -117,6 +117,21 @@ def test_one_kind_of_arguments_never_has_the_code_of_another_nor_is_it_lost_besi
     assert found == {kind: f"code for {kind}" for kind in found}
 
 
+def test_code_for_a_class_that_is_gone_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        pass
+
+    monkeypatch.setattr(sys.modules[__name__], "Gone", Gone, raising=False)
+    Gone.__qualname__ = "Gone"
+    Files(str(tmp_path), "kernel", "old sources").save(Gone, "old code")
+    assert Files(str(tmp_path), "kernel", "old sources").load(Gone) == "old code"
+    monkeypatch.undo()
+    files = Files(str(tmp_path), "kernel", "new sources")
+    assert files.load(int) is None
+    files.save(int, "new code")
+    assert files.load(int) == "new code"
+
+
 ONLY_FROM_DISK = """
 import sys
 from called import factorial

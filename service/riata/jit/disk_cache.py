@@ -110,6 +110,14 @@ class Files(IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
     does not lock between reading and writing the index, so one of two entries would be lost and compiled again.
     """
 
+    def _load_index(self) -> dict[Any, str]:
+        """The files by kind of arguments; empty if they were made from other sources, some of whose classes may be gone."""
+        try:
+            found: dict[Any, str] = super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+        return found
+
     def save(self, key: Any, data: Any) -> None:
         """Keep the machine code for one kind of arguments."""
         name = self._data_name(int.from_bytes(hashlib.blake2b(self._dump(data), digest_size=_DIGEST_BYTES).digest(), "little"))

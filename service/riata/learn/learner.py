@@ -163,7 +163,7 @@ class Learner(Protocol):
         ...
 
     def shadows(self) -> list[Shadow]:
-        """Return the results of the penalties that are tried besides the one in force; empty if there are none."""
+        """Return the results of the penalties that are tried in addition to the one in force; empty if there are none."""
         ...
 
     def closed_vocabulary(self) -> U32 | None:

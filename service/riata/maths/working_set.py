@@ -21,7 +21,7 @@ from riata.maths.rank_update import mirror
 from riata.maths.shooting import Quadratic, shoot, violation
 
 WHOLE: Final = 64  # up to this size a problem is solved in place: mirroring costs less than copying
-PART: Final = 4  # a working set of more than one weight in so many is solved in place
+PART: Final = 4  # a working set of more than one weight in this many is solved in place
 
 
 @inline_kernel

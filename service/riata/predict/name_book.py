@@ -2,12 +2,12 @@
 
 Theory of operation
     Names arrive in the thread that writes the log, thousands at a time, and are asked for by few. So the writer only
-    copies their arrays behind those that are there. The index that answers questions is made by who asks first: names are
+    appends their arrays to those that are there. The index that answers questions is made by who asks first: names are
     sorted by fingerprint, whose top bits are the slot, in segments, each more than twice as long as the next; names that
     came since the last question become a new segment together with those no longer than twice it.
 
-    Nobody waits for anybody. What the writer has shown, `_Held`, stays true for ever: it writes behind `count` only, and
-    into a new array where there is no room. A segment is about a range of names, so an index is right whoever made it;
+    Nobody waits for anybody. What the writer has shown, `_Held`, stays true for ever: it writes after `count` only, and
+    into a new array where there is no room. A segment is about a range of names, so an index is right whichever thread made it;
     two readers who index the same names at once do the work twice, and it does not matter whose index is kept.
 """
 
@@ -29,7 +29,7 @@ _SHORTER: Final = 2  # a segment is merged with the next unless it is more than 
 
 
 class _Held(NamedTuple):
-    """The first `count` names; the arrays are longer, and what lies behind is the writer's."""
+    """The first `count` names; the arrays are longer, and what follows is the writer's."""
 
     names: int
     fingerprint: U64
@@ -52,7 +52,7 @@ def names_with_prefix(text: U8, ends: I64, prefix: U8, found: BOOL) -> None:
 
     Parameters
     ----------
-    text : u8[...]       names one behind another; read only
+    text : u8[...]       names one after another; read only
     ends : i64[n]        where each ends; read only
     prefix : u8[...]     read only
     found : bool[n]      written

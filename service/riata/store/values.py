@@ -24,7 +24,7 @@ from riata.base.arrays import F64, I64, U8
 from riata.jit.kernel import kernel
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
-"""Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those behind it
+"""Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those after it
 are whole numbers, to be divided by 10^digits."""
 _F64, _F32, _ONES, _I32 = 0, 1, 2, 7
 WHOLE: Final = range(3, 8)  # narrowest first, unsigned before signed

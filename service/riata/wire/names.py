@@ -2,7 +2,7 @@
 
 Theory of operation
     Weights are stored by hash, and shown by name. A name is written to the log once, with the first request that carried it.
-    The table of names seen tells, for each record of a request, whether that has happened. It holds 64-bit fingerprints with open
+    The table of names seen says, for each record of a request, whether that has happened. It holds 64-bit fingerprints with open
     addressing, at most half full. A probe goes around the cache line of its first place, then around the next one. A line is
     compared at once, and almost every name is in its first line. After PROBE_MAX steps a probe gives up and reports the name as
     known. So names chosen to collide are merely not shown, and cannot slow the server down.
@@ -256,7 +256,7 @@ def _empty_table(size: int) -> U64:
 
 
 def _size_for(names: int) -> int:
-    """Number of places of a table that is at most half full with so many names."""
+    """Number of places of a table that is at most half full with this many names."""
     return 1 << (2 * max(names, 1)).bit_length()
 
 

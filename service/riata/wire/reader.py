@@ -85,7 +85,7 @@ class FileColumns:
     """Rows as columns of a file.
 
     sniff  : whether a file that begins with these bytes is one
-    bodies : cuts a file, given by a function that reads so many bytes or what is left, into bodies. Raises `Malformed`
+    bodies : cuts a file, given by a function that reads this many bytes or what is left, into bodies. Raises `Malformed`
     """
 
     sniff: Callable[[bytes], bool]
