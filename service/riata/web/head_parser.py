@@ -2,9 +2,9 @@
 
 It accepts only heads that can be read in one way: GET or POST, a path in visible ASCII, `HTTP/1.1`, lines that end in CRLF,
 names of token characters, values of visible ASCII, spaces and tabs, exactly one Host, and no header that changes how a message is
-read or that identifies its origin (a Transfer-Encoding other than chunked, Content-Encoding, Expect, Upgrade, Origin, Sec-Fetch-Site,
-a Connection other than keep-alive, Proxy-Connection). Whatever it accepts, httptools parses to the same method, target and
-headers. All other heads are left to `web/heads.py`, which checks them with httptools.
+read or that identifies its origin (a Transfer-Encoding other than chunked, Content-Encoding, Expect, Upgrade, Origin,
+Sec-Fetch-Site, a Connection other than keep-alive, Proxy-Connection). Whatever it accepts, httptools parses to the same method,
+target and headers. All other heads are left to `web/heads.py`, which checks them with httptools.
 
 A `HeadParser` belongs to one thread.
 """
