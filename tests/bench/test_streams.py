@@ -44,7 +44,7 @@ def test_missing_shared_data_is_reported_clearly(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", ["sms_spam", "a9a", "rcv1_vw", "uci_spambase"])
 def test_the_wire_sees_the_features_that_the_peers_are_given(name: str) -> None:
     stream = STREAMS[name]()
-    settings = {key: tuple(value) for key, value in stream.encoder.items()}
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stream.encoder.items()}
     context = Context(EncoderConfig(**settings), stream.labels, None)  # type: ignore[arg-type]
     start = 0
     for body in stream.bodies(1000):

@@ -88,11 +88,10 @@ class Fleet:
         until(lambda: load.acked() >= seen + more, within_s, f"{more} more requests are acknowledged")
 
     def learnt(self, within_s: float = 60) -> None:
-        """Wait until the replicas serve all events of the log."""
-        source = RedisSource(self.server.url)
+        """Wait until the replicas serve all events that the log has now; a load may go on meanwhile."""
+        seq = RedisSource(self.server.url).top("m").seq
 
         def level() -> bool:
-            seq = source.top("m").seq
             return all(member.metric("riata_applied_seq", model="m") >= seq for member in self.replicas)
 
         until(level, within_s, "replicas serve the whole log")

@@ -19,7 +19,7 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.run.config import read_config
+from riata.run.config import read_stored
 from riata.run.generations import check_generation, thaw_generation
 from riata.run.model_state import Frozen, ModelState
 from riata.store import layout
@@ -217,7 +217,7 @@ def test_a_model_saved_by_the_first_release_is_read_and_learns_on(name: str) -> 
     again = state.freeze()
     assert again.arrays.keys() == {key for key in arrays if not key.startswith("learner.lazy_")}  # and what that held is nothing
     assert all(array.tobytes() == arrays[key].tobytes() for key, array in again.arrays.items())  # to the bit
-    assert read_config(header["config"]) == state.config
+    assert read_stored(header["config"]) == state.config
     for read in (thaw_generation, check_generation):
         with pytest.raises(Corrupt, match="does not match its state digest"):
             read(replace(saved, state_digest=bytes(32)), data)

@@ -44,7 +44,6 @@ NEEDS_A_VARIABLE = {"check_array_api_input"}  # of the environment, set before s
         SparseLogisticRegression(),
         SparseLogisticRegression(solver="rmmp", link="probit"),
         SparseLogisticRegression(solver="irls_lars"),
-        SparseLogisticRegression(solver="shotgun"),
     ],
     ids=str,
 )
@@ -55,13 +54,14 @@ def test_scikit_learn_finds_nothing_to_complain_about(estimator: Any) -> None:
 
 
 REPEATED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
-EXCEPTIONS = {
+EXCEPTIONS: dict[str, set[str]] = {
+    "shotgun": set(),  # but it is far from the optimum on columns that are not centred: its intercept moves once an epoch
     "parallel_sgd": REPEATED,  # a weight of 2 is one longer step, and the row twice is two steps at different times
     "sllr_l1": REPEATED | {"check_sample_weights_not_overwritten"},  # it refuses rows of different weights
 }
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # they do not claim the optimum
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # they warn if they are not at the optimum
 @pytest.mark.parametrize("solver", EXCEPTIONS)
 def test_solvers_that_draw_rows_have_these_exceptions_only(solver: str) -> None:
     results = check_estimator(SparseLogisticRegression(solver=solver), on_skip=None, on_fail=None)

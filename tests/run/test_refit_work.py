@@ -101,7 +101,7 @@ def test_a_cancelled_refit_keeps_the_best_weights_so_far(tmp_path: Path) -> None
 
     outcome, _ = solved(tmp_path, may_go_on)
     (one,) = outcome.document["solutions"]
-    assert (one["stopped"], one["passes"]) == ("cancelled", 2)
+    assert (one["stopped"], one["passes"]) == ("cancelled", 3)  # two that certify, and one that gathered columns
     assert outcome.document["verdict"]["why"] == "not judged: the refit was cancelled"
     assert check(outcome, found.task, found.window, lambda: None)["certificate"]["objective"] == pytest.approx(
         one["objective"], rel=1e-12

@@ -40,7 +40,7 @@ def test_rows_with_other_features_become_row_errors_and_the_others_stay_in_order
     assert [(error.index, error.code) for error in found.errors] == [(1, "vocabulary_full"), (4, "vocabulary_full")]
     assert "full with 2 features" in found.errors[0].detail
     assert "features_max" in found.errors[0].detail
-    assert '"beyond": "hybrid"' in found.errors[0].detail
+    assert "accepts any number of features" in found.errors[0].detail
     assert found.rows == 5
 
 

@@ -87,9 +87,7 @@ class HeldColumns:
 
         at : a pass over all rows, which says where to begin and what S needs
         """
-        outside = np.abs(at.gradient) > self._problem.penalties
-        outside[self.members] = False
-        if self._columns is None or outside.any():
+        if self.gathers(at):
             self._gather(at)
         if self._columns is None:
             return None
@@ -101,6 +99,12 @@ class HeldColumns:
         found[self.members] = beta[1:]
         same = beta[0] == at.intercept and np.array_equal(found, at.beta)
         return None if same else (found, float(beta[0]))
+
+    def gathers(self, at: Expansion) -> bool:
+        """Whether the next optimum takes a pass of its own that gathers columns."""
+        outside = np.abs(at.gradient) > self._problem.penalties
+        outside[self.members] = False
+        return self._columns is None or bool(outside.any())
 
     def _gather(self, at: Expansion) -> None:
         self._columns = None  # before the next are gathered

@@ -219,7 +219,8 @@ class Run:
             return "tolerance"
         if not wanted:
             return "cancelled"
-        return "passes" if self._passes >= self._limits.passes_max else None
+        step = 2 if self._held is not None and self._held.gathers(at) else 1
+        return "passes" if self._passes + step > self._limits.passes_max else None
 
     def _step(self, at: Expansion) -> tuple[F64, float, I64]:
         """The optimum of the quadratic on S, and the next S."""

@@ -7,9 +7,5 @@ from __future__ import annotations
 
 from typing import Final
 
-KINDS: Final = (
-    "truncated_gradient",
-    "taylor_sketch",
-    "ftrl_proximal",
-    "particle_filter",
-)  # the first is the default of a new model
+# The first is the default of a new model.
+KINDS: Final = ("truncated_gradient", "taylor_sketch", "ftrl_proximal", "particle_filter")

@@ -108,7 +108,7 @@ def test_without_a_key_only_open_routes_answer(client: Client, method: str, temp
     for headers in ({}, bearer("riata_nobody_" + "A" * 43), {"Authorization": "Basic eDp5"}):
         answer = ask(client, method, template, "mine", headers)
         if ROUTE_AT[method, template].scopes == OPEN:
-            assert answer.status_code == 200
+            assert answer.status_code == (307 if template == "/" else 200)
         else:
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -246,7 +246,10 @@ def test_a_path_is_placed(path: str, found: tuple[str, str | None]) -> None:
 )
 def test_paths_written_otherwise_open_nothing(client: Client, path: str) -> None:
     answer = client.get(path, headers=bearer(TOKENS[PREDICT][0]))
-    assert answer.status_code in (404, 405)
+    if path == "//observe":  # a URL of another host, whose path is /
+        assert (answer.status_code, answer.headers["location"]) == (307, "docs")
+    else:
+        assert answer.status_code in (404, 405)
 
 
 # -- one key
