@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from riata.base.arrays import F64
 from riata.base.errors import Conflict, TooLarge
 from riata.batch import shotgun, shotgun_round
-from riata.batch.columns import Columns, gather, memory_bytes
+from riata.batch.columns import Columns, columns_of, memory_bytes
 from riata.batch.data import in_memory
 from riata.batch.pool import Serial, Threads
 from riata.batch.problem import LinkName, Problem
@@ -69,7 +69,7 @@ def test_the_published_step_rho_and_number_at_once() -> None:
 def test_kernels_do_what_their_twins_do(seed: int, link: int, at_once: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = sparse_design(50, 20, seed, 0.3)
-    columns = gather(data_of(x, y, rng.uniform(0.2, 2.0, 50)))
+    columns = columns_of(data_of(x, y, rng.uniform(0.2, 2.0, 50)))
     d = len(columns.start) - 1
     place = placed(columns, np.where(rng.random(2 * d) < 0.3, rng.random(2 * d), 0.0), link)
     place.reach[:] = np.where(rng.random(2 * d) < 0.5, rng.exponential(size=2 * d), np.inf)
@@ -94,7 +94,7 @@ def test_a_shuffle_is_that_of_its_twin() -> None:
 
 
 def test_rho_comes_near_the_largest_eigenvalue_from_below() -> None:
-    columns = gather(DATA)
+    columns = columns_of(DATA)
     norm = np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(D)])
     exact = slow.spectral_radius(columns, np.arange(D), norm, 0, 0)
     assert 0.9 * exact < shotgun_round.spectral_radius(columns, np.arange(D), norm, 20, np.uint64(0)) <= exact * (1 + 1e-12)
@@ -161,7 +161,7 @@ def test_rounds_fall_in_proportion_to_the_number_at_once() -> None:
     rng = np.random.default_rng(6)
     x = rng.standard_normal((300, 64))
     y = (rng.random(300) < 1.0 / (1.0 + np.exp(-x[:, :8].sum(axis=1)))).astype(np.float64)
-    columns = gather(data_of(x, y))
+    columns = columns_of(data_of(x, y))
     bound = 0.25 * np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(64)])
     needed, limits = [], Limits(np.full(64, 5.0), bound, np.ones(64))
     for at_once in (1, 2, 4):

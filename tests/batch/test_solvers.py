@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.batch.choose import auto
+from riata.batch.columns import columns_of
 from riata.batch.data import DataInMemory, Part, in_memory
 from riata.batch.held import SAMPLE, gather, most_bytes
-from riata.batch.held_columns import columns_of
 from riata.batch.jobs import Job
 from riata.batch.mp import FEATURES_MAX, Mp
 from riata.batch.path import solve_path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.batch import sublinear_round
-from riata.batch.columns import gather, memory_bytes
+from riata.batch.columns import columns_of, memory_bytes
 from riata.batch.pool import Serial, Threads
 from riata.batch.problem import Problem
 from riata.batch.rmmp import Rmmp
@@ -64,7 +64,7 @@ def test_golden_slack_and_golden_update() -> None:
 def test_rounds_are_those_of_the_twin(seed: int, nu: float, pull: float, free: bool) -> None:
     x, y = sparse_design(30, 10, seed, 0.5 if nu == 0.0 else 5.0)  # zeros would tie rows, whose order then is that of rounding
     data = data_of(0.2 * x, y)
-    rows, columns, d = gather_rows(data), gather(data), data.features
+    rows, columns, d = gather_rows(data), columns_of(data), data.features
     terms = Terms(200, pull, nu, free, np.uint64(seed))
     one = Search(*(np.zeros(size) for size in (d, d, d, 30, 30, 30, 30, SIZE)))
     two = copy.deepcopy(one)

@@ -33,7 +33,7 @@ from riata.base.arrays import F64
 from riata.base.errors import RiataError
 from riata.batch import shotgun_round
 from riata.batch.choose import CLASSES
-from riata.batch.columns import gather
+from riata.batch.columns import columns_of
 from riata.batch.data import DataInMemory, in_memory
 from riata.batch.irls_lars import IrlsLars
 from riata.batch.named import SOLVERS
@@ -83,7 +83,7 @@ def drawn(n: int, d: int, correlation: float, seed: int) -> tuple[F64, F64]:
 
 def rounds_needed(data: DataInMemory, gamma: float, at_once: int, best: float) -> int | None:
     """Rounds of the published step until the objective is within 1e-4 of the best; None: it diverges or takes too many."""
-    columns, d, n = gather(data), data.features, data.rows
+    columns, d, n = columns_of(data), data.features, data.rows
     norm = np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(d)])
     place = Place(np.zeros(2 * d), np.zeros(n), np.empty(n), np.empty(n), np.full(2 * d, np.inf), np.zeros(n, np.int32))
     limits, order, number = Limits(np.full(d, gamma), 0.25 * norm, np.ones(d)), np.arange(2 * d), 1

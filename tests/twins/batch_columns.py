@@ -6,12 +6,12 @@ import numpy as np
 
 from riata.base.arrays import F64, I32, I64, U32
 from riata.batch.column_ascent import FLAT, Quadratic
+from riata.batch.columns import Columns
 from riata.batch.data import Rows
-from riata.batch.held_columns import Columns
 from tests.twins.batch import log_p
 from tests.twins.batch import slope as slope_of
 
-TWINS_OF = ("batch/held_columns", "batch/column_ascent", "batch/data")
+TWINS_OF = ("batch/columns", "batch/column_ascent", "batch/data")
 
 
 def keep_features(rows: Rows, chosen: I64, position: I32) -> Rows:
@@ -29,17 +29,12 @@ def keep_features(rows: Rows, chosen: I64, position: I32) -> Rows:
     return Rows(indptr, rank, np.array([x for row in kept for _, x in row]), rows.label[chosen], rows.weight[chosen])
 
 
-def count_columns(rows: Rows, counts: I64) -> None:
-    """Rows that have each feature."""
-    np.add.at(counts, rows.rank, 1)
-
-
-def fill_columns(rows: Rows, first_row: int, cursor: I64, row: U32, value: F64) -> None:
+def fill_columns(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
     """Append rows to the columns."""
     number = np.repeat(np.arange(len(rows.label)), np.diff(rows.indptr))
     for j, i, x in zip(rows.rank, number, rows.value, strict=True):
-        row[cursor[j]], value[cursor[j]] = first_row + i, x
-        cursor[j] += 1
+        row[end[j]], value[end[j]] = first + i, x
+        end[j] += 1
 
 
 def matrix(columns: Columns) -> F64:

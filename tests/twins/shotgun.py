@@ -1,26 +1,16 @@
-"""Slow, obvious twins of the kernels of `riata.batch.columns` and `riata.batch.shotgun_round`: dense columns and numpy."""
+"""Slow, obvious twins of the kernels of `riata.batch.shotgun_round`: dense columns and numpy."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U32
+from riata.base.arrays import F64, I64
 from riata.batch.columns import Columns
-from riata.batch.data import Rows
 from riata.batch.shotgun_round import Limits, Place
 from tests.twins import philox as random
 from tests.twins.batch import log_p, slope
 
-TWINS_OF = ("batch/columns", "batch/shotgun_round")
-
-
-def scatter(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
-    """Append rows to columns."""
-    for i in range(len(rows.label)):
-        for e in range(rows.indptr[i], rows.indptr[i + 1]):
-            j = rows.rank[e]
-            row[end[j]], value[end[j]] = first + i, rows.value[e]
-            end[j] += 1
+TWINS_OF = ("batch/shotgun_round",)
 
 
 def dense_columns(columns: Columns) -> F64:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
-from riata.batch.held_columns import Columns
+from riata.batch.columns import Columns
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.simd.fma import fma
 from riata.maths.shooting import aim, excess, leads, target

@@ -1,6 +1,7 @@
-"""All rows in memory by feature, for solvers that move one weight at a time.
+"""Rows in memory by feature, for solvers that move one weight at a time.
 
-Needs 12 bytes for each feature value and 40 for each row, so it is refused beyond a bound (`memory_bytes`).
+They need 12 bytes for each feature value and 40 for each row, so solvers that hold all rows are refused beyond a bound
+(`memory_bytes`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Columns(NamedTuple):
     row    : u32[nnz]     increasing within a feature
     value  : f64[nnz]
     label  : f64[n]       -1 or 1
-    weight : f64[n]
+    weight : f64[n]       > 0
     """
 
     start: I64
@@ -37,7 +38,7 @@ class Columns(NamedTuple):
 
 
 @kernel
-def scatter(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
+def fill_columns(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
     """Append rows to columns.
 
     Parameters
@@ -50,7 +51,7 @@ def scatter(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
 
     Returns             nothing
     Cost                one read and one write of the features
-    Source              transposition of a sparse matrix by counting
+    Source              Gustavson 1978, Two fast algorithms for sparse matrices: the transpose
     """
     for i in range(len(rows.label)):
         for e in range(rows.indptr[i], rows.indptr[i + 1]):
@@ -72,7 +73,7 @@ def require_memory(name: str, need: int, most: int | None) -> None:
         )
 
 
-def gather(data: Data) -> Columns:
+def columns_of(data: Data) -> Columns:
     """Read all rows, twice."""
     counts = np.zeros(data.features, np.int64)
     for part in data.parts:
@@ -82,7 +83,7 @@ def gather(data: Data) -> Columns:
     end, first = start[:-1].copy(), 0
     for part in data.parts:
         rows = part.load()
-        scatter(rows, first, end, made.row, made.value)
+        fill_columns(rows, first, end, made.row, made.value)
         after = first + len(rows.label)
         made.label[first:after], made.weight[first:after] = rows.label, rows.weight
         first = after

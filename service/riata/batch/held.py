@@ -16,9 +16,9 @@ import numpy as np
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.batch.active_set import choose_active, held_room
 from riata.batch.column_ascent import solve_columns
+from riata.batch.columns import Columns, columns_of
 from riata.batch.data import Data, DataInMemory, PartInMemory, Rows
 from riata.batch.expansion import Expansion
-from riata.batch.held_columns import Columns, columns_of
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.maths.links import LINKS

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.batch.columns import Columns, gather, memory_bytes, require_memory
+from riata.batch.columns import Columns, columns_of, memory_bytes, require_memory
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.record import Record
@@ -80,7 +80,7 @@ class _Run:
     def __init__(self, limits: Shotgun, record: Record, threads: ThreadPoolExecutor | None, workers: int) -> None:
         problem = record.problem
         self._limits, self._record, self._threads, self._workers = limits, record, threads, workers
-        self._columns = gather(problem.data)
+        self._columns = columns_of(problem.data)
         self._penalty = problem.penalties
         self._link = LINKS[problem.link].code
         self._counts = np.diff(self._columns.start)

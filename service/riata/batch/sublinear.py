@@ -19,7 +19,7 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
-from riata.batch.columns import Columns, gather, memory_bytes, require_memory
+from riata.batch.columns import Columns, columns_of, memory_bytes, require_memory
 from riata.batch.data import Data, Rows
 from riata.batch.pool import Pool
 from riata.batch.problem import Problem
@@ -67,7 +67,7 @@ class Sublinear:
             raise BadInput("sllr: expected one penalty for all features", "one_penalty")
         record = Record(problem, pool, self.tolerance, watch)
         first_weights(problem, pool.fold("labels", data.parts, {}))
-        columns, rows = gather(data), gather_rows(data)
+        columns, rows = columns_of(data), gather_rows(data)
         if len(np.unique(columns.weight)) > 1:
             raise BadInput("sllr: all rows must have the same weight, without forgetting; use rmmp", "weights_differ")
         self._note_shape(record)
