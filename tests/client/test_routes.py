@@ -37,12 +37,16 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "promote_refit": lambda riata: riata.promote_refit("m", "r1"),
     "regret": lambda riata: riata.regret("m"),
     "version": lambda riata: riata.version(),
+    "status": lambda riata: riata.status(),
+    "changes": lambda riata: riata.changes("m"),
+    "refused": lambda riata: riata.refused("m"),
 }
 WITHOUT_A_CALL: Final = {
     ("POST", "/observe"), ("GET", "/predict"), ("POST", "/predict"),  # calls name the model
     ("GET", "/models/{model}/predict"),  # calls send rows in the body
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
+    ("GET", "/whoami"), ("GET", "/keys"),  # for the console, which has not read the keys file
     ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
 }  # fmt: skip
 

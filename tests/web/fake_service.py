@@ -297,6 +297,10 @@ class FakeService:
         self.all.setdefault(model, FakeModel(model, ModelConfig()))
         return {"name": model, "created": created, "seq": 2}
 
+    async def changes(self, model: str) -> list[dict[str, Any]]:
+        self.model(model)
+        return [{"seq": 1, "time": rfc3339(0), "kind": "created", "actor": None, "source": {}, "settings": {}}]
+
     def health(self) -> Health:
         reasons = [] if self.is_ready else ["replaying the log: 1 of 2 events"]
         models = {name: ModelHealth(m.seq, m.seq, m.version, 1.5, len(m.weights)) for name, m in self.all.items()}

@@ -196,6 +196,18 @@ class Riata:
         """Return the version document of the service."""
         return self._object(Call("GET", "/version"))
 
+    def status(self) -> dict[str, Any]:
+        """Return the state of the process that answers, of its models, and what needs attention, in words."""
+        return self._object(Call("GET", "/status"))
+
+    def changes(self, model: str = "default") -> Any:
+        """List what changed the configuration or the state of the model, newest first."""
+        return self._json(calls.get_model(model, "/changes"))
+
+    def refused(self, model: str = "default") -> dict[str, Any]:
+        """Return the rows that the process refused: counts by code, and the last ones with their reasons."""
+        return self._object(calls.get_model(model, "/refused"))
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

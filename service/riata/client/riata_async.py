@@ -182,6 +182,18 @@ class AsyncRiata:
         """Return the version document of the service."""
         return await self._object(Call("GET", "/version"))
 
+    async def status(self) -> dict[str, Any]:
+        """Return the state of the process that answers, of its models, and what needs attention, in words."""
+        return await self._object(Call("GET", "/status"))
+
+    async def changes(self, model: str = "default") -> Any:
+        """List what changed the configuration or the state of the model, newest first."""
+        return await self._json(calls.get_model(model, "/changes"))
+
+    async def refused(self, model: str = "default") -> dict[str, Any]:
+        """Return the rows that the process refused: counts by code, and the last ones with their reasons."""
+        return await self._object(calls.get_model(model, "/refused"))
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from riata.base.actor import current_actor, with_actor
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Busy, Conflict, NotFound
 from riata.run.changing import append_and_serve
@@ -88,7 +89,7 @@ class Admin:
         self._engine.served_model(model)
         require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
         content = await self._engine.call(lambda s: s.open_generation(model, generation))
-        seq = await self._restore_content(model, content, {"generation": generation})
+        seq = await self._restore_content(model, content, with_actor({"generation": generation}))
         return {"generation": generation, "seq": seq}
 
     async def export(self, model: str) -> bytes:
@@ -120,7 +121,7 @@ class Admin:
         created = await self._creations.create(model, config, patient)
         if not created:
             self._check_same_encoding(model, config)
-        seq = await self._restore_content(model, content, {"import": config.learner.kind}, names)
+        seq = await self._restore_content(model, content, with_actor({"import": config.learner.kind}), names)
         return {"name": model, "created": created, "seq": seq}
 
     def _check_same_encoding(self, model: str, config: ModelConfig) -> None:
@@ -154,7 +155,7 @@ class Admin:
                 config = make(served.config)
                 if config == served.config:
                     return config, served.applied
-                payload = config_payload(config, served.changes[-1] if served.changes else None)
+                payload = config_payload(config, served.changes[-1] if served.changes else None, current_actor.get())
                 seq = await append_and_serve(self._engine, Append(model, "config", self._now_ms(), payload=payload))
                 after = self._engine.published(model).changes
                 if not served.changes or seq in after:

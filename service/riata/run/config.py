@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le
 
+from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
@@ -108,26 +109,31 @@ class Change:
 
     after : the event that set the configuration it was derived from, 0 for none. The change applies only if that configuration
             is still in force. None: it always applies
+    actor : id of the key of the request that asked for it; empty if there was none. Learning must not read it
     """
 
     config: ModelConfig
     after: int | None = None
+    actor: str = ""
 
 
-def config_payload(config: ModelConfig, after: int | None = None) -> bytes:
+def config_payload(config: ModelConfig, after: int | None = None, actor: str = "") -> bytes:
     """The payload of a config event; see `Change`."""
-    document = stored_document(config)
-    return records.encode_document(document if after is None else {**document, AFTER: after})
+    beside = {AFTER: after, ACTOR: actor or None}
+    told = {key: value for key, value in beside.items() if value is not None}
+    return records.encode_document({**stored_document(config), **told})
 
 
 def change_from_payload(payload: bytes) -> Change:
     """Read what `config_payload` wrote. Raises `Corrupt`."""
     document = records.decode_document(payload)
-    after = document.pop(AFTER, None)
+    after, actor = document.pop(AFTER, None), document.pop(ACTOR, "")
+    if not isinstance(actor, str):
+        raise Corrupt("the configuration in the log names an actor that is not a text")
     if after is not None and (type(after) is not int or after < 0):
         raise Corrupt(f"the configuration in the log names an earlier event {after!r}, which is not valid")
     try:
-        return Change(read_stored(document), after)
+        return Change(read_stored(document), after, actor)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from riata.base.actor import current_actor
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
 from riata.learn.registry import LearnerConfig
@@ -308,7 +309,7 @@ class Engine(ABC):
         lineage = self.draw(16)
         record = None
         if await self.call(lambda store: begin_log(store, name, lineage)):
-            payload = config_payload(config, after=0)
+            payload = config_payload(config, after=0, actor=current_actor.get())
             record = (await self.append(Append(name, "config", self.clock.unix_ms(), payload=payload))).record
             if record is None:
                 raise Unavailable("the configuration could not be written to the log", "store_failed")

@@ -15,6 +15,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap
 from riata.run.changing import append_and_serve
 from riata.run.config import stored_document
@@ -55,7 +56,7 @@ async def promote(
     if verdict.decision != "PROMOTE" and not force:
         raise Conflict(f"{verdict.decision}: {verdict.why}; promote it by force if you know better", "not_promoted")
     async with engine.served_model(model).changing:
-        document = {"refit": refit, "of": candidate.applied, "forced": force, "verdict": verdict.document()}
+        document = with_actor({"refit": refit, "of": candidate.applied, "forced": force, "verdict": verdict.document()})
         base = await _base(engine, model, candidate)
         content = await engine.call(lambda s: s.open_generation(model, base.gen))
         loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
+from riata.run.changes import Changes
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.health import Health, health_of, stale_for_s
@@ -46,6 +47,7 @@ class Service:
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
         self.refits = Refits(engine)
+        self._changes = Changes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
@@ -236,6 +238,10 @@ class Service:
                 "too_stale",
             )
         return stale_s
+
+    async def changes(self, model: str) -> list[dict[str, Any]]:
+        """Return what changed the configuration or the state of `model`, newest first."""
+        return await self._changes.of(model)
 
     def health(self) -> Health:
         """Return the health of the service. Never accesses the store."""

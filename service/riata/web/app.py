@@ -58,7 +58,7 @@ def create_app(
     The application returned has `state.parts`, what the handlers use; `state.meters`, its metrics; `state.bodies`, the
     accounting of bodies; and `state.fast_path`, its fast path, or None if the settings disable it.
     """
-    meters = Meters(service)
+    meters = Meters(service, clock.unix_ms)
     meters.registry.register(RememberedCollector(service))
     meters.registry.register(RefitCollector(service))
     pool, bodies = RenewedPool(settings.parse_threads, "riata-parse"), Bodies(settings.bodies_bytes_max)
@@ -94,7 +94,7 @@ def create_app(
     app.router.routes.extend(
         StarletteRoute(route.template, apps[route.key], methods=[route.method], include_in_schema=False) for route in hot
     )
-    parts = Parts(service, admin, settings, meters, openapi_document())
+    parts = Parts(service, admin, settings, meters, openapi_document(), lambda: None if gate is None else gate.ring)
     add_routes(app, [route for route in ROUTES if settings.docs or route not in docs.ROUTES], parts)
     app.add_exception_handler(RiataError, _on_riata_error)
     app.add_exception_handler(ClientGone, _on_client_gone)

@@ -100,6 +100,11 @@ class Gate:
         """Whether there is anything to check: keys or rate limits."""
         return self.file is not None or self.buckets.per_key > 0.0 or self.buckets.together > 0.0
 
+    @property
+    def ring(self) -> KeyRing | None:
+        """The keys in force; None if none are required."""
+        return None if self.file is None else self.file.ring
+
     def check(self, scope: Scope, service: ServiceProtocol) -> Answer | None:
         """Return the refusal of a request, None if it is admitted."""
         try:

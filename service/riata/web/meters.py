@@ -15,6 +15,7 @@ from riata.base.errors import RiataError
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
+from riata.web.refused_rows import RefusedRows
 from riata.web.request_counters import RequestCounters, RowTally
 from riata.web.service import ServiceProtocol
 
@@ -37,6 +38,24 @@ MODEL_GAUGES: Final = {
     "tempered_events": "Events that were learnt in parts, because few draws would have been left.",
     "progressive_log_loss": "Test-then-train log loss over all events.",
     "base_log_loss": "The same for a predictor that knows only the base rate.",
+    "faded_loss": "Test-then-train loss, exponentially faded: log loss, squared error or hinge loss.",
+    "faded_base_loss": "The same for a predictor that knows only the base rate.",
+    "window_loss": "Test-then-train loss over the last events, those of the window.",
+    "faded_normalised_entropy": "Faded log loss over that of the base rate.",
+    "faded_calibration_ratio": "Mean predicted probability over mean observed label, faded.",
+    "faded_label_rate": "Share of positive labels, faded.",
+}
+
+# By gauge, where its figure is among those of the progressive validation.
+FIGURE_GAUGES: Final = {
+    "progressive_log_loss": ("cumulative", "log_loss"),
+    "base_log_loss": ("cumulative", "base_log_loss"),
+    "faded_loss": ("faded", "loss"),
+    "faded_base_loss": ("faded", "base_loss"),
+    "window_loss": ("window", "loss"),
+    "faded_normalised_entropy": ("faded", "normalised_entropy"),
+    "faded_calibration_ratio": ("faded", "calibration_ratio"),
+    "faded_label_rate": ("faded", "base_rate"),
 }
 
 SHARING_COUNTS: Final = {
@@ -55,12 +74,15 @@ SHARING_COUNTS: Final = {
 class Meters:
     """Counters and histograms of one application. There is no global registry."""
 
-    def __init__(self, service: ServiceProtocol) -> None:
+    def __init__(self, service: ServiceProtocol, unix_ms: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
+        self._unix_ms = unix_ms
         self._tally = RequestCounters()
         self.registry.register(self._tally)
         self._rows = RowTally()
         self.registry.register(self._rows)
+        self.refused = RefusedRows()
+        self.registry.register(self.refused)
         self.registry.register(ServiceCollector(service))
         ProcessCollector(registry=self.registry)
 
@@ -78,6 +100,7 @@ class Meters:
             self._rows.add(model, "duplicate", observed.duplicate)
         if observed.rejected:
             self._rows.add(model, "rejected", observed.rejected)
+            self.refused.note(model, observed.errors, self._unix_ms())
 
     def text(self, sees: Callable[[str], bool] = lambda _model: True) -> bytes:
         """Return all metrics in the text format of Prometheus, without samples of models that the caller may not see."""
@@ -143,10 +166,10 @@ class ServiceCollector(Collector):
             figures = published.model.posterior.figures.tolist()
             for gauge, value in zip(("effective_sample_size", "rejuvenations", "tempered_events"), figures, strict=True):
                 gauges[gauge].add_metric((model,), value)
-        cumulative = published.figures["cumulative"]
-        for gauge, figure in (("progressive_log_loss", "log_loss"), ("base_log_loss", "base_log_loss")):
-            if cumulative.get(figure) is not None:
-                gauges[gauge].add_metric((model,), cumulative[figure])
+        for gauge, (horizon, figure) in FIGURE_GAUGES.items():
+            value = published.figures[horizon].get(figure)
+            if value is not None:
+                gauges[gauge].add_metric((model,), value)
 
 
 def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:

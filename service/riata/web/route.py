@@ -11,9 +11,11 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from riata.base.actor import current_actor
 from riata.web.answers import Answer
 from riata.web.body import content_type, read_body
 from riata.web.document import read_json_object
+from riata.web.keys import KEY, Key, KeyRing
 from riata.web.meters import Meters
 from riata.web.options import model_in_path, read_options
 from riata.web.responses import respond
@@ -33,13 +35,14 @@ class Hot(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What handlers may use. `document` is the OpenAPI document."""
+    """What handlers may use. `document` is the OpenAPI document; `keys` returns the keys in force, None if none are required."""
 
     service: ServiceProtocol
     admin: AdminProtocol
     settings: WebSettings
     meters: Meters
     document: Schema
+    keys: Callable[[], KeyRing | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ def add_routes(app: FastAPI, routes: Iterable[Route], parts: Parts) -> None:
 
 def _endpoint(route: Route, handler: Handler, parts: Parts) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
+        key: Key | None = request.scope.get(KEY)
+        current_actor.set("" if key is None else key.id)
         return respond(await handler(Call(parts, route, request)))
 
     return endpoint

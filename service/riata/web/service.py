@@ -144,6 +144,10 @@ class ServiceProtocol(Protocol):
         """Return the optima of the model's sketch under other penalties."""
         ...
 
+    async def changes(self, model: str) -> list[dict[str, Any]]:
+        """Return what changed the configuration or the state of the model, newest first."""
+        ...
+
     def health(self) -> Health:
         """Return the health of the service."""
         ...

@@ -129,10 +129,21 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
 
 
 WATCHED = {
-    *(("GET", path) for path in ("/models", "/version", "/metrics")),
+    *(("GET", path) for path in ("/models", "/version", "/metrics", "/whoami", "/keys", "/status")),
     *(
         ("GET", "/models/{model}" + path)
-        for path in ("", "/metrics", "/weights", "/path", "/snapshots", "/refits", "/refits/{refit}", "/regret")
+        for path in (
+            "",
+            "/metrics",
+            "/weights",
+            "/path",
+            "/snapshots",
+            "/refits",
+            "/refits/{refit}",
+            "/regret",
+            "/changes",
+            "/refused",
+        )
     ),
 }
 

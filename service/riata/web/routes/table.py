@@ -10,7 +10,8 @@ from starlette.routing import compile_path
 from riata.web.route import AT, Hot, Route
 from riata.web.schemas import SHARED, Schema
 
-RESOURCES: Final = ("observe", "predict", "models", "tuning", "snapshots", "refits", "health", "docs")  # modules beside this one
+# Modules beside this one.
+RESOURCES: Final = ("observe", "predict", "models", "tuning", "snapshots", "refits", "watching", "health", "docs")
 MODELS: Final = "/models/"
 DEFAULT_MODEL: Final = "default"
 

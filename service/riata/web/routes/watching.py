@@ -1,0 +1,218 @@
+"""Routes for watching: who asks, how the service and its models are, what changed a model, and which rows were refused."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any, Final
+
+import riata
+from riata.base.clock import rfc3339
+from riata.base.errors import RiataError
+from riata.run.published import Published
+from riata.web.answers import Answer, json_answer
+from riata.web.attention import attention_of
+from riata.web.body import header
+from riata.web.keys import EVERY_MODEL, KEY, Key, visible
+from riata.web.options import whole
+from riata.web.refused_rows import KEPT
+from riata.web.route import AT, Call, Route
+from riata.web.routes.health import standing
+from riata.web.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
+from riata.web.scopes import ADMIN, ANY, SCOPES, WATCH
+
+TAG_BYTES: Final = 12
+
+
+async def whoami(call: Call) -> Answer:
+    """The key of the request, its scopes and its models; without keys, everything is permitted."""
+    call.options()
+    key: Key | None = call.request.scope.get(KEY)
+    if key is None:
+        return json_answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None})
+    return json_answer(shown_key(key))
+
+
+async def list_keys(call: Call) -> Answer:
+    """The keys without their secrets. A key that is limited to some models sees only itself."""
+    call.options()
+    mine: Key | None = call.request.scope.get(KEY)
+    ring = call.parts.keys()
+    every = [] if ring is None else ring.keys.values()
+    found = [shown_key(key) for key in every if mine is None or mine.models is None or key.id == mine.id]
+    return json_answer({"required": ring is not None, "keys": found})
+
+
+async def status(call: Call) -> Answer:
+    """This process, the models that the key may see, and what needs attention in words."""
+    call.options()
+    service, health = call.parts.service, call.parts.service.health()
+    published: dict[str, Published] = {}
+    for name in health.models:
+        if visible(call.request.scope, name):
+            try:
+                published[name] = service.published(name)
+            except RiataError:  # just dropped, or nothing is served yet
+                continue
+    sharing = health.sharing
+    document = {
+        "version": riata.__version__,
+        "ready": health.ready,
+        "process": {
+            **standing(health),
+            "alive": health.alive,
+            "started": health.started,
+            "holder": sharing.holder or None,
+            "epoch": sharing.epoch,
+            "lease_renewed_s": sharing.renewed_s,
+            "takeover_s": sharing.recovery_s,
+        },
+        "models": [model_status(call, name, one) for name, one in published.items()],
+        "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
+        "attention": [one.document() for one in attention_of(health, published)],
+    }
+    return tagged(call, document)
+
+
+def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
+    """Return positions, freshness and the faded figures of a model."""
+    at = call.parts.service.health().models[name]
+    faded = published.figures["faded"]
+    shown = ("loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate")
+    return {
+        "name": name,
+        "learner": published.config.learner.kind,
+        "seq_logged": at.seq_logged,
+        "seq_applied": at.seq_applied,
+        "version": at.version,
+        "age_s": round(at.age_s, 1),
+        "stale_s": round(at.stale_s, 1),
+        "non_zeros": at.non_zeros,
+        "examples": published.figures["cumulative"]["examples"],
+        "skipped": published.skipped,
+        "lost": at.lost,
+        "accepting": at.accepting,
+        "refused": sum(call.parts.meters.refused.counts(name).values()),
+        "faded": {figure: faded.get(figure) for figure in shown},
+    }
+
+
+async def changes(call: Call) -> Answer:
+    """What changed the configuration or the state of the model, newest first."""
+    model, _ = call.asked()
+    return tagged(call, {"changes": await call.parts.service.changes(model)})
+
+
+async def refused(call: Call) -> Answer:
+    """The rows that this process refused since its start."""
+    model, options = call.asked()
+    call.parts.service.published(model)
+    limit = whole(options, "limit", KEPT, 1, KEPT) or KEPT
+    rows = call.parts.meters.refused
+    awaited = call.parts.service.remembered().get(model)
+    labels = None if awaited is None else {name: value for name, value in asdict(awaited).items() if name != "bytes"}
+    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels})
+
+
+def shown_key(key: Key) -> dict[str, Any]:
+    """Return what may be shown of a key."""
+    expires = None if key.expires_ms is None else rfc3339(key.expires_ms)
+    models = EVERY_MODEL if key.models is None else sorted(key.models)
+    return {"key": key.id, "scopes": sorted(key.scopes), "models": models, "expires": expires}
+
+
+def tagged(call: Call, document: dict[str, Any]) -> Answer:
+    """Return a document with an ETag; 304 without a body if the request says that it has this one."""
+    full = json_answer(document)
+    tag = b'"%b"' % blake2b(full.body, digest_size=TAG_BYTES).hexdigest().encode()
+    etag = ((b"etag", tag),)
+    if header(call.request.scope, b"if-none-match") == tag:
+        return Answer(304, b"", full.content_type, etag)
+    return full._replace(headers=etag)
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_KEY: Final = record(
+    {
+        "key": {"type": ["string", "null"], "description": "id of the key; null if none is required"},
+        "scopes": array({"type": "string", "enum": list(SCOPES)}),
+        "models": {"anyOf": [{"type": "string", "enum": [EVERY_MODEL]}, array(TEXT)]},
+        "expires": _or_null(TIME),
+    }
+)
+_ATTENTION: Final = record(
+    {
+        "severity": {"type": "string", "enum": ["page", "ticket"]},
+        "code": TEXT,
+        "model": _or_null(TEXT),
+        "sentence": TEXT,
+        "action": {**TEXT, "description": "what to do next"},
+    }
+)
+_MODEL: Final = record(
+    {
+        "name": TEXT, "learner": TEXT, "seq_logged": COUNT, "seq_applied": COUNT, "version": COUNT, "age_s": NUMBER,
+        "stale_s": NUMBER, "non_zeros": COUNT, "examples": COUNT, "skipped": COUNT, "lost": COUNT, "accepting": YES_OR_NO,
+        "refused": {**COUNT, "description": "rows that this process refused since its start"},
+        "faded": {"type": "object", "additionalProperties": FIGURE},
+    }
+)  # fmt: skip
+TAG: Final = "operations"
+SCHEMAS: Final[Schema] = {
+    "Whoami": _KEY,
+    "Keys": record({"required": YES_OR_NO, "keys": array(_KEY)}),
+    "Status": record(
+        {
+            "version": TEXT,
+            "ready": YES_OR_NO,
+            "process": {"type": "object"},
+            "models": array(_MODEL),
+            "damaged": {"type": "object", "additionalProperties": TEXT},
+            "attention": array(_ATTENTION),
+        }
+    ),
+    "ChangeList": record(
+        {
+            "changes": array(
+                record(
+                    {
+                        "seq": COUNT,
+                        "time": _or_null(TIME),
+                        "kind": {
+                            "type": "string",
+                            "enum": ["created", "configured", "restored", "imported", "promoted", "trimmed"],
+                            "description": "trimmed: the event is no longer in the log",
+                        },
+                        "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
+                        "source": {"type": "object"},
+                        "settings": {"type": "object", "description": "by setting, [old, new]"},
+                    }
+                )
+            )
+        }
+    ),
+    "RefusedRows": record(
+        {
+            "counts": {"type": "object", "additionalProperties": COUNT, "description": "by code, since the start"},
+            "last": array(record({"time": TIME, "index": COUNT, "code": TEXT, "detail": TEXT})),
+            "labels": {
+                "anyOf": [{"type": "object"}, {"type": "null"}],
+                "description": "counts of remembered predictions and of their labels; null if there were none",
+            },
+        }
+    ),
+}
+_READ: Final = (404, 422, 503)
+_LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
+_STATUS: Final = "This process, its models, and what needs attention in words."
+_REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
+ROUTES: Final = (
+    Route("GET", "/whoami", ANY, whoami, "The key of the request.", answer("Whoami"), (422,)),
+    Route("GET", "/keys", (ADMIN, WATCH), list_keys, "The API keys, without their secrets.", answer("Keys"), (422,)),
+    Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer("Status"), (422, 503)),
+    Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer("ChangeList"), _READ),
+    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer("RefusedRows"), _READ, (_LIMIT,)),
+)

@@ -1,0 +1,66 @@
+"""What changed a model is read back from its log, with who asked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from riata.base.actor import current_actor
+from riata.run.changes import Told, read_change
+from riata.run.replay import replay
+from tests.doubles.memory_store import MemoryStore
+from tests.run.node import SMALL, Node, events, run_with
+
+LEARNER: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "block": 10, "features_max": 32}
+SKETCH: dict[str, Any] = {**SMALL, "learner": LEARNER}
+
+
+def test_changes_say_what_when_and_who() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(events(30))
+        saved = await node.admin.snapshot_now("m")
+        token = current_actor.set("ops")
+        await node.admin.change("m", {"gamma": 2.0})
+        await node.admin.restore("m", saved["generation"])
+        current_actor.reset(token)
+        export = await node.admin.export("m")
+        await node.admin.import_model("m", export)
+        found = await node.service.changes("m")
+        assert [(one["kind"], one["actor"]) for one in found] == [
+            ("imported", None), ("restored", "ops"), ("configured", "ops"), ("created", None),
+        ]  # fmt: skip
+        assert found[2]["settings"] == {"learner.gamma": [0.5, 2.0]}
+        assert found[1]["settings"] == {"learner.gamma": [2.0, 0.5]}
+        assert found[1]["source"] == {"generation": saved["generation"]}
+        assert [one["seq"] for one in found] == sorted((one["seq"] for one in found), reverse=True)
+        assert all(one["time"] for one in found)
+        assert await node.service.changes("m") == found
+
+    run_with(store, work, SKETCH)
+
+
+def test_the_actor_changes_no_bit_of_what_is_learnt() -> None:
+    digests: list[str] = []
+    for actor in ("", "ops"):
+        store = MemoryStore()
+
+        async def work(node: Node, actor: str = actor) -> None:
+            current_actor.set(actor)
+            await node.observe(events(30))
+            await node.admin.change("m", {"gamma": 2.0})
+            digests.append((await node.admin.snapshot_now("m"))["state_digest"])
+
+        run_with(store, work, SKETCH)
+        assert replay(store.crash(), "m").equal
+    assert digests[0] == digests[1]
+
+
+def test_a_change_whose_event_is_trimmed_is_still_listed() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(events(30))
+
+    run_with(store, work, SKETCH)
+    assert read_change(store.crash(), "m", 40_000) == Told(40_000, "trimmed")

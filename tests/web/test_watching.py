@@ -1,0 +1,113 @@
+"""Routes for watching: who asks, how the service is, what changed a model, which rows were refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from riata.run.health import Sharing
+from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.web.app import create_app
+from riata.web.attention import attention_of
+from riata.web.buckets import Buckets
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
+from riata.web.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
+from riata.web.settings import WebSettings
+from riata.wire.parsed import RowError
+from tests.watch.streams import observed
+from tests.web.asking import Client, asking
+from tests.web.fake_service import FakeService
+
+GOOD = '{"features":{"a":1},"label":1}'
+BAD_LABEL = '{"features":{"a":1},"label":2}'
+BAD_VALUE = '{"features":{"a":1e999},"label":1}'
+NDJSON = "application/x-ndjson"
+
+
+def test_refused_rows_are_counted_by_code_and_the_last_are_kept(client: Client) -> None:
+    client.post("/observe", "\n".join((GOOD, BAD_LABEL, BAD_VALUE, BAD_LABEL)), NDJSON)
+    assert client.post("/observe", BAD_LABEL).status_code == 422
+    answer = client.get("/models/default/refused").json()
+    assert answer["counts"] == {"bad_label": 3, "out_of_range": 1}
+    assert [row["index"] for row in answer["last"]] == [0, 3, 2, 1]
+    assert answer["last"][0]["detail"].startswith("label:")
+    assert len(client.get("/models/default/refused?limit=2").json()["last"]) == 2
+    assert client.get("/models/default/refused?limit=0").json()["code"] == "bad_option"
+    assert client.get("/models/nobody/refused").json()["code"] == "model_not_found"
+    assert 'riata_rows_refused_total{code="bad_label",model="default"} 3.0' in client.get("/metrics").text
+
+
+def test_one_bad_request_does_not_displace_all_other_reasons() -> None:
+    rows = RefusedRows()
+    rows.note("m", [RowError(7, "first", "x" * 10_000)], 1)
+    rows.note("m", [RowError(i, "flood", "") for i in range(10 * KEPT)], 2)
+    assert rows.counts("m") == {"flood": 10 * KEPT, "first": 1}
+    assert [row["code"] for row in rows.last("m", KEPT)] == ["flood"] * OF_ONE_REQUEST + ["first"]
+    assert len(rows.last("m", KEPT)[-1]["detail"]) == 300
+    assert rows.counts("other") == {}
+    assert rows.last("other", 5) == []
+
+
+def test_status_says_what_needs_attention_and_what_to_do(client: Client, service: FakeService) -> None:
+    quiet = client.get("/status").json()
+    assert (quiet["ready"], quiet["attention"], [one["name"] for one in quiet["models"]]) == (True, [], ["default"])
+    assert quiet["process"]["role"] == "all"
+    service.sharing = Sharing(accepting=("disk_reserve", "the disk is full"))
+    service.is_ready = False
+    told = client.get("/status").json()["attention"]
+    assert [one["code"] for one in told] == ["disk_reserve", "not_ready"]
+    assert all(one["action"] and one["severity"] == "page" for one in told)
+
+
+def test_a_status_that_is_known_already_is_not_sent_again(client: Client, service: FakeService) -> None:
+    first = client.get("/status")
+    again = client.get("/status", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    service.is_ready = False
+    assert client.get("/status", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
+
+
+@pytest.mark.parametrize(("wrong", "code"), [(False, []), (True, ["useless", "miscalibrated"])])
+def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bool, code: list[str]) -> None:
+    """A million good events before a break do not hide it."""
+    figures = observed(Progressive(ProgressiveConfig(half_life=1000)), good=50_000, bad=5_000 if wrong else 0).figures()
+    assert figures["cumulative"]["loss"] < figures["cumulative"]["base_loss"]
+    published = service.published("default")
+    object.__setattr__(published, "figures", figures)
+    assert [one.code for one in attention_of(service.health(), {"default": published})] == code
+
+
+def keyed(service: FakeService, *entries: KeyEntry) -> FastAPI:
+    file = KeysFile(Path("/nowhere"))
+    file.ring = ring_of(entries)
+    return create_app(service, service, WebSettings(), service.clock, gate=Gate(service.clock, file, Buckets()))
+
+
+def test_whoami_and_keys_name_no_secret_and_no_other_key_of_a_limited_one(service: FakeService) -> None:
+    watch, limited = new_token("watcher"), new_token("limited")
+    entries = (
+        KeyEntry("watcher", digest_of(watch), ["watch"], "*"),
+        KeyEntry("limited", digest_of(limited), ["watch", "predict"], ["default"]),
+    )
+    with asking(keyed(service, *entries)) as client:
+        header = {"Authorization": f"Bearer {limited}"}
+        mine = {"key": "limited", "scopes": ["predict", "watch"], "models": ["default"], "expires": None}
+        assert client.get("/whoami", headers=header).json() == mine
+        assert client.get("/keys", headers=header).json() == {"required": True, "keys": [mine]}
+        every = client.get("/keys", headers={"Authorization": f"Bearer {watch}"})
+        assert [key["key"] for key in every.json()["keys"]] == ["watcher", "limited"]
+        assert digest_of(watch) not in every.text
+        assert client.get("/whoami").status_code == 401
+
+
+def test_without_keys_everything_is_permitted(client: Client) -> None:
+    assert client.get("/whoami").json()["key"] is None
+    assert client.get("/keys").json() == {"required": False, "keys": []}
+
+
+def test_changes_are_told(client: Client) -> None:
+    assert [change["kind"] for change in client.get("/models/default/changes").json()["changes"]] == ["created"]
+    assert client.get("/models/nobody/changes").status_code == 404
