@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -75,10 +75,11 @@ def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
                 out.write(f"{1 if y else -1} |f {' '.join(words)}\n")
 
 
-def run_riata(path: Path, threads: int) -> Measure:
+def run_riata(path: Path, threads: int, options: Sequence[str] = ()) -> Measure:
     """One whole process of Riata. Python keeps its bytecode between runs, as in an installation."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-m", "riata", "fit", "--online", str(path), "--bits", BITS, "--threads", str(threads), "--json"]
+    command += options
     with tempfile.TemporaryFile() as said:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, env=environment)

@@ -87,7 +87,8 @@ def _is_numeric(cells: Sequence[str]) -> bool:
         return False
 
 
-def _rows(file: str, label: str, positive: str, drop: frozenset[str] = frozenset()) -> list[Event]:
+def table_rows(file: str, label: str, positive: str, drop: frozenset[str] = frozenset()) -> list[Event]:
+    """The rows of a table; those whose column `label` is `positive` have label 1."""
     head, *rows = ([cell.strip() for cell in row] for row in csv.reader(open_lines(file)))
     at = head.index(label)
     kept = [j for j, name in enumerate(head) if j != at and name not in drop]
@@ -99,32 +100,35 @@ def _rows(file: str, label: str, positive: str, drop: frozenset[str] = frozenset
 def electricity() -> Stream:
     """Price of electricity up or down, in time order, drifting."""
     head = next(iter(open_lines("elec2.csv.gz"))).split(",")
-    return Stream("elec2", NDJSON, _rows("elec2.csv.gz", head[-1], "1"), "6 scaled numbers, drift")
+    return Stream("elec2", NDJSON, table_rows("elec2.csv.gz", head[-1], "1"), "6 scaled numbers, drift")
 
 
 def churn() -> Stream:
     """Telephone customers who left; numbers as they are."""
     head = next(iter(open_lines("telecom_churn.csv.gz"))).split(",")
     phone = frozenset(name for name in head if "phone" in name.lower())
-    return Stream("churn", NDJSON, _rows("telecom_churn.csv.gz", head[-1], "True.", phone), "mixed, unscaled")
+    return Stream("churn", NDJSON, table_rows("telecom_churn.csv.gz", head[-1], "True.", phone), "mixed, unscaled")
 
 
 def criteo() -> Stream:
     """Clicks on advertisements, counts and hashed categories, in time order."""
-    return Stream("criteo", NDJSON, _rows("criteo_kaggle_sample.csv.gz", "Label", "1", frozenset({"Id"})), "mixed, unscaled")
+    return Stream("criteo", NDJSON, table_rows("criteo_kaggle_sample.csv.gz", "Label", "1", frozenset({"Id"})), "mixed, unscaled")
 
 
 def magic() -> Stream:
     """Gamma rays or hadrons: ten unscaled numbers."""
-    return Stream("magic04", NDJSON, shuffled(_rows("uci_magic04.csv.gz", "class", "g")), "10 unscaled numbers")
+    return Stream("magic04", NDJSON, shuffled(table_rows("uci_magic04.csv.gz", "class", "g")), "10 unscaled numbers")
 
 
 def adult() -> Stream:
     """Census income, raw: unscaled numbers beside categories."""
-    return Stream("adult", NDJSON, _rows("uci_adult_train.csv.gz", _last("uci_adult_train.csv.gz"), ">50K"), "mixed, unscaled")
+    return Stream(
+        "adult", NDJSON, table_rows("uci_adult_train.csv.gz", last_column("uci_adult_train.csv.gz"), ">50K"), "mixed, unscaled"
+    )
 
 
-def _last(file: str) -> str:
+def last_column(file: str) -> str:
+    """The name of the last column of a table."""
     return next(iter(open_lines(file))).split(",")[-1]
 
 

@@ -109,7 +109,7 @@ def count_words(text: str) -> Pairs:
     return tuple((word, float(count)) for word, count in Counter(_WORD.findall(text.lower())).items())
 
 
-def _text_event(label: int, text: str) -> Event:
+def text_event(label: int, text: str) -> Event:
     line = json.dumps({"features": {"text": text}, "label": label}, ensure_ascii=False)
     return Event(label, count_words(text), line)
 
@@ -117,7 +117,7 @@ def _text_event(label: int, text: str) -> Event:
 def sms_spam() -> Stream:
     """Raw text messages, spam or not, in the order of the file."""
     rows = [json.loads(line) for line in open_lines("sms_spam.jsonl.gz")]
-    events = [_text_event(int(row["label"] == "spam"), row["text"]) for row in rows]
+    events = [text_event(int(row["label"] == "spam"), row["text"]) for row in rows]
     return Stream("sms_spam", NDJSON, events, "text messages, words counted", COUNTED)
 
 
@@ -127,7 +127,7 @@ def reuters_earn() -> Stream:
     for line in open_lines("reuters21578_modapte.jsonl.gz"):
         row = json.loads(line)
         text = f"{row.get('title') or ''}\n{row.get('body') or ''}"
-        stories[row["split"]].append(_text_event(int("earn" in row["topics"]), text))
+        stories[row["split"]].append(text_event(int("earn" in row["topics"]), text))
     return Stream("reuters_earn", NDJSON, stories["train"] + stories["test"], "newswire, words counted", COUNTED)
 
 
