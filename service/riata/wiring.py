@@ -101,7 +101,11 @@ def refit_settings(settings: Settings) -> RefitSettings:
     """Return the settings of refits."""
     directory = None if settings.store_scheme.kind == "memory" else settings.data
     return RefitSettings(
-        directory, 2 * settings.disk_reserve_bytes, every_s=settings.refit_every_s, promote=settings.refit_promote
+        directory,
+        2 * settings.disk_reserve_bytes,
+        every_s=settings.refit_every_s,
+        promote=settings.refit_promote,
+        niceness=settings.refit_nice,
     )
 
 

@@ -71,7 +71,7 @@ def keyed_app(directory: Path, token: str) -> FastAPI:
     def fatal(reason: str) -> None:
         raise AssertionError(reason)
 
-    engine = build_engine(Settings(store="memory:"), fatal)
+    engine = build_engine(Settings(store="memory:", refit_nice=0), fatal)
     gate = Gate(engine.clock, file, Buckets())
     return create_app(Service(engine), Admin(engine), WebSettings(), engine.clock, gate=gate)
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
+from riata.base.priority import lower_priority
 from riata.run.compilers import child_environment
 from riata.run.gate import losses, margins
 from riata.run.refits import work
@@ -202,7 +204,18 @@ def test_the_child_ends_with_the_service_and_its_memory_is_bounded(tmp_path: Pat
     program = "import sys, numpy as np\nfrom riata.run.refits.work import limit_memory\nlimit_memory(2**25)\nnp.ones(2**27)"
     greedy = subprocess.run([sys.executable, "-c", program], env=child_environment(), capture_output=True, check=False)
     assert b"MemoryError" in greedy.stderr
-    process = RefitProcess(tmp_path)
+    started: list[RefitProcess] = []
+
+    def start() -> None:
+        lower_priority(7)
+        lower_priority(3)
+        started.append(RefitProcess(tmp_path))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    (process,) = started
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 7
     process.kill()
     with pytest.raises(Unavailable) as failed:
         list(process.lines())

@@ -33,7 +33,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
-    settings = RefitSettings(tmp_path)
+    settings = RefitSettings(tmp_path, niceness=0)
 
     async def work(node: Node) -> None:
         refits = node.service.refits
@@ -133,7 +133,7 @@ def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
         assert unknown.value.code == "model_not_found"
         assert list(tmp_path.iterdir()) == []
 
-    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path))
+    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path, niceness=0))
 
 
 def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_nothing(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_no
         assert refits.counts() == {}
         assert not list(tmp_path.glob("refits/m/*"))
 
-    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path))
+    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path, niceness=0))
 
 
 def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
@@ -168,7 +168,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         raise BadInput("tried", "tried")
 
     store = MemoryStore()
-    settings = RefitSettings(tmp_path, every_s=3600.0, promote="if_better")
+    settings = RefitSettings(tmp_path, niceness=0, every_s=3600.0, promote="if_better")
 
     async def work(node: Node) -> None:
         refits = node.service.refits

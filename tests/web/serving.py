@@ -47,7 +47,7 @@ def real_app() -> FastAPI:
     def fatal(reason: str) -> None:
         raise AssertionError(reason)
 
-    engine = build_engine(Settings(store="memory:"), fatal)
+    engine = build_engine(Settings(store="memory:", refit_nice=0), fatal)
     return create_app(Service(engine), Admin(engine), WebSettings(), engine.clock)
 
 

@@ -11,10 +11,14 @@ from typing import Final
 LOWEST: Final = 19
 
 
-def lower_priority() -> None:
-    """Lower the priority of the calling thread, and of those that it starts, permanently. Linux only; otherwise no effect."""
+def lower_priority(niceness: int = LOWEST) -> None:
+    """Lower the priority of the calling thread, and of the threads and processes that it starts, permanently.
+
+    niceness : as of nice(1). No effect if it is below that of the thread, or not on Linux
+    """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def lower_priority_of(pid: int) -> None:

@@ -212,6 +212,11 @@ class Settings(BaseSettings):
         "PROMOTE",
         "whether a model may replace itself is the operator's decision",
     )  # fmt: skip
+    refit_nice: Annotated[int, Ge(0), Le(19)] = _setting(
+        19, "Refits", "niceness of a refit, as of nice(1): 19 leaves nearly all processor time to whatever else wants it, 0 "
+        "takes its share",
+        "predictions and learning come first; where the processors are never idle, a refit at 19 does not end",
+    )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",
         "longer than any client retries; the index of the ids grows with it",

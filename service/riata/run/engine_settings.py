@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from riata.base.priority import LOWEST
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage
 
@@ -43,6 +44,7 @@ class RefitSettings:
     bytes_per_s   : read from the log or written
     every_s       : time between two refits of each model; 0: only when asked
     promote       : what is done with a refit of this schedule that the gate says to promote
+    niceness      : of the thread that reads the log, and of the process that solves
     """
 
     directory: Path | None = None
@@ -50,6 +52,7 @@ class RefitSettings:
     bytes_per_s: int = 16 * 2**20
     every_s: float = 0.0
     promote: Literal["never", "if_better"] = "never"
+    niceness: int = LOWEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.errors import RiataError
-from riata.base.priority import lower_priority
 
 STDIN: Final = 0
 ABANDONED: Final = 3  # exit code of a process whose service has ended
@@ -49,7 +48,6 @@ def say(line: dict[str, Any]) -> None:
 def main(folder: Path) -> int:
     """Do the task in a folder. Returns the exit code."""
     stops = Stops()
-    lower_priority()
     from riata.run.refits.work import refit  # imported here: loading it takes seconds, in which the service may end
 
     try:

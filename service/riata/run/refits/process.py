@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from riata.base import errors
 from riata.base.errors import RiataError, Unavailable
-from riata.base.priority import lower_priority_of
 from riata.run.compilers import child_environment
 from riata.run.refits.task import ERRORS
 
@@ -27,7 +26,7 @@ STOP_S: Final = 10.0
 
 
 class RefitProcess:
-    """One child process. `stop` and `kill` may be called by any thread."""
+    """One child process, of the priority of the thread that makes it. `stop` and `kill` may be called by any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,7 +43,6 @@ class RefitProcess:
                 )
             except OSError as error:
                 raise Unavailable(f"the process that solves could not be started: {error}", "refit_failed") from None
-        lower_priority_of(self._process.pid)
 
     @property
     def pid(self) -> int:

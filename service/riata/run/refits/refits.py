@@ -164,7 +164,7 @@ class Refits:
             log.info("refit %s of model %s: %s after %.1f s", job.id, job.model, job.error or state, job.seconds)
 
     def _run(self, job: RefitJob) -> str:
-        lower_priority()
+        lower_priority(self._engine.context.settings.refits.niceness)
         return job.run(self._engine.context, self._folder(job.model), self._data())
 
     async def _take(self, job: RefitJob) -> None:
