@@ -25,6 +25,7 @@ RANK = {
 THIRD_PARTY = {
     "base": {"numpy", "annotated_types"},
     "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
+    "base/read_settings.py": {"pydantic", "pydantic_settings"},
     "base/settings_page.py": {"pydantic"},
     "jit": {"numba", "numpy"},
     "maths": {"numba", "numpy"},

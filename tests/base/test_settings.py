@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput
+from riata.base.read_settings import load_settings
 from riata.base.settings import (
     NOT_SETTINGS,
     Settings,
     env_name,
-    load_settings,
 )
 from riata.base.settings_page import GROUPS, settings_by_group, settings_markdown
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
-from riata.base.settings import load_settings
+from riata.base.read_settings import load_settings
 from riata.run import archive
 from riata.run.archive import Archive
 from riata.run.checkpointer import Checkpointer, Retention

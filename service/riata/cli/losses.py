@@ -38,7 +38,7 @@ def missing_in_shared_store(store: str, data: Path | None, yes: bool) -> bool:
 
     from riata import wiring
     from riata.base.clock import SystemClock
-    from riata.base.settings import load_settings
+    from riata.base.read_settings import load_settings
     from riata.run.cluster.accepting import accept, compare
     from riata.run.cluster.ledger import Ledger, sentence
     from riata.run.cluster.store_identity import StoreIdentityFile

@@ -40,7 +40,7 @@ def _directory(data: Path) -> tuple[str, Store]:
 
 def _shared(url: str) -> tuple[str, Store]:
     from riata import wiring
-    from riata.base.settings import load_settings
+    from riata.base.read_settings import load_settings
 
     settings = load_settings({"store": url})
     if not settings.store_scheme.shared:

@@ -78,7 +78,7 @@ def serve(
     os.environ.setdefault(BLAS_THREADS, "1")
     gc.disable()
     from riata import wiring
-    from riata.base.settings import load_settings
+    from riata.base.read_settings import load_settings
 
     # Imported objects are never freed, so the garbage collector need not scan them. Scanning takes a fifth of the start time
     # and later occasionally a tenth of a second, during which no request is answered.

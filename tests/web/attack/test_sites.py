@@ -19,7 +19,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.base.hosts import read_hosts
-from riata.base.settings import load_settings
+from riata.base.read_settings import load_settings
 from riata.run.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.bounds import ListenerState
