@@ -186,7 +186,7 @@ def test_a_torn_log_is_refused_or_leaves_a_prefix_of_whole_groups_without_a_witn
 ) -> None:
     copy, next_id = cut_open(tmp_path, 6, settings)
     wal = copy / (DATABASE_NAME + "-wal")
-    for size in range(wal.stat().st_size, 0, -3001):
+    for size in range(wal.stat().st_size, 0, -6007):
         torn = tmp_path / f"torn{size}"
         shutil.copytree(copy, torn)
         os.truncate(torn / wal.name, size)
@@ -212,7 +212,7 @@ def test_a_flipped_byte_of_the_log_never_goes_unnoticed(tmp_path: Path) -> None:
     wal = copy / (DATABASE_NAME + "-wal")
     content = wal.read_bytes()
     refused = 0
-    for at in range(0, len(content), 997):
+    for at in range(0, len(content), 1999):
         wal.write_bytes(content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :])
         torn = tmp_path / f"flip{at}"
         shutil.copytree(copy, torn)

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from riata.web.openapi import DESCRIBED, openapi_document
 from tests.web.serving import real_app, serving, wait_until_ready
 
-EXAMPLES = 100
+EXAMPLES = 50
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 SETTINGS = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 OPERATIONS = [(route.method, route.path) for route in DESCRIBED]
