@@ -177,3 +177,14 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
         ]
 
     run_with(MemoryStore(), work, HYBRID)
+
+
+def test_a_model_names_the_columns_that_are_not_scaled() -> None:
+    async def work(node: Node) -> None:
+        rows: list[dict[str, Any]] = [{"features": {"salary": 40_000.0 + i, "age": 0.1}, "label": i % 2} for i in range(60)]
+        await node.observe(rows)
+        (warning,) = node.service.describe("m")["warnings"]
+        assert (warning["code"], warning["features"]) == ("columns_not_scaled", ["salary"])
+        assert warning["detail"].endswith("or create it with truncated_gradient, which scales by itself.")
+
+    run_with(MemoryStore(), work, HYBRID)

@@ -56,6 +56,9 @@ def test_figures_agree_with_scikit_learn() -> None:
         found = figures[horizon]
         assert found["examples"] == len(y)
         assert found["weight"] == pytest.approx(w.sum(), rel=1e-12)
+        in_cell = [np.minimum((p * 20).astype(int), 19) == cell for cell in range(20)]
+        far = sum(abs((w * (p - y))[cell].sum()) for cell in in_cell) / w.sum()
+        assert found["calibration_error"] == pytest.approx(far, rel=1e-9)
         assert found["log_loss"] == pytest.approx(log_loss(y, p, sample_weight=w), rel=1e-12)
         assert found["accuracy"] == pytest.approx(accuracy_score(y, p > 0.5, sample_weight=w), rel=1e-12)
         assert found["base_rate"] == pytest.approx(np.average(y, weights=w), rel=1e-12)

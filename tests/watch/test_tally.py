@@ -88,9 +88,12 @@ def test_fading_survives_its_renormalisations(half_life: int) -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_window_sums_equals_its_twin(link: int) -> None:
     done = Tallied(link)
-    sums = np.full(accumulate.SUMS, 99.0)
-    accumulate.window_sums(done.window, *done.span(), link, sums)
+    sums, cells = np.full(accumulate.SUMS, 99.0), np.full((accumulate.CELLS, accumulate.CELL), 99.0)
+    accumulate.window_sums(done.window, *done.span(), link, sums, cells)
     assert_sums(sums, twin.window_sums(done.events(link), link, WINDOW))
+    assert cells[:, accumulate.CELL_EXAMPLES].sum() == len(done.events(link)[-WINDOW:])
+    for column, total in ((accumulate.CELL_PREDICTED, accumulate.PREDICTED), (accumulate.CELL_OBSERVED, accumulate.OBSERVED)):
+        assert cells[:, column].sum() == pytest.approx(sums[total], rel=ROUNDINGS)
 
 
 @pytest.mark.parametrize("link", LINKS)

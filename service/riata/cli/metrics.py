@@ -27,6 +27,7 @@ ROWS: Final = (
     ("accuracy", "accuracy", ".4f"),
     ("base rate", "base_rate", ".4f"),
     ("predicted / observed", "calibration_ratio", ".3f"),
+    ("calibration error", "calibration_error", ".3f"),
 )
 
 
@@ -41,6 +42,7 @@ def metrics(
     over recent ones (each older event counts less), and over a window of the newest.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     with connected(url) as riata:
         answer = riata.metrics(model, since=0)
@@ -50,6 +52,9 @@ def metrics(
     console = Console()
     console.print(_table(answer))
     console.print(_curve(answer["history"]))
+    for warning in answer["warnings"]:
+        features = f" Features: {', '.join(warning['features'])}." if warning["features"] else ""
+        console.print(f"[bold yellow]warning[/] {escape(warning['code'])}: {escape(warning['detail'] + features)}")
 
 
 def _table(answer: Mapping[str, Any]) -> RenderableType:

@@ -36,6 +36,8 @@ class LearnerSpec(Generic[C]):
                       table. Empty: a checkpoint is checked with a table of full size
     slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
     slow_to_compile : whether compiling it takes longer than any reader, so that it has to start first
+    wants_scaled    : whether it learns badly from values that are not about 1 in size, under this configuration
+    advice          : what to set against a warning, by its code (`riata.watch.warnings`): a sentence
     """
 
     config: type[C]
@@ -55,6 +57,8 @@ class LearnerSpec(Generic[C]):
     slot_lists: tuple[str, ...] = ()
     slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
     slow_to_compile: bool = False
+    wants_scaled: Callable[[C], bool] = lambda _config: False
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     def takes_real_labels(self, config: C) -> bool:
         """Tell whether a model with this configuration may have labels of any number."""

@@ -24,6 +24,7 @@ from riata.store import layout, records
 from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
 from riata.store.store import Record
+from riata.watch.columns import Columns
 from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch, join_batches, slice_rows
@@ -65,6 +66,7 @@ class ModelState:
     config: ModelConfig
     learner: Learner
     progressive: Progressive
+    columns: Columns | None  # of rows learnt since the process started, if the learner wants scaled values; not part of the state
 
     def __init__(self, name: str, lineage: bytes) -> None:
         self.name = name
@@ -176,6 +178,8 @@ class ModelState:
     def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
         self.config = config
         self.learner = build_learner(config.learner, config.encoder.bits if bits is None else bits, config.encoder.hash_key)
+        spec = spec_of(config.learner)
+        self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
 
@@ -212,6 +216,8 @@ class ModelState:
         """Test, then train. Weights are counted for the learning curve right after the event of its point, so that the cut into
         batches has no effect on it."""
         self.yield_to_loop()
+        if self.columns is not None:
+            self.columns.observe(rows[0])  # a sample: small batches are learnt many at a time
         stepped = self.learner.step_all(rows, skip)
         self.yield_to_loop()
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):

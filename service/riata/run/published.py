@@ -7,6 +7,7 @@ from typing import Any
 
 from riata.base.arrays import U32
 from riata.predict.model import Model
+from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 
 
@@ -29,3 +30,16 @@ class Published:
     chain: bytes = b""  # of the log at `applied`
     changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty if unknown
     refit: str = ""  # if it is that of a refit: which
+
+    def warnings(self, names: NameBook) -> list[dict[str, Any]]:
+        """Return what is wrong with the model: `code`, `detail` with what to set, and `features` if it concerns some."""
+        found = self.figures.get("warnings", [])  # an edition of an older version has none
+        bits = self.model.weights.bits
+        return [
+            {
+                "code": warning["code"],
+                "detail": warning["detail"],
+                "features": [name for slot in warning["slots"] for name in names.in_slot(slot, bits)],
+            }
+            for warning in found
+        ]

@@ -13,6 +13,7 @@ from riata.predict.uncertainty import Covariance
 from riata.run.core import Schedule
 from riata.run.model_state import ModelState
 from riata.run.published import Published
+from riata.watch.warnings import warnings_of
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
 
@@ -56,6 +57,8 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
     model = make_model(origin, weights, gen, state.applied if state.has_learnt else 0, covariance)
     state.yield_to_loop()
     figures = state.progressive.figures()
+    columns = [] if state.columns is None else state.columns.large()
+    figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
     state.yield_to_loop()
     return Published(
         model=model,

@@ -200,14 +200,15 @@ class Service:
         return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
-        """Return the configuration, counters, metrics, memory by part, whether predictions have standard errors and, if not, why
-        not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log of `model`."""
+        """Return the configuration, counters, warnings, metrics, memory by part, whether predictions have standard errors and, if
+        not, why not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
         memory = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
         return {
             **self._line(served_model, published),
             "config": write_document(published.config),
+            "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
             "memory_bytes": {**memory, "total": sum(memory.values())},
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},

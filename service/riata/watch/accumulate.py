@@ -248,7 +248,7 @@ def accumulate_rows(
 
 
 @kernel
-def window_sums(window: F64, start: int, count: int, link: int, sums: F64) -> None:
+def window_sums(window: F64, start: int, count: int, link: int, sums: F64, calibration: F64) -> None:
     """Sum the events of the window from the oldest to the newest.
 
     Parameters
@@ -257,12 +257,14 @@ def window_sums(window: F64, start: int, count: int, link: int, sums: F64) -> No
     start, count : int     column of the oldest event, and the number of events
     link : int             as for `accumulate_rows`
     sums : f64[SUMS]       overwritten, with scale 1
+    calibration : f64[CELLS, CELL]   overwritten: by predicted probability
 
     Returns            nothing
     Cost               as for `accumulate_rows`, for each event of the window
     Source             this module's theory of operation
     """
     sums[:] = 0.0
+    calibration[:] = 0.0
     sums[SCALE] = 1.0
     for i in range(count):
         at = (start + i) % window.shape[1]
@@ -270,6 +272,7 @@ def window_sums(window: F64, start: int, count: int, link: int, sums: F64) -> No
         h = window[PAST_WEIGHT, at]
         judged = score_event(link, window[PAST_MARGIN, at], y, window[PAST_BASE, at])
         accumulate(sums, h, y, judged)
+        calibrate(calibration[min(int(judged[0] * CELLS), CELLS - 1)], h, judged[0], y)
 
 
 @kernel

@@ -55,6 +55,17 @@ def horizon_figures(sums: F64, auc: float, link: int) -> Figures:
     }
 
 
+def calibration_error(calibration: F64) -> float | None:
+    """Return the expected calibration error: the mean over events of |observed - predicted| of their cell; None without events.
+
+    calibration : f64[CELLS, CELL], as `accumulate_rows` updates it
+
+    Source : Naeini, Cooper & Hauskrecht 2015, with cells of equal width
+    """
+    far = abs(calibration[:, accumulate.CELL_OBSERVED] - calibration[:, accumulate.CELL_PREDICTED])
+    return ratio(float(far.sum()), float(calibration[:, accumulate.CELL_WEIGHT].sum()))
+
+
 def calibration_cells(calibration: F64, link: int) -> list[Figures]:
     """Return the cells of the calibration table, from probability 0 to 1; none for a link without probabilities."""
     if not has_probability(link):

@@ -16,7 +16,7 @@ from riata.maths.links import LINKS, REAL, Answers
 from riata.watch import accumulate, curves
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
-from riata.watch.figures import Figures, calibration_cells, has_probability, horizon_figures
+from riata.watch.figures import Figures, calibration_cells, calibration_error, has_probability, horizon_figures
 
 _EXAMPLES_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
@@ -111,18 +111,23 @@ class Progressive:
         self._curve.note_non_zeros(non_zeros)
 
     def figures(self) -> Figures:
-        """Return `cumulative`, `faded`, `window` and `calibration`, as in the HTTP API; None where undefined."""
+        """Return `cumulative`, `faded`, `window`, `calibration` of all events and `window_calibration`; None where undefined.
+
+        There is no calibration error of faded sums, as they have no cells.
+        """
         start, count = self._span()
-        sums = np.zeros(SUMS)
-        accumulate.window_sums(self._window, start, count, self._link, sums)
+        sums, cells = np.zeros(SUMS), np.zeros_like(self._calibration)
+        accumulate.window_sums(self._window, start, count, self._link, sums, cells)
+        errors = [calibration_error(each) if has_probability(self._link) else None for each in (self._calibration, cells)]
         past = self._window[:, :count]
         order = np.argsort(past[PAST_MARGIN], kind="stable")
         exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
         return {
-            "cumulative": {"examples": self.examples, **self._horizon(CUMULATIVE)},
+            "cumulative": {"examples": self.examples, **self._horizon(CUMULATIVE), "calibration_error": errors[0]},
             "faded": {"half_life": self.config.half_life, **self._horizon(FADED)},
-            "window": {"examples": count, **horizon_figures(sums, exact, self._link)},
+            "window": {"examples": count, **horizon_figures(sums, exact, self._link), "calibration_error": errors[1]},
             "calibration": calibration_cells(self._calibration, self._link),
+            "window_calibration": calibration_cells(cells, self._link),
         }
 
     def history(self, since: int = 0) -> list[Figures]:

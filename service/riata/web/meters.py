@@ -15,6 +15,7 @@ from riata.base.errors import RiataError
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
+from riata.watch.warnings import CODES
 from riata.web.refused_rows import RefusedRows
 from riata.web.request_counters import RequestCounters, RowTally
 from riata.web.service import ServiceProtocol
@@ -41,6 +42,7 @@ MODEL_GAUGES: Final = {
     "faded_loss": "Test-then-train loss, exponentially faded: log loss, squared error or hinge loss.",
     "faded_base_loss": "The same for a predictor that knows only the base rate.",
     "window_loss": "Test-then-train loss over the last events, those of the window.",
+    "calibration_error": "Expected calibration error of the window, in 20 cells of equal width.",
     "faded_normalised_entropy": "Faded log loss over that of the base rate.",
     "faded_calibration_ratio": "Mean predicted probability over mean observed label, faded.",
     "faded_label_rate": "Share of positive labels, faded.",
@@ -53,6 +55,7 @@ FIGURE_GAUGES: Final = {
     "faded_loss": ("faded", "loss"),
     "faded_base_loss": ("faded", "base_loss"),
     "window_loss": ("window", "loss"),
+    "calibration_error": ("window", "calibration_error"),
     "faded_normalised_entropy": ("faded", "normalised_entropy"),
     "faded_calibration_ratio": ("faded", "calibration_ratio"),
     "faded_label_rate": ("faded", "base_rate"),
@@ -141,6 +144,7 @@ class ServiceCollector(Collector):
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
+        warning = GaugeMetricFamily("riata_model_warning", "1 while the model has the warning.", labels=("model", "code"))
         for model, at in health.models.items():
             gauges["log_seq"].add_metric((model,), at.seq_logged)
             gauges["applied_seq"].add_metric((model,), at.seq_applied)
@@ -148,15 +152,16 @@ class ServiceCollector(Collector):
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)
-            self._add_losses(model, gauges)
+            self._add_figures(model, gauges, warning)
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
         yield from gauges.values()
+        yield warning
         yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)
         yield from sharing_metrics(health.sharing)
 
-    def _add_losses(self, model: str, gauges: Gauges) -> None:
+    def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily) -> None:
         try:
             published = self.service.published(model)
         except RiataError:
@@ -170,6 +175,9 @@ class ServiceCollector(Collector):
             value = published.figures[horizon].get(figure)
             if value is not None:
                 gauges[gauge].add_metric((model,), value)
+        codes = {one["code"] for one in published.figures.get("warnings", [])}
+        for code in CODES:
+            warning.add_metric((model, code), float(code in codes))
 
 
 def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:

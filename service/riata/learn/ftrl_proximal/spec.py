@@ -32,4 +32,12 @@ SPEC: Final = LearnerSpec(
     machine_code=lambda config: config.kind,
     eventful=lambda config: config,
     slot_lists=("slot", "seen"),
+    wants_scaled=lambda _config: True,
+    advice={
+        "worse_than_base_rate": "Create it with a smaller alpha, such as 0.05, or with a larger l1.",
+        "under_confident": "Create it with a larger alpha, such as 0.5, or with a smaller l1.",
+        "over_confident": "Create it with a smaller alpha, such as 0.05, or with a larger l1.",
+        "biased": "The rate of positives may have changed: restart it, or create it with the default learner.",
+        "columns_not_scaled": "Scale them before they are sent, or create it with truncated_gradient, which scales by itself.",
+    },
 )

@@ -38,4 +38,9 @@ SPEC: Final = LearnerSpec(
     keeps_posterior=True,
     slot_bits=lambda _config, _bits: _HASH_BITS,
     slow_to_compile=True,
+    wants_scaled=lambda _config: True,
+    advice={
+        "worse_than_base_rate": "It forgets nothing: if the stream changes, create it with taylor_sketch and rho 0.9999.",
+        "columns_not_scaled": "Scale them before they are sent, so that its prior fits.",
+    },
 )

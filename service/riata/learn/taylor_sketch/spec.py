@@ -46,4 +46,12 @@ SPEC: Final = LearnerSpec(
     slot_lists=("outside_slot", "member_key"),
     slot_bits=key_bits,
     slow_to_compile=True,
+    wants_scaled=lambda config: config.mode in ("hybrid", "diag"),
+    advice={
+        "worse_than_base_rate": "If the stream changes, create it with rho 0.9999; otherwise set a larger gamma.",
+        "under_confident": "Set a smaller gamma; GET /models/{model}/path shows the choices.",
+        "over_confident": "Set a larger gamma, or create it with rho 1 if it forgets.",
+        "biased": "Create it with rho 0.9999, which follows a changing rate of positives.",
+        "columns_not_scaled": "Scale them before they are sent, or create it with truncated_gradient, which scales by itself.",
+    },
 )

@@ -12,11 +12,13 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.predict.explain import top_weights
 from riata.predict.model import Model
+from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.config import ModelConfig, read_config
 from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
+from riata.watch.warnings import CODES
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import visible
 from riata.web.options import SEQ_MAX, new_model_name, share, whole
@@ -91,7 +93,7 @@ async def model_metrics(call: Call) -> Answer:
     """Test-then-train figures; with `since` also the points of the learning curve after that event."""
     model, options = call.asked()
     since = whole(options, "since", None, 0, SEQ_MAX)
-    return json_answer(metrics_document(call.parts.service.published(model), since))
+    return json_answer(metrics_document(call.parts.service.published(model), call.parts.service.names(model), since))
 
 
 async def model_weights(call: Call) -> Answer:
@@ -139,16 +141,26 @@ def source(published: Published) -> dict[str, Any]:
     return {"name": published.model.origin.name, "version": published.version, "seq": published.model.seq}
 
 
-def metrics_document(published: Published, since: int | None) -> dict[str, Any]:
+def metrics_document(published: Published, names: NameBook, since: int | None) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
-    document = {"model": source(published), **published.figures, "non_zeros": published.model.weights.non_zeros}
+    non_zeros, warnings = published.model.weights.non_zeros, published.warnings(names)
+    document = {"model": source(published), **published.figures, "non_zeros": non_zeros, "warnings": warnings}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]
     return document
 
 
 def _figures() -> Schema:
-    names = ("log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio")
+    names = (
+        "log_loss",
+        "base_log_loss",
+        "normalised_entropy",
+        "auc",
+        "accuracy",
+        "base_rate",
+        "calibration_ratio",
+        "calibration_error",
+    )
     figures = {
         "type": "object",
         "description": "test-then-train; null if undefined",
@@ -160,14 +172,22 @@ def _figures() -> Schema:
         "cumulative": ref("Figures"),
         "faded": ref("Figures"),
         "window": ref("Figures"),
-        "calibration": array({"type": "object", "additionalProperties": FIGURE}),
+        "calibration": array({"type": "object", "additionalProperties": FIGURE}, description="of all events, by probability"),
+        "window_calibration": array({"type": "object", "additionalProperties": FIGURE}, description="the same of the window"),
+        "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
         "history": array(
             {"type": "object", "additionalProperties": FIGURE},
             description="with since: points of the learning curve; those learnt in another log have the seq of their import",
         ),
     }
-    return {"Figures": figures, "Metrics": record(metrics, optional=("history",))}
+    warning = {
+        "code": {"type": "string", "enum": list(CODES)},
+        "detail": {**TEXT, "description": "what was measured, and what to set"},
+        "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
+    }
+    listed = record(metrics, optional=("history", "window_calibration"))
+    return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 
 def _models() -> Schema:
@@ -207,7 +227,10 @@ def _models() -> Schema:
         "ModelLine": record(line, closed=False),
         "DamagedModel": record({"name": line["name"], "damaged": damaged}),
         "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
-        "Model": record({**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}}, closed=False),
+        "Model": record(
+            {**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}, "warnings": array(ref("Warning"))},
+            closed=False,
+        ),
         "ModelPut": record(put),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
         "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),

@@ -1,0 +1,83 @@
+"""Warnings about a model that is worse than it should be: a code, what was measured, and what to set.
+
+They are of the last events (the window), so they end when the model is good again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from riata.watch.columns import LARGE, Column
+from riata.watch.figures import Figures
+
+WORSE_THAN_BASE: Final = "worse_than_base_rate"
+UNDER_CONFIDENT: Final = "under_confident"
+OVER_CONFIDENT: Final = "over_confident"
+BIASED: Final = "biased"
+NOT_SCALED: Final = "columns_not_scaled"
+CODES: Final = (WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED)
+
+EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said
+LOSS_SLACK: Final = 1.01  # of the base rate's loss: a model that learns nothing is about as good as it
+ERROR_MAX: Final = 0.03  # of the calibration, beyond what chance explains
+COLUMNS_NAMED: Final = 8
+
+
+def warnings_of(figures: Figures, columns: Sequence[Column], advice: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the warnings about a model, the most serious first: each with `code`, `detail` and `slots`.
+
+    figures : of `Progressive.figures`
+    columns : large ones, from `Columns.large`; empty if the learner takes values of any size
+    advice  : of the learner's spec
+    """
+    found: list[tuple[str, str, list[int]]] = []
+    window = figures["window"]
+    if window["examples"] >= EVENTS_MIN:
+        found += [(code, detail, []) for code, detail in (*_loss(window), *_calibration(figures))]
+    if columns:
+        largest = max(column.largest for column in columns)
+        one = len(columns) == 1
+        detail = (
+            f"{len(columns)} feature{' has' if one else 's have'} values above {LARGE:g} in many rows, up to {largest:.3g}; this "
+            "learner needs values of about 1"
+        )
+        found.append((NOT_SCALED, detail, [column.slot for column in columns[:COLUMNS_NAMED]]))
+    return [
+        {"code": code, "detail": f"{detail}. {advice.get(code, '')}".strip(), "slots": slots} for code, detail, slots in found
+    ]
+
+
+def _loss(window: Mapping[str, Any]) -> list[tuple[str, str]]:
+    loss, base = window["loss"], window["base_loss"]
+    if loss is None or base is None or loss <= LOSS_SLACK * base:
+        return []
+    name = "loss" if window["log_loss"] is None else "log loss"
+    detail = f"over the last {window['examples']:,} events the {name} is {loss:.4g}; that of the base rate alone is {base:.4g}"
+    return [(WORSE_THAN_BASE, detail)]
+
+
+def _calibration(figures: Figures) -> list[tuple[str, str]]:
+    """Judge the cells of the window. A row leans outwards if it is further from the base rate than the labels are."""
+    error, base = figures["window"]["calibration_error"], figures["window"]["base_rate"]
+    cells = [cell for cell in figures["window_calibration"] if cell["mean_observed"] is not None]
+    if error is None or not cells:
+        return []
+    total = sum(cell["examples"] for cell in cells)
+    chance, bias, outwards = 0.0, 0.0, 0.0
+    for cell in cells:
+        share, said, seen = cell["examples"] / total, cell["mean_predicted"], cell["mean_observed"]
+        # The mean absolute deviation of a mean of n labels; of a normal distribution it is sqrt(2 / pi) standard deviations.
+        chance += share * math.sqrt(2.0 / math.pi * said * (1.0 - said) / cell["examples"])
+        bias += share * (said - seen)
+        outwards += share * (said - seen) * (1.0 if said > base else -1.0)
+    if error <= ERROR_MAX + chance:
+        return []
+    measured = f"over the last {figures['window']['examples']:,} events the calibration error is {error:.3f}"
+    if abs(bias) >= abs(outwards):
+        direction = "too many" if bias > 0.0 else "too few"
+        return [(BIASED, f"{measured}: the probabilities promise {direction} positives, by {abs(bias):.3f} an event")]
+    if outwards < 0.0:
+        return [(UNDER_CONFIDENT, f"{measured}: under-confident, the probabilities are too close to the base rate")]
+    return [(OVER_CONFIDENT, f"{measured}: over-confident, the probabilities are too far from the base rate")]
