@@ -102,7 +102,6 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
         watched: Any = learnt
         watched.learner = Watched(clock, learnt.learner, {"weights": COUNTING})
         watched.progressive = Watched(clock, learnt.progressive, {"observe": FIGURES})
-        fit.expect_many()
         start = time.thread_time()
         drawn = blocks(source, fit.scratch, head, is_long=True)
         fit.run(clock.draw("reading the file, cutting it at newlines", drawn))

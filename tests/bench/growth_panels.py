@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.learn.huge_pages import zero_table
 from riata.learn.registry import LearnerConfig, build_learner
+from riata.learn.slot_table import zero_table
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.store import layout
 from riata.wire.batch import Batch

@@ -51,7 +51,7 @@ from sklearn.linear_model import SGDClassifier
 from riata.base.arrays import F64, I64, U32
 from riata.jit.raw.prefetch import AHEAD, prefetch
 from riata.jit.raw.unowned import borrow
-from riata.learn.huge_pages import HugePages, zero_table
+from riata.learn.slot_table import zero_table
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.maths.losses import LOGISTIC, invariant_travel, slope
 from riata.wire.batch import Batch, slice_rows
@@ -158,15 +158,8 @@ def run_first_touch(features: int, width: int) -> Measure:
     """Write a number in every page of a new table with lines of this many numbers, for as many features as are learnt in
     comparison.
     """
-    flat = large_table(BITS, width).reshape(-1)
+    flat = zero_table(2**BITS, width).reshape(-1)
     return timed(lambda: flat[:: mmap.PAGESIZE // flat.itemsize].fill(1.0), features)
-
-
-def large_table(bits: int, width: int) -> F64:
-    """A table in large pages, as a learner has that is about to fill it; no memory is touched yet."""
-    line = zero_table(2**bits, width)
-    HugePages(line).expect(len(line))
-    return line
 
 
 def run_vw(options: list[str], cache: Path, features: int) -> Measure:
@@ -371,12 +364,11 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
     sides, settled = [], {}
     for rate, settings in RATES.items():
         settled[rate] = TruncatedGradient(TruncatedGradientConfig(**settings, **L1), bits)
-        settled[rate].expect(np.arange(2**20, dtype=np.uint32) << np.uint32(12))  # all of the table: so pages are large
         for _ in range(3):
             settled[rate].step(batch)
         sides.append(Side(f"riata, {rate}", partial(run_again, settled[rate], batch)))
     for width in (2, 4):
-        line = large_table(bits, width)
+        line = zero_table(2**bits, width)
         touch(line, batch.hash, 32 - bits)
         sides.append(Side(limit_name(width), partial(run_limit, line, batch, bits)))
 
@@ -384,7 +376,7 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
         wait(batch.value, batch.indptr[:2], batch.label[:1], adaptive)  # compiled
         sides.append(Side(f"limit, what waits, {rate}", partial(run_wait, batch, adaptive)))
 
-    weights = large_table(bits, 2)
+    weights = zero_table(2**bits, 2)
     for _ in range(3):
         run_plain(weights, batch, bits)
     sides.append(Side("plain gradient, lines of 16 bytes", partial(run_plain, weights, batch, bits)))

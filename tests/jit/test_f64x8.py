@@ -9,7 +9,7 @@ from riata.base.arrays import BOOL, F64, I64, U32
 from riata.jit.kernel import kernel
 from riata.jit.simd import f64x8, transpose
 from riata.jit.simd.f64x8 import WIDTH
-from riata.learn.huge_pages import zero_table
+from riata.learn.slot_table import zero_table
 
 RNG = np.random.default_rng(8)
 LEFT: F64 = np.concatenate((RNG.normal(size=4), [0.0, -0.0, 1e307, 3.0]))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riata.learn.huge_pages import zero_table
+from riata.learn.slot_table import zero_table
 from riata.learn.table_rows import room_for
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.learn.truncated_gradient.rate import Scratch, Settings

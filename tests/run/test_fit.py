@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Malformed, TooLarge
-from riata.learn import huge_pages
 from riata.run.config import read_config
 from riata.run.exports import read_export
 from riata.run.file_reading import Block
@@ -177,27 +174,3 @@ def test_interrupted_it_is_the_model_after_the_rows_so_far(threads: int) -> None
     assert (fit.interrupted, fit.rows, len(reported)) == (True, 300, 3)
     assert fit.digest == fitted(lines_of(some_rows(1000)[:300])).digest
     assert not any(thread.name == "riata-in-order" for thread in threading.enumerate())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system decides")
-def test_a_block_that_reaches_many_pages_of_the_table_finds_them_large_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def advise(_table: Any, _at: int, _length: int, advice: int) -> bool:
-        asked.append(advice)
-        return True
-
-    monkeypatch.setattr(huge_pages, "_advise", advise)
-    body, document = lines_of(some_rows(1000, names=5000)), {"encoder": {"bits": 20}}
-    whole = fitted(body, document, lines=1000)
-    assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]  # nothing was there to be moved
-    asked.clear()
-    assert fitted(body, document, lines=10).digest == whole.digest
-    assert huge_pages.COLLAPSE in asked
-    asked.clear()
-    reported = Fit(whole.state.config, NDJSON)
-    reported.expect_many()
-    assert asked == [mmap.MADV_NOHUGEPAGE, mmap.MADV_HUGEPAGE]
-    reported.run(cut(body, 10))
-    assert len(asked) == 2
-    assert reported.digest == whole.digest

@@ -137,8 +137,6 @@ def _fit_online(request: Request, strict: bool) -> None:
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
-        if is_long:
-            run.expect_many()
         with interruptible() as may_go_on, _progress(file, run) as advance:
             lines = blocks(source, run.scratch, start.rest, is_long=is_long)
             run.run(lines, request.threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())

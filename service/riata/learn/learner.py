@@ -142,10 +142,6 @@ class Learner(Protocol):
         """As `step` of each batch in turn, in as few kernel calls as possible; `skip` is for the rows of all batches."""
         ...
 
-    def expect(self, hashes: U32) -> None:
-        """Prepare memory for the hashes of the features that the next steps will bring. Changes no bit."""
-        ...
-
     def freeze(self) -> Arrays:
         """Return copies that determine every later result to the last bit; keys are stable names."""
         ...

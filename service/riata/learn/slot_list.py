@@ -1,4 +1,4 @@
-"""Lists of the non-empty lines of a table of 2^bits lines, for learners with such a table."""
+"""Lists of the slots whose lines are not empty, for learners with a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import I64, U32
+from riata.learn.slot_table import SlotTable
 from riata.maths.slots import merge_tail
 
 _ROOM_MIN: Final = 1024
@@ -39,6 +40,11 @@ class SlotList:
             longer = np.empty(max(2 * len(self.slot), len(self) + more), np.uint32)
             longer[: len(self)] = self.slot[: len(self)]
             self.slot = longer
+
+    def rename(self, first: int, table: SlotTable) -> None:
+        """Replace the entries from `first` on, which a kernel has appended, by slots: it knows the numbers of lines only."""
+        if first < len(self) and not table.is_direct:
+            self.slot[first : len(self)] = table.slots_of(self.slot[first : len(self)])
 
     def sorted(self) -> U32:
         """The entries, non-decreasing; a view. The head is still sorted from the last time, so only the tail has to be sorted."""

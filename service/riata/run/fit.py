@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from riata.run.config import ModelConfig, config_payload
 from riata.run.exports import write_export
 from riata.run.file_reading import FileReading
@@ -35,10 +33,6 @@ class Fit(FileReading):
         self.state = ModelState(name, NO_LOG)
         self.features = self.refused = 0
         self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
-
-    def expect_many(self) -> None:
-        """Prepare for many features all over the learner's table: use large pages for it from the beginning."""
-        self.state.learner.expect(np.arange(0, 2**32, EVERYWHERE, dtype=np.uint32))
 
     @property
     def learnt(self) -> int:

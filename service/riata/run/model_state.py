@@ -199,8 +199,6 @@ class ModelState:
             yield list(batches)
             return
         for batch in batches:
-            if batch.n > room:
-                self.learner.expect(batch.hash)
             start = 0
             while batch.n - start >= room:
                 yield [*rows, slice_rows(batch, start, start + room)]

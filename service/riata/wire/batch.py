@@ -113,9 +113,10 @@ def take_rows(batch: Batch, order: I64) -> Batch:
     )
 
 
-def ids_of(batches: Sequence[Batch]) -> I64:
-    """The `id` of each array that a learner reads, for `maths.rows.rows_of`: i64[m, COLUMNS]. Valid while these batches live."""
-    ids = [id(array) for b in batches for array in (b.indptr, b.hash, b.value, b.label, b.weight)]
+def ids_of(batches: Sequence[Batch], hashes: Sequence[U32]) -> I64:
+    """The `id` of each array that a learner reads, for `maths.rows.rows_of`: i64[m, COLUMNS]. `hashes` are read instead of those
+    of the batches. Valid while the arrays live."""
+    ids = [id(array) for b, own in zip(batches, hashes, strict=True) for array in (b.indptr, own, b.value, b.label, b.weight)]
     return np.array(ids, np.int64).reshape(len(batches), COLUMNS)
 
 

@@ -15,9 +15,9 @@ from riata.learn.ftrl_proximal import row
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.ftrl_proximal.row import FtrlTable, Scratch, Settings, intercept_of
 from riata.learn.ftrl_proximal.step import collect, learn_rows
-from riata.learn.huge_pages import HugePages, zero_table
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.slot_list import SlotList
+from riata.learn.slot_table import SlotTable
 from riata.learn.table_rows import room_for
 from riata.maths.rows import Rows
 from riata.maths.slots import pick
@@ -44,7 +44,7 @@ def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
 class FtrlProximal:
     """McMahan et al. 2013, algorithm 1: per-coordinate rates, L1 and L2, logistic loss.
 
-    One line (z, sum of squared gradients) of a table of 2^bits for each slot. The intercept has its own and no penalty.
+    One line (z, sum of squared gradients) of a table (`SlotTable`) for each slot. The intercept has its own and no penalty.
     """
 
     def __init__(self, config: FtrlProximalConfig, bits: int) -> None:
@@ -64,32 +64,32 @@ class FtrlProximal:
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
+        rows = Rows(batch.indptr, self._slots.enter(batch.hash), batch.value, batch.label, batch.weight, skip)
         if batch.nnz > self._room.columns.shape[1]:  # no row is longer than the batch
             longest = int(np.diff(batch.indptr).max(initial=0))
             if longest > self._room.columns.shape[1]:
                 self._room = room_for(2 * longest, _COLUMNS)
-        self._make_room(batch.hash)
+        self._make_room(len(batch.hash))
+        listed = len(self._alive), len(self._seen)
         margin = np.empty(batch.n)
         refused = np.empty(batch.n, np.bool_)
         learn_rows(self._table, self._settings, rows, self._room, margin, refused)
+        self._alive.rename(listed[0], self._slots)
+        self._seen.rename(listed[1], self._slots)
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches, one batch at a time."""
         return step_each(self, batches, skip)
 
-    def expect(self, hashes: U32) -> None:
-        """Choose the page size of the table by all of the features to come, as steps may bring them a few at a time."""
-        self._pages.tend(len(self._seen), hashes)
-
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
         alive = self._alive.sorted()
-        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        kept = collect(self._table.line, self._settings, alive, slot, beta)
-        slot.resize(kept, refcheck=False)  # frees the rest without a copy
+        line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        kept = collect(self._slots.line, self._settings, self._slots.lines_of(alive), line, beta)
+        line.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
+        slot = self._slots.slots_of(line)
         alive[:kept] = slot
         self._alive.keep(kept)
         scalars = self._table.scalars
@@ -108,7 +108,7 @@ class FtrlProximal:
         table = self._table
         slot = self._seen.sorted().copy()
         z, squares = np.empty(len(slot)), np.empty(len(slot))
-        pick(table.line, slot, row.Z, z, squares)
+        pick(self._slots.line, self._slots.lines_of(slot), row.Z, z, squares)
         return {"counts": table.counts[:1].copy(), "scalars": table.scalars.copy(), "slot": slot, "z": z, "squares": squares}
 
     def thaw(self, arrays: Arrays) -> None:
@@ -117,9 +117,9 @@ class FtrlProximal:
         self._start_empty()
         table = self._table
         slot = arrays["slot"].astype(np.uint32)
-        self._pages.expect(len(slot))
-        table.line[slot, row.Z] = arrays["z"]
-        table.line[slot, row.SQUARES] = arrays["squares"]
+        at = self._slots.lines_of(slot)
+        self._slots.line[at, row.Z] = arrays["z"]
+        self._slots.line[at, row.SQUARES] = arrays["squares"]
         table.scalars[:] = arrays["scalars"]
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._seen.hold(slot)
@@ -139,11 +139,11 @@ class FtrlProximal:
         return None
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part, in O(1); table is address space: untouched pages of it use no memory."""
+        """Return bytes by part, in O(1)."""
         table = self._table
-        seen = self._seen.slot.itemsize + 2 * table.line.itemsize
+        seen = self._seen.slot.itemsize + 2 * self._slots.line.itemsize
         return {
-            "table": table.line.nbytes,
+            "table": self._slots.nbytes,
             "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
             "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": table.counts[:1].nbytes + table.scalars.nbytes + len(self._seen) * seen,
@@ -152,28 +152,28 @@ class FtrlProximal:
     def _start_empty(self) -> None:
         counts = np.zeros(row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
+        self._slots = SlotTable(self.bits, row.COLUMNS)
         self._table = FtrlTable(
-            line=zero_table(2**self.bits + 1, row.COLUMNS),
+            line=self._slots.line,
             alive=self._alive.slot,
             seen=self._seen.slot,
             counts=counts,
             scalars=np.zeros(row.SCALARS, np.float64),
         )
-        self._pages = HugePages(self._table.line)
 
-    def _make_room(self, hashes: U32) -> None:
-        """Make sure that the lists have space for every feature of a batch.
+    def _make_room(self, features: int) -> None:
+        """Make sure that the lists have space for every feature of a batch, and pass the present arrays to the kernel.
 
         Slots that became zero and then non-zero again are listed twice in `alive`, so that list is sorted before it grows. That
         pays, since it then has as much free space as entries.
         """
-        features = len(hashes)
         if not self._alive.has_room(features):
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
-        self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self.expect(hashes)
+        self._table = self._table._replace(line=self._slots.line, alive=self._alive.slot, seen=self._seen.slot)
+        if self._settings.shift != self._slots.shift:
+            self._settings = self._settings._replace(shift=self._slots.shift)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

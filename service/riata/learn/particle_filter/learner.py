@@ -97,9 +97,6 @@ class ParticleFilter:
         """Learn the events of all batches, one batch at a time."""
         return step_each(self, batches, skip)
 
-    def expect(self, hashes: U32) -> None:
-        """Do nothing: memory has its full size from the start."""
-
     def weights(self) -> Weights:
         """Return the posterior means of the weights, with the particles."""
         state = self._state

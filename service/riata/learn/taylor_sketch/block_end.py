@@ -10,6 +10,7 @@ from typing import Final
 
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.slot_table import line_at
 from riata.learn.taylor_sketch.kernel_state import (
     CURVATURE,
     ENDED,
@@ -71,10 +72,11 @@ def renormalise(state: State) -> None:
     line, seen = state.outside.line, state.outside.seen
     listed = state.counts[N_SEEN]
     for p in range(listed):
-        prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        if line[seen[p], CURVATURE] >= 0.0:  # a negative one is a member's position
-            line[seen[p], GRADIENT] *= scale
-            line[seen[p], CURVATURE] *= scale
+        prefetch(line, line_at(state.outside.places, int(seen[min(p + AHEAD, listed - 1)])))
+        at = line_at(state.outside.places, int(seen[p]))
+        if line[at, CURVATURE] >= 0.0:  # a negative one is a member's position
+            line[at, GRADIENT] *= scale
+            line[at, CURVATURE] *= scale
     rescale(state.members.block, scale)
     for row in range(state.counts[N_HELD]):
         state.held.weight[row] *= scale

@@ -86,7 +86,7 @@ def freeze(state: TaylorState, outside: U32) -> Arrays:
     if settings.outside != NOTHING:
         columns = np.empty((4, len(outside)))
         for pair in (BETA, CURVATURE):
-            pick(s.outside.line, outside, pair, columns[pair], columns[pair + 1])
+            pick(state.table.line, state.table.lines_of(outside), pair, columns[pair], columns[pair + 1])
         arrays["outside_slot"] = outside
         if settings.exchanges:
             arrays["outside_waiting"] = columns[PEAK] < 0.0
@@ -161,24 +161,27 @@ def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
 
 def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
     s = state.arrays
-    line, slot = s.outside.line, arrays["outside_slot"].astype(np.uint32)
-    state.pages.expect(len(slot))
+    slot, key = arrays["outside_slot"].astype(np.uint32), s.members.key[: state.size]
+    members = key[key >= 0].astype(np.uint32)
+    state.table.lines_of(np.union1d(slot, members))
+    state.table.enter(arrays.get("held_hash", np.empty(0)).astype(np.uint32))
+    at, members_at, line = state.table.lines_of(slot), state.table.lines_of(members), state.table.line
     for name, column in _outside_columns(state.settings).items():
-        line[slot, column] = arrays[name]
+        line[at, column] = arrays[name]
     peak = arrays["outside_peak"].astype(np.float64)
     seen = slot
-    key = s.members.key[: state.size]
-    line[key[key >= 0], CURVATURE] = -1.0 - np.flatnonzero(key >= 0)
+    line[members_at, CURVATURE] = -1.0 - np.flatnonzero(key >= 0)
     if state.settings.exchanges:
         waits = arrays["outside_waiting"].astype(np.bool_)
         peak = np.where(waits, -peak, peak)
         state.waiting.hold(slot[waits])
-        line[key[key >= 0], PEAK] = s.members.block.peak[: state.size][key >= 0]
-        inside = np.sort(key[key >= 0]).astype(np.uint32)  # none of them is among the others
+        line[members_at, PEAK] = s.members.block.peak[: state.size][key >= 0]
+        inside = np.sort(members)  # none of them is among the others
         seen = np.insert(slot, np.searchsorted(slot, inside), inside)
-    line[slot, PEAK] = peak
+    line[at, PEAK] = peak
     state.seen.hold(seen)
-    state.alive.hold(slot[line[slot, BETA] != 0.0])
+    state.alive.hold(slot[line[at, BETA] != 0.0])
+    state.make_room(0, 0)  # kernels get the arrays that have grown
 
 
 def _check(state: TaylorState, arrays: Arrays, bits: int) -> None:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from riata.base.arrays import BOOL, F64, I64, U32
 from riata.jit.kernel import inline_kernel
 from riata.jit.raw.unowned import borrow
+from riata.learn.slot_table import Places
 from riata.maths.block import Block, lent
 
 BETA: Final = 0  # columns of Outside.line
@@ -103,13 +104,14 @@ class Outside(NamedTuple):
     """Features outside the block. The line of a member stores its position p as a curvature of -1 - p. Its weight and gradient
     are zero, and its m is not zero if the slot is in `seen`.
 
-    line : f64[2^bits, 4]  a line for each slot; a single unused line if no feature can be outside
+    line : f64[lines + 1, 4]  a line for each slot, which `places` gives (`SlotTable`); unused if no feature can be outside
     alive : u32[...]       every slot whose weight may be non-zero
     seen : u32[...]        every slot that was ever outside, once
     waiting : u32[...]     once each: slots updated since the last round that had room for any
     """
 
     line: F64
+    places: Places
     alive: U32
     seen: U32
     waiting: U32
@@ -195,6 +197,15 @@ class Answers(NamedTuple):
 
 
 @inline_kernel
+def lent_places(places: Places) -> Places:
+    """The same map without reference counts.
+
+    Source    borrowed
+    """
+    return Places(borrow(places.entry), places.down, places.odd, places.nowhere)
+
+
+@inline_kernel
 def borrowed(state: State) -> State:
     """Return the same state without reference counts (`borrow`): with them, passing it on would cost more than learning a row.
 
@@ -203,7 +214,7 @@ def borrowed(state: State) -> State:
     m, o, own, e, w = state.members, state.outside, state.own, state.held, state.shadows
     return State(
         Members(lent(m.block), borrow(m.key), borrow(m.place)),
-        Outside(borrow(o.line), borrow(o.alive), borrow(o.seen), borrow(o.waiting)),
+        Outside(borrow(o.line), lent_places(o.places), borrow(o.alive), borrow(o.seen), borrow(o.waiting)),
         Own(borrow(own.place), borrow(own.key), borrow(own.gamma)),
         Held(
             borrow(e.indptr), borrow(e.hash), borrow(e.value), borrow(e.label), borrow(e.weight), borrow(e.margin), borrow(e.r),

@@ -110,8 +110,8 @@ class TaylorSketch:
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
         rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
         self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))
+        self._state.table.enter(batch.hash)
         self._state.make_room(batch.n, batch.nnz)
-        self._state.pages.tend(len(self._state.seen), batch.hash)
         answers = Answers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
         at, why = 0, GROW
         while why != DONE:
@@ -141,9 +141,6 @@ class TaylorSketch:
         self._state.alive.keep(0)
         solve_all(self._state.arrays, self._settings)
 
-    def expect(self, hashes: U32) -> None:
-        """Do nothing: the table has its full size from the start."""
-
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
         state = self._state
@@ -151,10 +148,12 @@ class TaylorSketch:
         beta = members.block.beta
         inside = np.flatnonzero((members.key[: state.size] >= 0) & (beta[: state.size] != 0.0))
         inside = inside[np.argsort(members.key[inside])]
-        line = state.arrays.outside.line
         alive = state.alive.sorted()
-        state.alive.keep(prune(line, BETA, 0.0, alive))
-        slot = alive[: len(state.alive)]
+        lines = state.table.lines_of(alive)
+        kept = prune(state.table.line, BETA, 0.0, lines)
+        alive[:kept] = state.table.slots_of(lines[:kept])
+        state.alive.keep(kept)
+        slot = alive[:kept]
         outside, _ = self._columns(slot, BETA)
         key = members.key[inside].astype(np.uint32)
         at = np.searchsorted(slot, key)
@@ -224,7 +223,7 @@ class TaylorSketch:
         self._make_scratch(int(np.diff(state.arrays.held.indptr).max(initial=0)))
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part, in O(size of the block). table is address space: pages without any feature use no memory."""
+        """Return bytes by part, in O(size of the block)."""
         return {
             **self._state.memory(),
             "scratch": sum(array.nbytes for array in self._scratch),
@@ -232,7 +231,7 @@ class TaylorSketch:
         }
 
     def _empty(self) -> TaylorState:
-        return TaylorState(self._settings, 2**self.bits, self._own, self.config.shadow, float(self.config.gamma_intercept))
+        return TaylorState(self._settings, self.bits, self._own, self.config.shadow, float(self.config.gamma_intercept))
 
     def _make_scratch(self, longest: int) -> None:
         if longest >= len(self._scratch.x):
@@ -257,7 +256,7 @@ class TaylorSketch:
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Return copies of two adjacent columns of the table, for the given slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
-        pick(self._state.arrays.outside.line, slot, column, left, right)
+        pick(self._state.table.line, self._state.table.lines_of(slot), column, left, right)
         return left, right
 
 

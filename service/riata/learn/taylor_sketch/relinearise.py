@@ -16,6 +16,7 @@ import numpy as np
 from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.slot_table import line_at
 from riata.learn.taylor_sketch.block_end import SWEEPS_WHOLE, solve_members
 from riata.learn.taylor_sketch.kernel_state import (
     BETA,
@@ -67,10 +68,11 @@ def forget_sums(state: State) -> None:
     line, seen = state.outside.line, state.outside.seen
     listed = state.counts[N_SEEN]
     for p in range(listed):
-        prefetch(line, int(seen[min(p + AHEAD, listed - 1)]))
-        if line[seen[p], CURVATURE] >= 0.0:  # a negative one is a member's position
-            line[seen[p], GRADIENT] = 0.0
-            line[seen[p], CURVATURE] = 0.0
+        prefetch(line, line_at(state.outside.places, int(seen[min(p + AHEAD, listed - 1)])))
+        at = line_at(state.outside.places, int(seen[p]))
+        if line[at, CURVATURE] >= 0.0:  # a negative one is a member's position
+            line[at, GRADIENT] = 0.0
+            line[at, CURVATURE] = 0.0
 
 
 @inline_kernel
@@ -86,8 +88,9 @@ def penalty_of(state: State, settings: Settings) -> float:
     if settings.outside == HYBRID:
         for p in range(state.counts[N_SEEN]):
             slot = int(state.outside.seen[p])
-            if line[slot, BETA] != 0.0:
-                total += gamma_of(state, settings, slot) * abs(line[slot, BETA])
+            beta = line[line_at(state.outside.places, slot), BETA]
+            if beta != 0.0:
+                total += gamma_of(state, settings, slot) * abs(beta)
     return float(total * state.scalars[GROWTH] / state.scalars[SCALE])
 
 
@@ -115,8 +118,9 @@ def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
         r, h = event_terms(settings, margin, label)
         add_row(state.members.block, s.at, s.x, k, weight * r, weight * h)
         for j in range(n):
-            line[s.slot[j], GRADIENT] += weight * r * s.y[j]
-            line[s.slot[j], CURVATURE] += weight * h * (s.y[j] * s.y[j])
+            at = line_at(state.outside.places, int(s.slot[j]))
+            line[at, GRADIENT] += weight * r * s.y[j]
+            line[at, CURVATURE] += weight * h * (s.y[j] * s.y[j])
     flush(state.members.block)
     return objective
 
@@ -140,20 +144,21 @@ def solve_outside(state: State, settings: Settings, moves: bool) -> float:
     listed = state.counts[N_SEEN]
     worst = 0.0
     for p in range(listed):
-        prefetch(line, int(o.seen[min(p + AHEAD, listed - 1)]))
+        prefetch(line, line_at(o.places, int(o.seen[min(p + AHEAD, listed - 1)])))
         slot = int(o.seen[p])
-        if line[slot, CURVATURE] >= 0.0:
-            beta, gradient = line[slot, BETA], line[slot, GRADIENT]
+        at = line_at(o.places, slot)
+        if line[at, CURVATURE] >= 0.0:
+            beta, gradient = line[at, BETA], line[at, GRADIENT]
             gamma = growth * gamma_of(state, settings, slot)
-            total = prior * abs(line[slot, PEAK]) + line[slot, CURVATURE]
+            total = prior * abs(line[at, PEAK]) + line[at, CURVATURE]
             new = outside_weight(gradient + total * beta, gamma, total)
             if beta != 0.0:
                 worst = max(worst, abs(gradient - math.copysign(gamma, beta)))
             elif new != 0.0:
                 worst = max(worst, abs(gradient) - gamma)
             if moves and new != beta and math.isfinite(total * (new - beta)):
-                line[slot, GRADIENT] = gradient - total * (new - beta)
-                line[slot, BETA] = new
+                line[at, GRADIENT] = gradient - total * (new - beta)
+                line[at, BETA] = new
     return worst
 
 
@@ -173,8 +178,8 @@ def list_alive(state: State) -> None:
     listed = state.counts[N_SEEN]
     alive = 0
     for p in range(listed):
-        prefetch(line, int(o.seen[min(p + AHEAD, listed - 1)]))
-        if line[o.seen[p], BETA] != 0.0:
+        prefetch(line, line_at(o.places, int(o.seen[min(p + AHEAD, listed - 1)])))
+        if line[line_at(o.places, int(o.seen[p])), BETA] != 0.0:
             o.alive[alive] = o.seen[p]
             alive += 1
     state.counts[N_ALIVE] = alive
@@ -190,8 +195,9 @@ def all_wait(state: State) -> None:
     waiting = 0
     for p in range(state.counts[N_SEEN]):
         slot = int(o.seen[p])
-        if line[slot, CURVATURE] >= 0.0:
-            line[slot, PEAK] = -abs(line[slot, PEAK])
+        at = line_at(o.places, slot)
+        if line[at, CURVATURE] >= 0.0:
+            line[at, PEAK] = -abs(line[at, PEAK])
             o.waiting[waiting] = slot
             waiting += 1
     state.counts[N_WAITING] = waiting
@@ -227,7 +233,7 @@ def outside_weights(state: State, settings: Settings) -> F64:
     """
     weights = np.zeros(state.counts[N_SEEN] if settings.outside == HYBRID else 0)
     for p in range(len(weights)):
-        weights[p] = state.outside.line[state.outside.seen[p], BETA]
+        weights[p] = state.outside.line[line_at(state.outside.places, int(state.outside.seen[p])), BETA]
     return weights
 
 
@@ -243,9 +249,9 @@ def go_half_back(state: State, key: I64, beta: F64, outside: F64) -> None:
         if j < len(key) and members.key[j] == key[j]:
             members.block.beta[j] = 0.5 * (members.block.beta[j] + beta[j])
     for p in range(len(outside)):
-        slot = int(state.outside.seen[p])
-        if line[slot, CURVATURE] >= 0.0:
-            line[slot, BETA] = 0.5 * (line[slot, BETA] + outside[p])
+        at = line_at(state.outside.places, int(state.outside.seen[p]))
+        if line[at, CURVATURE] >= 0.0:
+            line[at, BETA] = 0.5 * (line[at, BETA] + outside[p])
 
 
 @kernel

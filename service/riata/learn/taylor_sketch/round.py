@@ -17,6 +17,7 @@ import numpy as np
 from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.slot_table import line_at
 from riata.learn.taylor_sketch.best import keep_best, sort_best
 from riata.learn.taylor_sketch.kernel_state import (
     BETA,
@@ -46,10 +47,11 @@ def leave(state: State, position: int) -> None:
     """
     block, line = state.members.block, state.outside.line
     slot = state.members.key[position]
-    line[slot, BETA] = 0.0
-    line[slot, GRADIENT] = block.gradient[position]
-    line[slot, CURVATURE] = block.curvature[position]
-    line[slot, PEAK] = block.peak[position]
+    at = line_at(state.outside.places, int(slot))
+    line[at, BETA] = 0.0
+    line[at, GRADIENT] = block.gradient[position]
+    line[at, CURVATURE] = block.curvature[position]
+    line[at, PEAK] = block.peak[position]
     state.members.key[position] = -1
     state.shadows.beta[:, position] = 0.0
     state.shadows.factor[:, position] = 0.0
@@ -63,14 +65,15 @@ def enter(state: State, settings: Settings, position: int, slot: int) -> None:
     Source    this module
     """
     block, line, w = state.members.block, state.outside.line, state.shadows
-    beta, gradient, curvature, peak = line[slot, BETA], line[slot, GRADIENT], line[slot, CURVATURE], abs(line[slot, PEAK])
+    at = line_at(state.outside.places, slot)
+    beta, gradient, curvature, peak = line[at, BETA], line[at, GRADIENT], line[at, CURVATURE], abs(line[at, PEAK])
     block.beta[position] = beta
     block.gradient[position] = gradient
     block.curvature[position] = curvature
     block.peak[position] = peak
-    line[slot, BETA] = 0.0
-    line[slot, GRADIENT] = 0.0
-    line[slot, PEAK] = peak
+    line[at, BETA] = 0.0
+    line[at, GRADIENT] = 0.0
+    line[at, PEAK] = peak
     join(state, settings, position, slot)
     block.counts[SIZE] = max(block.counts[SIZE], position + 1)
     total = settings.prior / state.scalars[SCALE] * peak + curvature
@@ -112,11 +115,12 @@ def pick_waiting(state: State, settings: Settings, full: bool, score: F64, key: 
     listed = state.counts[N_WAITING]
     kept = 0
     for p in range(listed):
-        prefetch(line, int(waiting[min(p + AHEAD, listed - 1)]))
+        prefetch(line, line_at(state.outside.places, int(waiting[min(p + AHEAD, listed - 1)])))
         slot = int(waiting[p])
-        peak = abs(line[slot, PEAK])
-        line[slot, PEAK] = peak
-        omega = abs(line[slot, GRADIENT] + (prior * peak + line[slot, CURVATURE]) * line[slot, BETA])
+        at = line_at(state.outside.places, slot)
+        peak = abs(line[at, PEAK])
+        line[at, PEAK] = peak
+        omega = abs(line[at, GRADIENT] + (prior * peak + line[at, CURVATURE]) * line[at, BETA])
         least = share * growth * gamma_of(state, settings, slot)
         if omega > least or (omega == least and not full and omega > 0.0):
             kept = keep_best(score, key, kept, omega, slot)

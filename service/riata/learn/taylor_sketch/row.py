@@ -14,6 +14,7 @@ import numpy as np
 
 from riata.jit.kernel import inline_kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
+from riata.learn.slot_table import line_at
 from riata.learn.taylor_sketch.kernel_state import (
     BETA,
     CURVATURE,
@@ -72,7 +73,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
     Source                 this module
     """
     s = scratch
-    block, place, line = state.members.block, state.members.place, state.outside.line
+    block, place, line, places = state.members.block, state.members.place, state.outside.line, state.outside.places
     shift = np.uint32(settings.shift)
     last = len(rows.hash) - 1
     room = settings.limit - block.counts[SIZE] if settings.opens else 0
@@ -84,7 +85,7 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
     beta = 0.0
     kind = _NOWHERE
     for p in range(rows.indptr[i], rows.indptr[i + 1]):
-        if settings.outside != NOTHING:
+        if settings.outside != NOTHING and len(places.entry) == 0:
             prefetch(line, int(rows.hash[min(p + AHEAD, last)] >> shift))
         key = np.int64(rows.hash[p]) >> settings.shift
         value = rows.value[p]
@@ -97,7 +98,8 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
                 s.y[n - 1] += value
         else:
             before = key
-            position = inside_at(line[key, CURVATURE]) if settings.outside != NOTHING else position_of(place, int(key))
+            row = line_at(places, int(key)) if settings.outside != NOTHING else 0
+            position = inside_at(line[row, CURVATURE]) if settings.outside != NOTHING else position_of(place, int(key))
             if position < 0 and settings.opens and (fresh < room or settings.outside == NOTHING):
                 beta = 0.0
                 kind = _FRESH if fresh < room else _NOWHERE
@@ -108,7 +110,6 @@ def gather_row(state: State, settings: Settings, rows: Rows, i: int, scratch: Sc
                 # A branch on membership is unpredictable: both columns are written, and the next feature overwrites one.
                 inside = position >= 0
                 at = position if inside else 0
-                row = key if settings.outside != NOTHING else np.int64(0)
                 member, other = block.beta[at], line[row, BETA]
                 beta = member if inside else other
                 kind = _MEMBER if inside else _OUTSIDE
@@ -154,7 +155,7 @@ def join(state: State, settings: Settings, position: int, key: int) -> None:
     w = state.shadows
     state.members.key[position] = key
     if settings.outside != NOTHING:
-        state.outside.line[key, CURVATURE] = -1.0 - position
+        state.outside.line[line_at(state.outside.places, key), CURVATURE] = -1.0 - position
     state.members.block.gamma[position] = state.own.gamma[own] if own >= 0 else settings.gamma
     for c in range(len(w.gamma)):
         w.factor[c, position] = state.own.gamma[own] if own >= 0 else w.gamma[c]
@@ -278,7 +279,8 @@ def write_outside(state: State, settings: Settings, n: int, scratch: Scratch) ->
     for j in range(n):
         if s.peak[j] > 0.0:  # a value whose square is 0 has no curvature, so it cannot be learnt
             slot = s.slot[j]
-            old = o.line[slot, PEAK]
+            line = o.line[line_at(o.places, int(slot))]
+            old = line[PEAK]
             if old == 0.0:
                 o.seen[seen] = slot
                 seen += 1
@@ -288,10 +290,10 @@ def write_outside(state: State, settings: Settings, n: int, scratch: Scratch) ->
             if s.beta[j] == 0.0 and s.after[j] != 0.0:
                 o.alive[alive] = slot
                 alive += 1
-            o.line[slot, BETA] = s.after[j]
-            o.line[slot, GRADIENT] = s.gradient[j]
-            o.line[slot, CURVATURE] = s.curvature[j]
-            o.line[slot, PEAK] = sign * s.peak[j]
+            line[BETA] = s.after[j]
+            line[GRADIENT] = s.gradient[j]
+            line[CURVATURE] = s.curvature[j]
+            line[PEAK] = sign * s.peak[j]
     counts[N_ALIVE], counts[N_SEEN], counts[N_WAITING] = alive, seen, waiting
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from riata.learn.huge_pages import HugePages, zero_table
 from riata.learn.slot_list import SlotList
+from riata.learn.slot_table import SlotTable
 from riata.learn.taylor_sketch.kernel_state import (
     COLUMNS,
     COUNTS,
@@ -57,10 +57,10 @@ def new_held(rows: int, features: int) -> Held:
 class TaylorState:
     """The state that the kernels work on (`arrays`), with its lists and blocks, which only Python code can grow."""
 
-    def __init__(self, settings: Settings, slots: int, own: Own, shadow: tuple[float, ...], gamma_intercept: float) -> None:
+    def __init__(self, settings: Settings, bits: int, own: Own, shadow: tuple[float, ...], gamma_intercept: float) -> None:
         """Make an empty sketch.
 
-        slots : lines of the table, if there is one
+        bits : the table has 2^bits slots, if there is one
         """
         counts = np.zeros(COUNTS, np.int64)
         scalars = np.zeros(SCALARS)
@@ -72,11 +72,10 @@ class TaylorState:
         cap = min(settings.limit, _CAP_MIN) if settings.opens else settings.limit
         block = new_block(cap)
         block.counts[SIZE] = 1
-        line = zero_table(1 if settings.outside == NOTHING else slots, COLUMNS)
-        self.pages = HugePages(line)
+        self.table = SlotTable(1 if settings.outside == NOTHING else bits, COLUMNS)
         self.arrays = State(
             members=Members(block, np.full(cap, -1, np.int64), places_for(cap)),
-            outside=Outside(line, self.alive.slot, self.seen.slot, self.waiting.slot),
+            outside=self._present(),
             own=own,
             held=new_held(0, 0),
             shadows=_new_shadows(shadow, cap),
@@ -112,7 +111,8 @@ class TaylorState:
         shadows.factor[:, 0] = self.gamma_intercept
 
     def make_room(self, rows: int, features: int) -> None:
-        """Make room in the lists and the held rows for `rows` more rows with `features` features in total."""
+        """Make room in the lists and the held rows for `rows` more rows with `features` features in total. Their slots have lines
+        already."""
         counts, held = self.arrays.counts, self.arrays.held
         if self.settings.outside != NOTHING:
             self.seen.make_room(features)
@@ -125,9 +125,11 @@ class TaylorState:
             n_rows, n_features = int(counts[N_HELD]), int(counts[HELD_NNZ])
             if n_rows + rows > len(held.label) or n_features + features > len(held.hash):
                 held = _copy_held(held, n_rows, n_features, 2 * (n_rows + rows) + _HELD_MIN, 2 * (n_features + features))
-        self.arrays = self.arrays._replace(
-            held=held, outside=Outside(self.arrays.outside.line, self.alive.slot, self.seen.slot, self.waiting.slot)
-        )
+        self.arrays = self.arrays._replace(held=held, outside=self._present())
+
+    def _present(self) -> Outside:
+        """The arrays of the features outside, which are others after they have grown."""
+        return Outside(self.table.line, self.table.places, self.alive.slot, self.seen.slot, self.waiting.slot)
 
     @property
     def holds(self) -> bool:
@@ -154,10 +156,10 @@ class TaylorState:
         self.arrays = self.arrays._replace(members=Members(grown(members.block, cap), key, place), shadows=wider)
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part. table is address space: its pages without any feature use no memory."""
+        """Return bytes by part."""
         s, block = self.arrays, self.arrays.members.block
         return {
-            "table": s.outside.line.nbytes,
+            "table": self.table.nbytes,
             "lists": sum(listed.slot.nbytes for listed in (self.alive, self.seen, self.waiting)),
             "block": sum(array.nbytes for array in (*block, s.members.key, s.members.place)),
             "held": sum(array.nbytes for array in s.held),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,9 +13,9 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
-from riata.learn.huge_pages import HugePages, zero_table
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
+from riata.learn.slot_table import SlotTable
 from riata.learn.table_rows import room_for
 from riata.learn.truncated_gradient import row
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
@@ -34,7 +35,7 @@ _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity",
 
 
 class TruncatedGradient:
-    """Langford, Li & Zhang 2009, with one line of a table of 2^bits for each slot.
+    """Langford, Li & Zhang 2009, with one line of a table (`SlotTable`) for each slot.
 
     Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
@@ -60,27 +61,26 @@ class TruncatedGradient:
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
         n = sum([len(batch.label) for batch in batches])
-        if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._pages.settled:
-            batches = [join_batches(batches)]  # the pages of a small model are updated before each batch, by a call for each
-        batches, ids = list(batches), ids_of(batches)
+        if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._slots.is_direct:
+            batches = [join_batches(batches)]  # the lines of a small model are looked up batch by batch, by a call for each
+        batches, hashes = list(batches), self._slots.enter_all([batch.hash for batch in batches])
+        ids = ids_of(batches, hashes)
         skip = np.zeros(n, np.bool_) if skip is None else skip
         told, refused = np.empty((3, n)), np.empty(n, np.bool_)
         done, refusals = 0, 0
         while done < len(batches):
-            self._make_room(batches[done].hash)
-            ready = ids if self._pages.settled else ids[: done + 1]
-            stopped, longest, bad = learn_batches(self._table, self._settings, ready, done, skip, self._room, told, refused)
+            table = self._make_room(len(hashes[done]))
+            listed = len(self._alive), len(self._seen)
+            stopped, longest, bad = learn_batches(table, self._settings, ids, done, skip, self._room, told, refused)
+            self._alive.rename(listed[0], self._slots)
+            self._seen.rename(listed[1], self._slots)
             if longest:
                 self._room = room_for(2 * longest, _COLUMNS, 2)
             elif stopped == done:
-                batches[done] = in_one_piece(batches[done])
-                ids[done] = ids_of(batches[done : done + 1])
+                batches[done] = in_one_piece(replace(batches[done], hash=hashes[done]))
+                ids[done] = ids_of(batches[done : done + 1], [batches[done].hash])
             done, refusals = stopped, refusals + bad
         return Stepped(told[0], refused, told[1], told[2], refusals)
-
-    def expect(self, hashes: U32) -> None:
-        """Choose the page size of the table by all of the features to come, as steps may bring them a few at a time."""
-        self._pages.tend(len(self._seen if self._settings.adaptive else self._alive), hashes)
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
@@ -89,17 +89,19 @@ class TruncatedGradient:
         leave small weights that were never truncated. For the subgradient rule, which has no events, it sets weights below a
         finite ceiling to zero. A served model is not finalised: its stream has not ended.
         """
-        scalars = self._table.scalars
+        table = self._present()
+        scalars = table.scalars
         clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
             norm, importance = (float(scalars[at]) for at in (row.NORM, row.IMPORTANCE))
             clock += event_size(norm, importance, self._settings, self.learnt)
         # A weight that truncation has made zero is written as zero, and its slot is removed from the list: no result changes.
         alive = self._alive.sorted()
-        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        kept = row.collect(self._table, self._settings, clock, not finalised, alive, slot, beta)
-        slot.resize(kept, refcheck=False)  # frees the rest without a copy
+        line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        kept = row.collect(table, self._settings, clock, not finalised, self._slots.lines_of(alive), line, beta)
+        line.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
+        slot = self._slots.slots_of(line)
         if not finalised:
             alive[:kept] = slot
             self._alive.keep(kept)
@@ -143,16 +145,17 @@ class TruncatedGradient:
         self._start_empty()
         table = self._table
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
-        self._pages.expect(max(len(slot), len(seen)))
-        table.line[slot, row.BETA] = arrays["beta"]
-        table.line[slot, row.TAU] = arrays["tau"]
+        self._slots.lines_of(np.union1d(slot, seen))
+        at, at_seen, line = self._slots.lines_of(slot), self._slots.lines_of(seen), self._slots.line
+        line[at, row.BETA] = arrays["beta"]
+        line[at, row.TAU] = arrays["tau"]
         if self._settings.adaptive:
-            table.line[seen, row.SQUARES] = arrays["squares"]
+            line[at_seen, row.SQUARES] = arrays["squares"]
         if self._settings.normalised:
-            table.line[seen, row.SCALE] = arrays["scale"]
+            line[at_seen, row.SCALE] = arrays["scale"]
         elif self._settings.adaptive:
-            total = table.line[slot, row.SQUARES] + self._settings.accumulator
-            table.line[slot, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
+            total = line[at, row.SQUARES] + self._settings.accumulator
+            line[at, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
         table.scalars[:] = arrays["scalars"]
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)
@@ -173,8 +176,7 @@ class TruncatedGradient:
     def memory(self) -> dict[str, int]:
         """Return bytes by part, in O(1).
 
-        table is address space: untouched pages of it use no memory. checkpoint is exact right after `weights` or `freeze`;
-        between them it also counts weights that have become zero since.
+        checkpoint is exact right after `weights` or `freeze`; between them it also counts weights that have become zero since.
         """
         table = self._table
         lists = self._alive.slot.nbytes + self._seen.slot.nbytes
@@ -183,7 +185,7 @@ class TruncatedGradient:
         columns = 2 if self._settings.normalised else 1
         accumulator = self._seen.slot.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
         return {
-            "table": table.line.nbytes,
+            "table": self._slots.nbytes,
             "lists": lists,
             "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,
@@ -193,35 +195,42 @@ class TruncatedGradient:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines
         counts = np.zeros(row.COUNTS, np.int64)
         self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
+        self._slots = SlotTable(self.bits, width)
+        self._settings = self._settings._replace(shift=self._slots.shift)
         self._table = Table(
-            line=zero_table(2**self.bits + 1, width),
+            line=self._slots.line,
             alive=self._alive.slot,
             seen=self._seen.slot,
             counts=counts,
             scalars=np.zeros(row.SCALARS, np.float64),
         )
-        self._pages = HugePages(self._table.line)
 
-    def _make_room(self, hashes: U32) -> None:
-        """Make sure that the lists have space for every feature of a batch.
+    def _make_room(self, features: int) -> Table:
+        """Return the table for kernels, with space in the lists for every feature of a batch.
 
         Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
         since it then has as much free space as entries.
         """
-        features = len(hashes)
         if not self._alive.has_room(features):
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
         if self._settings.adaptive:
             self._seen.make_room(features)
-        if self._table.alive is not self._alive.slot or self._table.seen is not self._seen.slot:
-            self._table = self._table._replace(alive=self._alive.slot, seen=self._seen.slot)
-        self.expect(hashes)
+        return self._present()
+
+    def _present(self) -> Table:
+        """The table with its present arrays, which are others after they have grown."""
+        table = self._table
+        line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
+        if table.line is not line or table.alive is not alive or table.seen is not seen:
+            self._table = table._replace(line=line, alive=alive, seen=seen)
+            self._settings = self._settings._replace(shift=self._slots.shift)
+        return self._table
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two adjacent columns of the table, for some slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
-        pick(self._table.line, slot, column, left, right)
+        pick(self._slots.line, self._slots.lines_of(slot), column, left, right)
         return left, right
 
     def _check(self, arrays: Arrays) -> None:

@@ -1,0 +1,223 @@
+"""Tables with a line of numbers for each slot: compact while few slots were met, addressed by the slot itself once many were.
+
+With 2^22 slots a full table takes 128 MiB, and hashing spreads features over all of it: each takes a page of its own. So a table
+begins with a few lines, which slots take in the order in which they are first met. A map with open addressing gives the line of
+a slot; it is at most a quarter full. When the lines are used up, lines and map double. With more than one slot in
+`_COMPACT_SHARE` in use, all slots get a line, in pages of 2 MiB: looking a slot up takes about as long as learning it.
+
+Kernels of learners take a hash and a shift, and use line hash >> shift. For a compact table they get hashes that are made from
+the numbers of the lines, in the same order, so no kernel knows the layout. Adjacent features that share a slot share a line.
+
+The layout is not part of a learner's state. Feature names that were chosen to collide in the map make the table direct: that
+costs memory and no time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U8, U32, aligned
+from riata.jit.kernel import inline_kernel, kernel
+
+HASH_BITS: Final = 32
+_COMPACT_SHARE: Final = 64
+_COMPACT_MIN: Final = 4096  # lines that a compact table may have at least
+_SMALL_BITS: Final = 13  # tables of up to this many bits are direct from the start
+_LINES_MIN: Final = 256
+_SPARSE: Final = 4  # entries of the map for each line
+_CACHE_LINE_BYTES: Final = 64
+_HUGE_BYTES: Final = 2 * 2**20
+_MAPPED_BYTES_MIN: Final = 64 * 2**10  # from here on a mapping of its own, so that what a table outgrows returns to the system
+_WORD: Final = 0xFFFFFFFF
+_ODD: Final = 0x9E3779B1  # 2^32 / golden ratio: adjacent slots are mapped far apart
+_PROBES_MAX: Final = 64  # a map at most a quarter full needs one or two, unless its names were chosen to collide
+
+
+def zero_table(lines: int, width: int) -> F64:
+    """A zeroed table f64[lines, width] aligned to a cache line, so that no line of it crosses two if width is a power of two.
+    A large one has pages of 2 MiB where the system has them, since address translation costs more than a step."""
+    return _zeros(8 * lines * width).view(np.float64).reshape(lines, width)
+
+
+def _zeros(count: int) -> U8:
+    """Zeroed bytes. Those of a large array take memory when they are first touched."""
+    if sys.platform != "linux" or count < _MAPPED_BYTES_MIN:
+        return aligned(np.zeros(count + _CACHE_LINE_BYTES, np.uint8), count, _CACHE_LINE_BYTES)
+    alignment = _HUGE_BYTES if count >= 2 * _HUGE_BYTES else _CACHE_LINE_BYTES
+    area = mmap.mmap(-1, count + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if alignment == _HUGE_BYTES:
+        area.madvise(mmap.MADV_HUGEPAGE)
+    return aligned(np.frombuffer(area, np.uint8), count, alignment)
+
+
+@inline_kernel
+def place_of(slot: int, odd: int, down: int) -> int:
+    """The entry of the map at which a search for a slot begins.
+
+    Source    multiplicative hashing, Dietzfelbinger et al. 1997
+    """
+    return ((slot * odd) & _WORD) >> down
+
+
+@kernel
+def enter(
+    places: I64, slot_of: U32, hashes: U32, place: tuple[int, int], how: tuple[int, int, int, int], out: U32
+) -> tuple[int, int]:
+    """Look up the lines of hashes, and give a line to each slot that has none.
+
+    Parameters
+    ----------
+    places : i64[2^m]      the map: (slot + 1) 2^32 + line, or 0; it has more entries than there are lines; overwritten
+    slot_of : u32[lines]   the slot of each line in use; overwritten
+    hashes : u32[k]        slots are hash >> shift
+    place                  the hash to begin with; the number of lines in use
+    how                    shift; up: a line is returned as line << up; down: 32 - m; the odd factor of `place_of`
+    out : u32[k]           overwritten
+
+    Returns                the hash to continue with, k at the end: it stops at a new slot if all lines are in use, and at a slot
+                           that takes too many probes; and the number of lines in use
+    Cost                   O(k); one or two reads for each hash, mostly from the caches: the map of a compact table is small
+    Source                 open addressing with linear probing
+    """
+    shift, up, down, odd = how
+    at, used = place
+    mask = len(places) - 1
+    for p in range(at, len(hashes)):
+        slot = int(hashes[p]) >> shift
+        i, probes = place_of(slot, odd, down), 0
+        entry = int(places[i])
+        while entry >> HASH_BITS != slot + 1:
+            if entry == 0:
+                if used == len(slot_of):
+                    return p, used
+                entry = (slot + 1) << HASH_BITS | used
+                places[i], slot_of[used] = entry, slot
+                used += 1
+            else:
+                i, probes = (i + 1) & mask, probes + 1
+                if probes == _PROBES_MAX:
+                    return p, used
+                entry = int(places[i])
+        out[p] = (entry & _WORD) << up
+    return len(hashes), used
+
+
+class Places(NamedTuple):
+    """The map of a compact table, for kernels that look slots up themselves.
+
+    entry : i64[2^m]   as for `enter`; none if the table is direct
+    down, odd : int    as for `place_of`
+    nowhere : int      the line of no slot
+    """
+
+    entry: I64
+    down: int
+    odd: int
+    nowhere: int
+
+
+@inline_kernel
+def line_at(places: Places, slot: int) -> int:
+    """The line of a slot; `nowhere` if it has none.
+
+    Source    open addressing with linear probing
+    """
+    mask = len(places.entry) - 1
+    if mask < 0:
+        return slot
+    i = place_of(slot, places.odd, places.down)
+    while places.entry[i] != 0 and places.entry[i] >> HASH_BITS != slot + 1:
+        i = (i + 1) & mask
+    entry = places.entry[i]
+    return int(entry & _WORD) if entry != 0 else places.nowhere
+
+
+class SlotTable:
+    """The lines f64[width] of the slots of a learner with 2^bits slots; zeros until they are written.
+
+    line  : f64[lines + 1, width]  for kernels; another array after a call that adds slots. The last line belongs to no slot
+    shift : of the hashes that `enter` returns: their lines are hash >> shift; may change with `line`
+    """
+
+    def __init__(self, bits: int, width: int) -> None:
+        self._bits, self._width = bits, width
+        self._compact_lines = max(2**bits // _COMPACT_SHARE, _COMPACT_MIN)
+        self._used = 0
+        self._slot_of: U32 = np.empty(0, np.uint32)
+        self._places: I64 = np.empty(0, np.int64)
+        self.is_direct = bits <= _SMALL_BITS
+        self.shift = HASH_BITS - (bits if self.is_direct else self._compact_lines.bit_length() - 1)
+        self.line = zero_table((2**bits if self.is_direct else 0) + 1, width)
+        if not self.is_direct:
+            self._grow(_LINES_MIN)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the lines and of the map. All of them are in memory soon after a table has grown."""
+        return self.line.nbytes + self._slot_of.nbytes + self._places.nbytes
+
+    def enter(self, hashes: U32) -> U32:
+        """Give a line to the slot of each hash that has none. Return hashes whose lines are hash >> shift, in the same order."""
+        if self.is_direct:
+            return hashes
+        return self._look_up(np.ascontiguousarray(hashes, np.uint32), HASH_BITS - self._bits, self.shift)
+
+    @property
+    def places(self) -> Places:
+        """The map of the present table."""
+        return Places(self._places, _down(self._places), _ODD, len(self.line) - 1)
+
+    def enter_all(self, several: Sequence[U32]) -> Sequence[U32]:
+        """As `enter` of each, for one layout."""
+        entered = [self.enter(hashes) for hashes in several]
+        return several if self.is_direct else entered
+
+    def lines_of(self, slots: U32) -> U32:
+        """The numbers of the lines of slots; those without a line get one."""
+        if self.is_direct:
+            return slots
+        lines = self._look_up(slots, 0, 0)
+        return slots if self.is_direct else lines
+
+    def slots_of(self, lines: U32) -> U32:
+        """The slots of lines in use."""
+        return lines if self.is_direct else self._slot_of[lines]
+
+    def _look_up(self, hashes: U32, shift: int, up: int) -> U32:
+        out, at = np.empty(len(hashes), np.uint32), 0
+        while True:
+            how = (shift, up, _down(self._places), _ODD)
+            at, self._used = enter(self._places, self._slot_of, hashes, (at, self._used), how, out)
+            if at == len(hashes):
+                return out
+            if 2 * self._used > self._compact_lines or self._used < len(self._slot_of) or not self._grow(2 * self._used):
+                self._make_direct()
+                return hashes
+
+    def _grow(self, lines: int) -> bool:
+        """Change to a compact table with room for this many lines; false if their slots collide in its map."""
+        used, known = self._used, self._slot_of[: self._used]
+        places, slot_of = _zeros(8 * _SPARSE * lines).view(np.int64), np.empty(lines, np.uint32)
+        # In the order of their lines, so they keep them.
+        at, _ = enter(places, slot_of, known, (0, 0), (0, 0, _down(places), _ODD), np.empty(used, np.uint32))
+        if at == used:
+            longer = zero_table(lines + 1, self._width)
+            longer[:used] = self.line[:used]
+            self.line, self._slot_of, self._places = longer, slot_of, places
+        return at == used
+
+    def _make_direct(self) -> None:
+        table = zero_table(2**self._bits + 1, self._width)
+        table[self._slot_of[: self._used]] = self.line[: self._used]
+        self.line, self.shift, self.is_direct = table, HASH_BITS - self._bits, True
+        self._slot_of, self._places = self._slot_of[:0].copy(), self._places[:0].copy()
+
+
+def _down(places: I64) -> int:
+    """The shift of `place_of` for a map."""
+    return HASH_BITS - (len(places).bit_length() - 1)

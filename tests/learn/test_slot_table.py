@@ -1,0 +1,102 @@
+"""The layout of a table changes no bit of a learner, and takes memory for what was met only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.jit.kernel import kernel
+from riata.learn import slot_table
+from riata.learn.learner import Learner
+from riata.learn.registry import build_learner
+from riata.learn.slot_table import Places, SlotTable, enter, line_at
+from riata.run.config import read_config
+from tests.learn.contract import same
+from tests.learn.streams import sparse_events, to_batch
+from tests.twins import slot_table as twin
+
+BITS = 14
+LIMIT = 4096  # lines of a compact table of 2^14 slots
+LEARNERS: dict[str, dict[str, Any]] = {
+    "adaptive": {"kind": "truncated_gradient", "gravity": 1e-3},
+    "constant": {"kind": "truncated_gradient", "gravity": 1e-3, "rate": "constant", "normalised": False},
+    "ftrl": {"kind": "ftrl_proximal", "l1": 0.1},
+    "hybrid": {"kind": "taylor_sketch", "mode": "hybrid", "k": 20, "warm_up": 40},
+}
+
+
+@kernel
+def look_up(places: Places, slots: np.ndarray, lines: np.ndarray) -> None:
+    """`line_at` of each. Source: this test."""
+    for i in range(len(slots)):
+        lines[i] = line_at(places, int(slots[i]))
+
+
+@pytest.mark.parametrize("spread", [1, 2**10])
+def test_slots_get_lines_in_the_order_in_which_they_are_met(spread: int) -> None:
+    hashes = (np.random.default_rng(1).integers(0, 600, 1000) * spread).astype(np.uint32)
+    places, slot_of, out = np.zeros(1024, np.int64), np.empty(200, np.uint32), np.empty(1000, np.uint32)
+    known: dict[int, int] = {}
+    expected, stopped = twin.enter(known, hashes.tolist(), 1, 3, 200)
+    assert enter(places, slot_of, hashes, (0, 0), (1, 3, 32 - 10, 0x9E3779B1), out) == (stopped, 200)
+    assert out[:stopped].tolist() == expected
+    assert slot_of.tolist() == list(known)
+    slots = np.array([*known, 2**31], np.uint32)
+    look_up(Places(places, 32 - 10, 0x9E3779B1, 777), slots, lines := np.empty(201, np.int64))
+    assert lines.tolist() == [*known.values(), 777]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_table_that_grows_learns_the_same_bits_as_a_direct_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> Learner:
+        return build_learner(read_config({"learner": LEARNERS[name]}).learner, BITS)
+
+    grows, thawed = build(), build()
+    monkeypatch.setattr(slot_table, "_SMALL_BITS", BITS)
+    direct = build()
+    monkeypatch.undo()
+    sizes = []
+    for n, seed, features, longest in ((3, 1, 40, 5), (200, 2, 40, 8), (60, 3, 3000, 60), (40, 4, 20_000, 400), (50, 2, 40, 8)):
+        batch = to_batch(sparse_events(n, seed, features, spread=0.5, longest=longest))
+        thawed.thaw(grows.freeze())
+        told = [learner.step_all([batch]) for learner in (grows, thawed, direct)]
+        assert told[0].margin.tobytes() == told[1].margin.tobytes() == told[2].margin.tobytes()
+        assert same(grows.freeze(), direct.freeze())
+        assert same(thawed.freeze(), direct.freeze())
+        assert grows.weights().beta.tobytes() == direct.weights().beta.tobytes()
+        sizes.append(grows.memory()["table"])
+    assert sizes[0] < sizes[2] < sizes[3] == sizes[4] == direct.memory()["table"]
+
+
+def test_batches_given_together_have_one_layout_even_if_the_table_becomes_direct_between_them() -> None:
+    table = SlotTable(BITS, 4)
+    few, many = np.array([5, 6], np.uint32) << np.uint32(18), np.arange(LIMIT + 1, dtype=np.uint32) << np.uint32(18)
+    assert [int(hashes[0] >> np.uint32(table.shift)) for hashes in table.enter_all([few])] == [0]
+    together = table.enter_all([few, many])
+    assert table.is_direct
+    assert [hashes.tolist() for hashes in together] == [few.tolist(), many.tolist()]
+
+
+def test_memory_is_that_of_the_slots_met_until_a_direct_table_is_worth_it() -> None:
+    table = SlotTable(22, 4)
+    at_first = table.nbytes
+    table.lines_of(np.arange(0, 2**22, 2**22 // 30_000, dtype=np.uint32))
+    assert at_first < 20_000
+    assert table.nbytes < 30_000 * 2 * (32 + 4 + 32)
+    table.lines_of(np.arange(2**16 + 1, dtype=np.uint32))
+    assert table.is_direct
+    assert table.nbytes == (2**22 + 1) * 32
+
+
+def test_names_that_were_chosen_to_collide_make_the_table_direct() -> None:
+    inverse = pow(slot_table._ODD, -1, 2**32)
+    slots = np.arange(2**13, dtype=np.uint32) * np.uint32(inverse)  # whose first probe is 0
+    slots = slots[slots < 2**26][:80]
+    table = SlotTable(26, 2)
+    assert table.lines_of(slots[:60]).tolist() == list(range(60))
+    table.line[:60, 0] = np.arange(60)
+    table.lines_of(slots)
+    assert table.is_direct
+    assert table.line[slots[:60], 0].tolist() == list(range(60))
