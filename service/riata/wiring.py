@@ -156,6 +156,7 @@ def serve(settings: Settings) -> None:
         bodies_bytes_max=settings.bodies_bytes_max,
         body_deadline_s=settings.body_timeout_s,
         docs=settings.docs,
+        console=settings.console,
         busy_poll_us=settings.busy_poll_us,
     )
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)

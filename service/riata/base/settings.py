@@ -129,6 +129,7 @@ class Settings(BaseSettings):
     docs: bool = _setting(
         True, "Access", "serve /docs and /openapi.json", "the contract is public, and the page loads nothing from other hosts"
     )
+    console: bool = _setting(True, "Access", "serve /console", "the page reads nothing without the key that a person gives it")
     busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
         100, "Requests", "how long the event loop polls for the next request after an answer before it sleeps, microseconds; 0, "
         "or a process that may use one core only, sleeps at once",

@@ -32,7 +32,7 @@ from riata.web.refit_meters import RefitCollector
 from riata.web.request import HotRoute, Router
 from riata.web.responses import respond
 from riata.web.route import Hot, Parts, add_routes
-from riata.web.routes import docs
+from riata.web.routes import console, docs
 from riata.web.routes.table import ROUTES
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX, WebSettings
@@ -95,7 +95,8 @@ def create_app(
         StarletteRoute(route.template, apps[route.key], methods=[route.method], include_in_schema=False) for route in hot
     )
     parts = Parts(service, admin, settings, meters, openapi_document(), lambda: None if gate is None else gate.ring)
-    add_routes(app, [route for route in ROUTES if settings.docs or route not in docs.ROUTES], parts)
+    left_out = [*([] if settings.docs else docs.ROUTES), *([] if settings.console else console.ROUTES)]
+    add_routes(app, [route for route in ROUTES if route not in left_out], parts)
     app.add_exception_handler(RiataError, _on_riata_error)
     app.add_exception_handler(ClientGone, _on_client_gone)
     app.add_exception_handler(HTTPException, _on_http_exception)

@@ -66,7 +66,9 @@ class Instrumented:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *STANDING_HEADERS]
+                headers = list(message.get("headers", ()))
+                given = {name for name, _ in headers}  # files of the console may be kept by caches
+                message["headers"] = headers + [pair for pair in STANDING_HEADERS if pair[0] not in given]
             await send(message)
 
         try:

@@ -27,6 +27,7 @@ class WebSettings:
     body_deadline_s  : seconds within which a body must have arrived
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
+    console          : whether /console is served
     fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
     """
@@ -37,5 +38,6 @@ class WebSettings:
     body_deadline_s: float = BODY_DEADLINE_S
     parse_threads: int = 2
     docs: bool = True
+    console: bool = True
     fast_path: bool = True
     busy_poll_us: int = 0

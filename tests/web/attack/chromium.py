@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import time
@@ -98,6 +99,14 @@ class Chromium:
         """The text of an element."""
         found: str = self._ask("GET", f"{self._at}/element/{self.find(css)}/text")
         return found
+
+    def devtools(self, command: str, **parameters: Any) -> Any:
+        """Send a command of the Chrome DevTools protocol, for what WebDriver cannot do."""
+        return self._ask("POST", f"{self._at}/goog/cdp/execute", cmd=command, params=parameters)
+
+    def screenshot(self) -> bytes:
+        """The visible part of the page as PNG."""
+        return base64.b64decode(self._ask("GET", f"{self._at}/screenshot"))
 
     def _answers(self) -> bool:
         try:

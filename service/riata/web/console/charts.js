@@ -1,0 +1,128 @@
+// Curves by uPlot; bars, calibration and paths as own SVG.
+
+import { h, number, s, short, visible } from "./dom.js";
+
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]]; // curves differ by more than their colour
+const HEIGHT = 260;
+const colour = variable => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+
+/**
+ * Curves over the number of events, in a node that keeps its chart while its data change.
+ * draw({x, lines: [{label, values}], marks: [{x, label}]})
+ */
+export function curves() {
+  const node = h("div", { role: "img", class: "curve" });
+  let chart = null, shape = "", marks = [], last = null;
+
+  function draw(given) {
+    last = given;
+    marks = given.marks || [];
+    const data = [given.x, ...given.lines.map(line => line.values)];
+    const now = given.lines.map(line => line.label).join() + document.documentElement.dataset.theme + node.clientWidth;
+    if (chart && now === shape) return chart.setData(data);
+    if (!window.uPlot || !node.clientWidth) return;
+    shape = now;
+    if (chart) chart.destroy();
+    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1 } };
+    chart = new uPlot({
+      width: node.clientWidth, height: HEIGHT,
+      scales: { x: { time: false } },
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(short) }, { ...axis, size: 60, values: (_, ticks) => ticks.map(tick => number(tick, 3)) }],
+      series: [{ label: "events", value: (_, at) => number(at) }, ...given.lines.map((line, at) => ({
+        label: line.label, stroke: colour(`--c${at + 1}`), width: 2, dash: DASHES[at], spanGaps: true, points: { show: given.x.length < 3 },
+        value: (_, value) => number(value),
+      }))],
+      hooks: { draw: [drawMarks] },
+    }, data, node);
+  }
+
+  function drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = colour("--quiet");
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    let free = -Infinity;
+    for (const mark of marks) {
+      const x = Math.round(plot.valToPos(mark.x, "x", true));
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const label = visible(mark.label), width = ctx.measureText(label).width;
+      if (x < free) continue;
+      const left = x + width + 4 > bbox.left + bbox.width ? x - width - 4 : x + 4;
+      ctx.fillText(label, left, bbox.top + 11 * devicePixelRatio);
+      free = left + width + 8;
+    }
+    ctx.restore();
+  }
+
+  const again = () => last && draw(last);
+  new ResizeObserver(() => requestAnimationFrame(again)).observe(node); // not at once: drawing changes sizes
+  return { node, draw, again };
+}
+
+/** Horizontal bars from zero, with whiskers where an error is known. rows: {label, value, error?} */
+export function bars(rows, title) {
+  const line = 22, left = 200, width = 640, right = 80;
+  const most = Math.max(1e-12, ...rows.map(row => Math.abs(row.value) + 2 * (row.error || 0)));
+  const low = rows.some(row => row.value < 0 || row.value - 2 * (row.error || 0) < 0) ? -most : 0;
+  const at = value => left + ((value - low) / (most - low)) * (width - left - right);
+  const cut = text => (text.length > 30 ? text.slice(0, 29) + "…" : text);
+  return s("svg", { viewBox: `0 0 ${width} ${rows.length * line + 6}`, role: "img", "aria-label": title },
+    s("line", { class: "axis", x1: at(0), x2: at(0), y1: 0, y2: rows.length * line + 6 }),
+    rows.map((row, index) => {
+      const y = index * line + 4, begin = Math.min(at(0), at(row.value));
+      return s("g", {},
+        s("title", {}, `${visible(row.label)}: ${number(row.value)}`),
+        s("text", { x: left - 8, y: y + 12, "text-anchor": "end" }, cut(visible(row.label))),
+        s("rect", { class: row.value < 0 ? "minus" : "bar", x: begin, y: y + 2, width: Math.max(1, Math.abs(at(row.value) - at(0))), height: 11 }),
+        row.error ? s("line", { class: "whisker", x1: at(row.value - 2 * row.error), x2: at(row.value + 2 * row.error), y1: y + 7.5, y2: y + 7.5 }) : null,
+        s("text", { x: width - right + 6, y: y + 12 }, number(row.value)));
+    }));
+}
+
+/** One bar of a weight with its two standard errors, for a row of a table. */
+export function whisker(value, error, most) {
+  const at = number => 60 + (60 * number) / most;
+  return s("svg", { class: "inline", viewBox: "0 0 120 16", "aria-hidden": "true" },
+    s("line", { class: "axis", x1: 60, x2: 60, y1: 0, y2: 16 }),
+    s("rect", { class: value < 0 ? "minus" : "bar", x: Math.min(60, at(value)), y: 5, width: Math.max(1, Math.abs(at(value) - 60)), height: 6 }),
+    error ? s("line", { class: "whisker", x1: at(value - 2 * error), x2: at(value + 2 * error), y1: 8, y2: 8 }) : null);
+}
+
+/** Observed over predicted probability; the area of a dot is its number of events. cells: those of the metrics */
+export function calibration(cells) {
+  const size = 300, pad = 40, most = Math.max(1, ...cells.map(cell => cell.examples));
+  const x = value => pad + value * (size - pad - 10), y = value => size - pad - value * (size - pad - 10);
+  const ticks = [0, 0.5, 1];
+  return s("svg", { class: "square", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": "observed over predicted probability" },
+    s("line", { class: "axis", x1: x(0), x2: x(1), y1: y(0), y2: y(0) }), s("line", { class: "axis", x1: x(0), x2: x(0), y1: y(0), y2: y(1) }),
+    s("line", { class: "ideal", x1: x(0), x2: x(1), y1: y(0), y2: y(1) }),
+    ticks.map(tick => [s("text", { x: x(tick), y: y(0) + 16, "text-anchor": "middle" }, String(tick)), s("text", { x: x(0) - 6, y: y(tick) + 4, "text-anchor": "end" }, String(tick))]).flat(),
+    s("text", { x: x(0.5), y: size - 6, "text-anchor": "middle" }, "predicted"), s("text", { x: x(0) + 6, y: y(1) + 8 }, "observed"),
+    cells.filter(cell => cell.examples > 0).map(cell => s("circle", { class: "dot", cx: x(cell.mean_predicted), cy: y(cell.mean_observed), r: 3 + 9 * Math.sqrt(cell.examples / most) },
+      s("title", {}, `predicted ${number(cell.mean_predicted)}, observed ${number(cell.mean_observed)}, ${number(cell.examples)} events`))));
+}
+
+/** Number of weights over the penalty, both on logarithmic scales; points can be chosen with mouse and keyboard. */
+export function path(points, chosen, choose) {
+  const width = 640, height = 300, pad = 56;
+  const gammas = points.map(point => Math.log10(Math.max(point.gamma, 1e-12))), counts = points.map(point => Math.log10(point.non_zeros + 1));
+  const [low, high, top] = [Math.min(...gammas), Math.max(...gammas), Math.max(0.3, ...counts)];
+  const x = value => pad + ((value - low) / (high - low || 1)) * (width - pad - 20), y = value => height - 44 - (value / top) * (height - 64);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "number of weights over the penalty gamma" },
+    s("line", { class: "axis", x1: pad, x2: width - 20, y1: y(0), y2: y(0) }), s("line", { class: "axis", x1: pad, x2: pad, y1: y(0), y2: 20 }),
+    s("text", { x: width / 2, y: height - 6, "text-anchor": "middle" }, "gamma"), s("text", { x: pad + 8, y: 14 }, "weights ≠ 0"),
+    [low, (low + high) / 2, high].map(tick => s("text", { x: x(tick), y: y(0) + 18, "text-anchor": "middle" }, number(10 ** tick, 2))),
+    [0, top].map(tick => s("text", { x: pad - 6, y: y(tick) + 4, "text-anchor": "end" }, short(Math.round(10 ** tick - 1)))),
+    points.map((point, at) => s("circle", {
+      class: point.in_force ? "now" : "dot", cx: x(gammas[at]), cy: y(counts[at]), r: point.gamma === chosen ? 9 : point.log_loss === null ? 4 : 6,
+      tabindex: "0", role: "button", "aria-label": `gamma ${number(point.gamma)}, ${number(point.non_zeros)} weights`,
+      "aria-pressed": String(point.gamma === chosen), onclick: () => choose(point),
+      onkeydown: event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(point); } },
+    }, s("title", {}, `gamma ${number(point.gamma)}: ${number(point.non_zeros)} weights, log loss ${number(point.log_loss)}`))));
+}

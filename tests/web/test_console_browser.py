@@ -1,0 +1,279 @@
+"""The console in a real Chromium, on a live service with keys: every page, hostile names, every kind of key, narrow and dark.
+
+One browser and one service for the file. Each test loads the page anew.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from riata.base.settings import Settings
+from riata.run.admin import Admin
+from riata.run.service import Service
+from riata.web.app import create_app
+from riata.web.buckets import Buckets
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
+from riata.web.settings import WebSettings
+from riata.wiring import build_engine
+from tests.running import HANG_S
+from tests.web.attack.chromium import Chromium, missing_programs, until
+from tests.web.serving import serving
+
+pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}")
+
+HTML, BIDI, LONG = "<img src=x onerror=window.hurt=1>", "pay\u202etxt", "n" * 250
+FACTS = {
+    "overview": "against the base rate", "learning": "Three horizons", "model": "standard errors", "path": "gamma",
+    "try": "Predict", "data": "bad_label", "versions": "Restore", "service": "accepts events",
+}  # fmt: skip
+LEARNER = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "features_max": 32, "block": 50}
+NEVER = 100_000  # s, so that a generation is saved only when a test asks for it
+# What the page may not do, noted from before its first script on.
+LISTEN = """
+window.hurt = 0; window.faults = [];
+document.addEventListener('securitypolicyviolation', event => faults.push(`${event.violatedDirective} ${event.blockedURI}`));
+window.addEventListener('error', event => faults.push(event.message));
+window.addEventListener('unhandledrejection', event => faults.push(String(event.reason)));
+const told = console.error;
+console.error = (...what) => { faults.push(what.map(String).join(' ')); told(...what); };
+"""
+
+
+@dataclass(frozen=True)
+class Console:
+    """A browser before a live service. keys: by scope"""
+
+    browser: Chromium
+    port: int
+    keys: dict[str, str]
+
+    def ask(self, method: str, path: str, **more: Any) -> Any:
+        """Ask the service directly, with every scope."""
+        headers = {"Authorization": f"Bearer {self.keys['every']}"}
+        answer = httpx.request(method, f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=HANG_S, **more)
+        return answer.json() | {"status": answer.status_code}
+
+    def open(self, page: str, key: str = "every", **params: str) -> None:
+        """Load a page anew, with a key of this tab."""
+        query = "&".join(f"{name}={value}" for name, value in {"model": "clicks", **params}.items())
+        self.browser.open(f"http://127.0.0.1:{self.port}/livez")  # of the same origin, so the next address is loaded anew
+        keep = "sessionStorage.clear(); localStorage.clear(); if (given[0]) sessionStorage.setItem('riata.key', given[0])"
+        self.browser.run(keep, self.keys.get(key, key))
+        self.browser.open(f"http://127.0.0.1:{self.port}/console#/{page}?{query}")
+
+    def shows(self, text: str) -> None:
+        """Wait until the page has this text."""
+        try:
+            until(f"the page shows {text!r}", lambda: text in self.text())
+        except TimeoutError as error:
+            raise AssertionError(f"{error}: {self.text()!r}") from None
+
+    def text(self) -> str:
+        return str(self.browser.run("return document.body.innerText"))
+
+    def press(self, label: str) -> None:
+        """Click the first enabled button with this text, once there is one."""
+        find = "const one = [...document.querySelectorAll('button')].find(one => one.textContent === given[0] && !one.disabled);"
+        until(f"a button {label}", lambda: bool(self.browser.run(f"{find} if (one) one.click(); return Boolean(one)", label)))
+
+    def well(self) -> None:
+        """Nothing was violated, no script failed, and no name became an element."""
+        assert self.browser.run("return [window.hurt, ...window.faults]") == [0]
+
+
+def rows(count: int, bad: int = 0) -> str:
+    """Rows with names that would do harm if they were taken for HTML."""
+    made = []
+    for i in range(count):
+        features = {"age": 20.0 + i % 40, "country": ("de", "fr", "us")[i % 3], BIDI: i % 5 * 0.2, LONG: i % 7 * 0.1}
+        label = 9 if i < bad else int((i * 7919) % 11 < 2 + 3 * (i % 2) + 2 * (i % 5 > 2) + 2 * (i % 7 > 3))
+        made.append(json.dumps({"features": features | ({HTML: 1.0} if i % 2 else {}), "label": label}))
+    return "\n".join(made)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    def fatal(reason: str) -> None:
+        raise AssertionError(reason)
+
+    engine = build_engine(Settings(store="memory:"), fatal)
+    scopes = {"every": ["observe", "predict", "admin", "watch"], "watch": ["watch"]}
+    keys = {name: new_token(name) for name in scopes}
+    file = KeysFile(Path("/nowhere"))
+    file.ring = ring_of(KeyEntry(name, digest_of(keys[name]), scopes[name], "*") for name in scopes)
+    gate = Gate(engine.clock, file, Buckets())
+    app = create_app(Service(engine), Admin(engine), WebSettings(), engine.clock, gate=gate)
+    with ExitStack() as stack:
+        port = stack.enter_context(serving(app))
+        browser = stack.enter_context(Chromium(tmp_path_factory.mktemp("chromium")))
+        browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=LISTEN)
+        made = Console(browser, port, keys)
+        until("the service is ready", lambda: made.ask("GET", "/readyz")["status"] == 200)
+        schedule = {"checkpoint_every_s": 3600, "checkpoint_every_events": 10**9}
+        for name in ("clicks", "empty"):
+            document = {"learner": LEARNER, **schedule}
+            until("the model is there", lambda: made.ask("PUT", f"/models/{name}", json=document).get("state") == "ready")  # noqa: B023
+        ndjson = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {keys['every']}"}
+        sent = httpx.post(f"http://127.0.0.1:{port}/models/clicks/observe?wait=applied", content=rows(1500, 3), headers=ndjson)
+        assert sent.json()["rejected"] == 3
+        made.ask("POST", "/models/clicks/snapshots")
+        yield made
+
+
+@pytest.mark.parametrize("page", FACTS)
+def test_every_page_shows_its_figures_in_light_and_dark_and_narrow(console: Console, page: str) -> None:
+    browser = console.browser
+    console.open(page)
+    console.shows(FACTS[page])
+    for theme in ("light", "dark"):
+        browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        ground = "return getComputedStyle(document.body).backgroundColor"
+        shown = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[theme]
+        until(f"it is {theme}", lambda: browser.run(ground) == shown)  # noqa: B023
+    browser.devtools("Emulation.setDeviceMetricsOverride", width=320, height=700, deviceScaleFactor=1, mobile=True)
+    try:
+        console.shows(FACTS[page])
+        widths = "return [innerWidth, document.documentElement.scrollWidth]"
+        until("nothing is wider than the screen", lambda: browser.run(widths) == [320, 320])
+    finally:
+        browser.devtools("Emulation.clearDeviceMetricsOverride")
+    console.well()
+
+
+def test_names_from_strangers_are_texts(console: Console) -> None:
+    console.open("model", prefix="")
+    console.shows(HTML)
+    console.shows("pay\\u202etxt")
+    shown = console.browser.run("return [...document.querySelectorAll('td bdi')].map(one => [one.textContent, one.title])")
+    cut = [(text, title) for text, title in shown if text.startswith("nnn")]
+    assert [(len(text), len(title)) for text, title in cut] == [(80, 250)]
+    assert not [text for text, _ in shown if "\u202e" in text]
+    console.well()
+
+
+def test_a_prediction_is_explained_and_nothing_is_learnt(console: Console) -> None:
+    before = console.ask("GET", "/models/clicks")["examples"]
+    console.open("try", row='{"age":41,"country":"de","unheard":1}')
+    console.press("Predict")
+    console.shows("1 unknown to the model")
+    console.shows("from the standard error")
+    contributions = "return [...document.querySelectorAll('#prediction svg title')].map(one => one.textContent)"
+    assert [line.split(":")[0] for line in sorted(console.browser.run(contributions))] == ["age", "bias", "country=de", "unheard"]
+    console.browser.run("document.querySelector('textarea').value = '{'")
+    console.press("Predict")
+    console.shows("This is not JSON")
+    assert console.ask("GET", "/models/clicks")["examples"] == before
+    console.well()
+
+
+def test_a_key_that_only_watches_can_change_nothing_and_is_told_why(console: Console) -> None:
+    for page, labels in (("versions", ["Save now", "Start a refit", "Restore…"]), ("try", ["Predict"])):
+        console.open(page, key="watch")
+        console.shows(labels[-1])
+        buttons = "return [...document.querySelectorAll('main button')].filter(one => given[0].includes(one.textContent))"
+        found = console.browser.run(f"{buttons}.map(one => [one.textContent, one.disabled, one.title])", labels)
+        assert {text for text, _, _ in found} == set(labels)
+        assert all(disabled and title.startswith("needs a key with the scope") for _, disabled, title in found)
+        console.shows("key: watch (watch)")
+        console.well()
+
+
+def test_without_a_key_the_page_asks_for_one_and_goes_on_with_it(console: Console) -> None:
+    console.open("overview", key="riata_nobody_" + 43 * "x")
+    console.shows("unknown key")
+    console.press("Enter a key")
+    console.browser.type("dialog input", console.keys["watch"])
+    console.press("Use")
+    console.shows("against the base rate")
+    assert console.browser.run("return [document.cookie, Object.keys(localStorage).length]") == ["", 0]
+    assert console.keys["watch"] not in console.browser.run("return location.href + document.documentElement.outerHTML")
+
+
+def test_a_restore_asks_for_the_name_and_is_listed_with_its_key(console: Console) -> None:
+    console.open("versions")
+    console.press("Restore…")
+    console.browser.type("dialog input", "click")
+    locked = "return [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Restore').disabled"
+    assert console.browser.run(locked)
+    console.browser.type("dialog input", "s")
+    console.press("Restore")
+    console.shows("restored")
+    until("the change is shown", lambda: "every" in console.browser.text("#changes"))
+    assert console.ask("GET", "/models/clicks/changes")["changes"][0]["actor"] == "every"
+    console.well()
+
+
+def test_moving_along_the_path_with_the_keyboard_changes_the_penalty(console: Console) -> None:
+    console.open("path")
+    console.shows("Choose a point")
+    console.browser.run(
+        "const dot = [...document.querySelectorAll('circle')].at(-1); dot.focus();"
+        "dot.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))"
+    )
+    chosen = float(console.browser.run("return new URLSearchParams(location.hash.split('?')[1]).get('gamma')"))
+    console.press("Move here…")
+    console.browser.type("dialog input", "clicks")
+    console.press("Move")
+    until("the penalty is another", lambda: console.ask("GET", "/models/clicks")["config"]["learner"]["gamma"] == chosen)
+    console.well()
+
+
+def test_a_model_without_events_says_what_to_send(console: Console) -> None:
+    for page in ("overview", "learning", "model"):
+        console.open(page, model="empty")
+        console.shows("curl localhost:8080/observe")
+        console.well()
+    console.open("versions", model="empty")
+    console.shows("No generation is saved yet")
+    console.open("overview", model="nobody")
+    console.shows("no model named nobody")
+
+
+def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None:
+    console.open("overview", span="half")
+    console.shows("The faded log loss went from")
+    pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(one => one.textContent)"
+    assert console.browser.run(pressed) == ["last half"]
+    console.browser.run("document.querySelector('[aria-label=\"data: Log loss\"]').click()")
+    console.shows("save as CSV")
+    titles = "return [...document.querySelectorAll('#log-loss [role=region] th')].map(one => one.textContent)"
+    assert console.browser.run(titles) == ["seq", "events", "faded", "base rate"]
+    size = console.browser.screenshot()[16:24]
+    assert min(struct.unpack(">II", size)) > 300
+    console.well()
+
+
+def test_a_service_that_is_gone_is_noticed_and_so_is_its_return(console: Console) -> None:
+    console.open("overview")
+    console.shows("against the base rate")
+    console.browser.devtools("Network.enable")
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    console.browser.devtools("Network.emulateNetworkConditions", offline=True, **offline)
+    console.shows("The service does not answer")
+    assert "against the base rate" in console.text()
+    console.browser.devtools("Network.emulateNetworkConditions", offline=False, **offline)
+    until("it is back", lambda: "does not answer" not in console.text())
+
+
+def test_nobody_is_asked_while_nobody_looks(console: Console) -> None:
+    console.open("service")
+    console.shows("accepts events")
+    console.browser.run("Object.defineProperty(document, 'hidden', {get: () => !window.looks, configurable: true})")
+    asked = "return performance.getEntriesByType('resource').length"
+    rests = "const before = performance.getEntriesByType('resource').length; await new Promise(done => setTimeout(done, 2500));"
+    rests += "return performance.getEntriesByType('resource').length === before"
+    until("the poll under way has ended", lambda: console.browser.run(rests))
+    before = console.browser.run(asked)
+    console.browser.run("window.looks = true; document.dispatchEvent(new Event('visibilitychange'))")
+    until("it asks again", lambda: console.browser.run(asked) > before)
+    console.well()
