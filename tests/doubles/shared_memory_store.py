@@ -16,9 +16,10 @@ from riata.base.limits import DEDUPE_EVENTS
 from riata.store import memory
 from riata.store.append_plan import Planned
 from riata.store.memory import MemoryStore
+from riata.store.processes import Holder, Process
 from riata.store.records import ACCEPT_LOSS
 from riata.store.retention import same_chain
-from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Record, Standing, Verdict
+from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Owner, Record, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,6 +36,7 @@ class _SharedModel(memory._Model):
 class _Shared(memory._Kept):
     models: dict[str, _SharedModel] = field(default_factory=dict)  # type: ignore[assignment]
     changes: int = 0  # models created and dropped
+    notes: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)  # by host: when it was noted, when it lapses
     lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
 
 
@@ -108,6 +110,14 @@ class SharedMemoryStore(MemoryStore):
             entry = self._model(model)
             first = entry.head.first_seq
             return [None if seq < first - 1 else self._chain_at(entry, seq) or b"" for seq in seqs]
+
+    def announce(self, host: str, ttl_ms: int, said: bytes) -> list[Process]:
+        with self._changed:
+            self._open()
+            now_ms, notes = self._clock.monotonic_ms(), self._kept.notes
+            notes[host] = (now_ms, now_ms + ttl_ms, said)
+            self._kept.notes = {host: note for host, note in notes.items() if note[1] > now_ms}
+            return sorted(Process(host, now_ms - at, said) for host, (at, _, said) in self._kept.notes.items())
 
     def holder(self) -> Holder | None:
         with self._changed:

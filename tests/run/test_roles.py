@@ -62,6 +62,25 @@ def test_events_through_two_webs_reach_the_writer_and_a_replica_with_the_bits_of
     run(work)
 
 
+def test_processes_tell_each_other_what_they_are() -> None:
+    store = SharedMemoryStore()
+
+    async def work() -> None:
+        async with running(store, "writer") as writer, running(store, "web") as web:
+            await until(lambda: writer.engine.leads and web.has("default"))
+
+            def known() -> list[tuple[str, bool, str | None, dict[str, int]]]:
+                for one in (writer, web):
+                    one.engine.watch.kick()
+                told = web.service.health().sharing.processes
+                return sorted((one["role"], one["leads"], one["refuses"], one["lag"]) for one in told)
+
+            lag = {"default": 0}
+            await until(lambda: known() == [("web", False, None, lag), ("writer", True, None, lag)])
+
+    run(work)
+
+
 def test_min_seq_of_one_process_holds_at_another() -> None:
     async def work() -> None:
         store = SharedMemoryStore()

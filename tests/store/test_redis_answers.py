@@ -330,6 +330,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "standings": lambda store: (store.standings(), store.head("m"), store.inflight("m")),
     "models": lambda store: store.models(),
     "holder": lambda store: store.holder(),
+    "announce": lambda store: store.announce("here", 600_000, b"{}"),
     "append": lambda store: store.append([observe("m", one_row(3)), observe("m", one_row(4)), observe("m", one_row(1))]),
     "read": lambda store: store.read("m", 0),
     "names": lambda store: list(store.names("m")),

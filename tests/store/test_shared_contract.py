@@ -12,8 +12,9 @@ import pytest
 
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
+from riata.store.processes import Holder
 from riata.store.redis.store import RedisSettings, open_redis
-from riata.store.store import Edition, Holder, Owner, SharedStore, Standing, Verdict
+from riata.store.store import Edition, Owner, SharedStore, Standing, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until
@@ -84,6 +85,7 @@ class SharedWalk:
 
     def step(self) -> None:
         commands = [self.acquire, self.acquire, self.heartbeat, self.heartbeat, self.release, self.lapse, self.create, self.drop]
+        commands += [self.announce]
         commands += [self.append] * 4 + [self.publish] * 6 + [self.follow] * 2 + [self.checkpoint, self.trim]
         commands[int(self.rng.integers(0, len(commands)))]()
 
@@ -109,6 +111,12 @@ class SharedWalk:
     def heartbeat(self) -> None:
         owner = self.owner()
         self.seen.add("beat" if self.ask(lambda store: store.heartbeat(owner, LONG_MS)) is not None else "lost")
+
+    def announce(self) -> None:
+        host, ttl_ms = "ab"[int(self.rng.integers(0, 2))], int(self.rng.choice([0, LONG_MS]))
+        said = self.rng.bytes(3)
+        found = self.ask(lambda store: [(one.host, one.said) for one in store.announce(host, ttl_ms, said)])
+        assert [one for one in found if one[0] == host] == ([(host, said)] if ttl_ms else [])
 
     def release(self) -> None:
         owner = self.owner()

@@ -7,8 +7,9 @@ follow the editions that the leader publishes (`following`).
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import Any
+from typing import Any, Final, cast
 
 from riata.base.errors import Busy, Conflict, RiataError, Unavailable
 from riata.run.cluster.contender import Contender
@@ -20,13 +21,14 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning
 from riata.run.scrubbing import scrub_while_running
-from riata.store.store import Record
+from riata.store.store import Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
 
 ANSWER_S = 5.0  # how long a start waits for the store before it continues without it
 SETTLED_EVERY_S = 0.05
 AGAIN_S = 1.0
+LAPSES_MS: Final = 35_000  # three checks of the store
 APPEARS_EVERY_S = 0.02
 
 
@@ -38,11 +40,20 @@ class SharedEngine(Engine):
         copies, context = self.settings.copies, self.context
         self.following = Following(context, None if copies is None else Copies(copies, context.catalogue, self.clock))
         self.contender: Contender | None = None
+        self.processes: list[dict[str, Any]] = []  # all on this store, as of the last check of the store
         if self.settings.may_lead:
             self.contender = Contender(context, self._on_leading, self.following.why_not_lead, self.following.looked)
 
     def _store_watch(self) -> StoreWatch:
-        return StoreWatch(self.context.open_store, self._learning_failed, self._make_room)
+        return StoreWatch(self.context.open_store, self._learning_failed, self._make_room, meet=self._meet)
+
+    def _meet(self, store: Store) -> None:
+        """Tell the other processes of this one, and note what they say."""
+        refused = self.refusal()
+        lag = {name: served_model.logged - served_model.served for name, served_model in self.served_models.items()}
+        said = {"role": self.settings.role, "leads": self.leads, "refuses": None if refused is None else refused.code, "lag": lag}
+        notes = cast(SharedStore, store).announce(self.settings.host, LAPSES_MS, json.dumps(said).encode())
+        self.processes = [{"process": note.host, "age_s": note.age_ms / 1000, **json.loads(note.said)} for note in notes]
 
     async def _start(self) -> None:
         """Check that the store is usable, begin to follow and, if the role allows it, to compete for the lease.

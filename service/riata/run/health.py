@@ -6,6 +6,7 @@ Nothing here accesses the store.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from riata.base.errors import RiataError
 from riata.run.damage import log_sentence
@@ -39,6 +40,7 @@ class Sharing:
     renewed_s      : since its lease was last renewed; None for none
     accepting      : why no events are accepted, as (code, sentence); None: they are
     counts         : number of occurrences since the start, by name
+    processes      : name, role, age_s of the note, leads, code of a refusal, and lag in events by model
     recovery_s     : how long a start would take to reach the present state, with what is saved now; None if unknown
     """
 
@@ -51,6 +53,7 @@ class Sharing:
     counts: dict[str, int] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)  # how often the store began to refuse events, by code
     recovery_s: float | None = None
+    processes: list[dict[str, Any]] = field(default_factory=list)  # all that share the store, as each last said of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +265,7 @@ def _sharing_shared(engine: SharedEngine, refused: RiataError | None) -> Sharing
         counts=counts,
         refusals=dict(engine.watch.counts),
         recovery_s=_recovery_s(engine),
+        processes=engine.processes,
     )
 
 

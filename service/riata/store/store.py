@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
+from riata.store.processes import Holder, Process
 from riata.wire.batch import Batch, Encoded
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
@@ -164,16 +165,6 @@ class Standing:
     edition_applied: int
     damaged: int = 0
     accepted: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Owner of a shared store, and the time until its lease expires unless it is renewed."""
-
-    epoch: int
-    host: str
-    remaining_ms: int
-    algo_version: int
 
 
 class Verdict(Enum):
@@ -333,6 +324,11 @@ class SharedStore(Store, Protocol):
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         """The chain of the log after each of these events, empty if no record ends there. A process that knew the chain can check
         that the log is still the same. None if the log begins later, so the chain is no longer known."""
+
+    def announce(self, host: str, ttl_ms: int, said: bytes) -> list[Process]:
+        """Note that the process `host` runs and what it says of itself; return all whose note has not lapsed, by host. A note
+        lapses after `ttl_ms`, by the store's own clock, unless it is renewed."""
+        ...
 
     def holder(self) -> Holder | None:
         """The present owner of the store; None if there is none."""

@@ -22,6 +22,7 @@ from riata.web.app import create_app
 from riata.web.buckets import BURST_S, Bucket, Buckets
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, KeyRing, Unauthenticated, digest_of, entry_text, new_token, parse_keys, read_keys, ring_of
+from riata.web.routes.console import build
 from riata.web.routes.table import ROUTE_AT, place
 from riata.web.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
 from riata.web.settings import WebSettings
@@ -81,7 +82,8 @@ def client(service: FakeService) -> Iterator[Client]:
 
 
 def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:
-    path = template.replace("{model}", model).replace("{asset}", "start.js").replace("{refit}", "r1")
+    path = template.replace("{model}", model).replace("console/{build}/{asset}", f"console/{build()}/app.js")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     options = f"?confirm={model}" if method == "DELETE" and not verb else ""

@@ -25,6 +25,7 @@ from riata.web.app import create_app
 from riata.web.bounds import ListenerState
 from riata.web.gate import Gate, KeysFile
 from riata.web.keys import entry_text
+from riata.web.routes.console import build
 from riata.web.routes.table import ROUTE_AT
 from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
@@ -165,7 +166,8 @@ def both(guarded: Both) -> Both:
 
 def request(method: str, template: str, *headers: bytes, host: bytes = HERE, target: bytes | None = None) -> bytes:
     """A request to a route that would be answered, with a body if the route reads one."""
-    path = template.replace("{model}", "mine").replace("{asset}", "start.js").replace("{refit}", "r1")
+    path = template.replace("{model}", "mine").replace("console/{build}/{asset}", f"console/{build()}/app.js")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     query = "?confirm=mine" if (method, verb) == ("DELETE", "") else "?a=1" if (method, verb) == ("GET", "predict") else ""

@@ -12,7 +12,8 @@ from riata.run.cluster.copies import Copies
 from riata.run.cluster.follower import Fetched, Follower, jittered_s
 from riata.run.cluster.poll_thread import RETRY_S, PollThread
 from riata.run.engine_context import EngineContext, shared
-from riata.store.store import Holder, Store
+from riata.store.processes import Holder
+from riata.store.store import Store
 
 log = logging.getLogger("riata.run")
 

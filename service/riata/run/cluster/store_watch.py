@@ -62,8 +62,12 @@ class StoreWatch:
         on_failed: Callable[[str], None],
         on_short: Callable[[], None] = lambda: None,
         every_s: float = EVERY_S,
+        meet: Callable[[Store], None] = lambda _store: None,
     ) -> None:
-        """on_short: called in this thread, repeatedly while the store has no room other than its reserve."""
+        """on_short: called in this thread, repeatedly while the store has no room other than its reserve
+        meet    : called in this thread at each check of a store that answers
+        """
+        self._meet = meet
         self.refusal: Refusal | None = None
         self.warnings: list[str] = []  # what weakens a guarantee of the store, as of the last check
         self.counts: dict[str, int] = {}  # how often a problem began, by code
@@ -94,6 +98,7 @@ class StoreWatch:
         try:
             found = store.refusals()
             self.warnings = store.warnings()
+            self._meet(store)
         except Corrupt as error:  # it is another store now, or a damaged one: predictions continue
             self._note(Refusal(error.code, error.detail))
             return WRONG_EVERY_S

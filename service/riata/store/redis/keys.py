@@ -28,6 +28,7 @@ class Keys:
         self.own = self.prefix + b"own"
         self.models = self.prefix + b"models"
         self.dead = self.prefix + b"dead"
+        self.processes = self.prefix + b"processes"
 
     def ticket(self, source: str) -> bytes:
         """Key of the last ticket and answer of one appending store object."""

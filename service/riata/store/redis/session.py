@@ -25,6 +25,7 @@ PAUSE_MS_MAX: Final = 320
 # The words a script may begin its answer with, in addition to GONE. Any other word is an error.
 _WORDS = {
     "acquire": "OK OWNED OLDER",
+    "announce": "OK",
     "append": "OK STALE NOTICKET DAMAGED",
     "bury": "OK MOVED",
     "chain": "OK MODEL",

@@ -15,6 +15,7 @@ from riata.base.errors import Conflict, Corrupt
 from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
+from riata.store.processes import Holder, Process
 from riata.store.records import check_read, names_digest
 from riata.store.redis import conditions, editions, generations, housekeeping, pending_predictions
 from riata.store.redis.append import TICKET_MS, Appender
@@ -31,7 +32,6 @@ from riata.store.store import (
     Edition,
     Generation,
     Head,
-    Holder,
     Owner,
     PendingPrediction,
     Record,
@@ -142,6 +142,11 @@ class RedisStore:
         if answer.word == "NOBODY":
             return None
         return Holder(answer.number(), answer.text(), answer.number(), answer.number())
+
+    def announce(self, host: str, ttl_ms: int, said: bytes) -> list[Process]:
+        answer = self._run("announce", [self._keys.processes], [host.encode(), b"%d" % ttl_ms, said])
+        notes = (answer.nested() for _ in range(len(answer)))
+        return sorted(Process(note.text(), note.number(), note.bytes()) for note in notes)
 
     def inflight(self, model: str) -> tuple[int, int]:
         return self._models.state(model).inflight

@@ -407,9 +407,9 @@ export function versions(context) {
       await into(refits, () => get(of(context.model, "/refits")), answer => {
         if (!answer.refits.length) return put(refits.body, h("p", {}, "No refit yet. A refit solves the model's objective over the whole log and says how far the model is from the optimum."));
         put(refits.body, table([
-          { title: "refit", of: one => one.id }, { title: "state", of: one => (one.stage ? `${one.state}: ${one.stage}` : one.state) }, { title: "started", of: one => time(one.created) },
-          { title: "verdict", of: one => (one.error ? visible(one.error.detail) : one.gate ? one.gate.decision : "–") },
-          { title: "", of: one => (one.state === "done" ? button("Promote…", "admin", context.can, () => promote(one)) : null) },
+          { title: "refit", of: one => name(one.id) }, { title: "state", of: one => (one.stage ? `${one.state}: ${one.stage}` : one.state) }, { title: "started", of: one => time(one.created) },
+          { title: "verdict", of: one => (one.error ? visible(one.error.detail) : one.verdict ? h("span", { title: one.verdict.why }, one.verdict.decision) : "–") },
+          { title: "", of: one => (one.promotion && one.promotion.promoted ? "promoted" : one.state === "done" && !one.not_promotable ? button("Promote…", "admin", context.can, () => promote(one)) : "") },
         ], answer.refits, "refits"));
       });
       return `${snapshots.length} generations are kept.`;
@@ -420,8 +420,9 @@ export function versions(context) {
 
 export function service(context) {
   const process = panel("This process"), models = panel("Models"), keys = panel("Keys"), memory = panel("Memory of the model");
+  const all = panel("All processes");
   return {
-    node: [h("div", { class: "columns" }, process.node, keys.node), models.node, memory.node],
+    node: [h("div", { class: "columns" }, process.node, keys.node), all.node, models.node, memory.node],
     async tick() {
       const status = context.status(), at = status.process;
       put(process.body, facts([
@@ -430,6 +431,11 @@ export function service(context) {
         ["takeover would take", at.takeover_s === null ? "–" : `${number(at.takeover_s, 2)} s`],
       ]));
       put(process.caption, "Of the process that answered this request; behind a balancer it may be another one each time.");
+      put(all.body, status.processes.length ? table([
+        { title: "process", of: one => name(one.process) }, { title: "role", of: one => one.role }, { title: "learns", of: one => (one.leads ? "yes" : "no") },
+        { title: "behind", number: true, of: one => number(one.lag[context.model]) }, { title: "refuses events", of: one => one.refuses || "no" }, { title: "heard of", number: true, of: one => `${number(one.age_s, 2)} s ago` },
+      ], status.processes, "processes") : h("p", {}, "This process is alone on its store."));
+      put(all.caption, status.processes.length ? `All on the shared store, each as it last said of itself; behind: events of ${context.model} that it does not serve yet.` : "");
       put(models.body, table([
         { title: "model", of: one => name(one.name) }, { title: "learner", of: one => one.learner }, { title: "logged", number: true, of: one => number(one.seq_logged) },
         { title: "behind", number: true, of: one => number(one.seq_logged - one.seq_applied) }, { title: "version", number: true, of: one => number(one.version) },

@@ -67,11 +67,18 @@ async def status(call: Call) -> Answer:
             "lease_renewed_s": sharing.renewed_s,
             "takeover_s": sharing.recovery_s,
         },
+        "processes": [shown_process(call, one) for one in sharing.processes],
         "models": [model_status(call, name, one) for name, one in published.items()],
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
         "attention": [one.document() for one in attention_of(health, published)],
     }
     return tagged(call, document)
+
+
+def shown_process(call: Call, process: dict[str, Any]) -> dict[str, Any]:
+    """Return what a process said of itself, without models that the key may not see."""
+    lag = {name: events for name, events in process["lag"].items() if visible(call.request.scope, name)}
+    return {**process, "age_s": round(process["age_s"], 1), "lag": lag}
 
 
 def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
@@ -168,7 +175,11 @@ SCHEMAS: Final[Schema] = {
         {
             "version": TEXT,
             "ready": YES_OR_NO,
-            "process": {"type": "object"},
+            "process": {"type": "object", "description": "the process that answers"},
+            "processes": array(
+                {"type": "object"},
+                description="all processes on a shared store, each as it last said of itself; empty if there is only one",
+            ),
             "models": array(_MODEL),
             "damaged": {"type": "object", "additionalProperties": TEXT},
             "attention": array(_ATTENTION),
