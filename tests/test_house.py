@@ -40,6 +40,7 @@ THIRD_PARTY = {
     "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
+    "web/unpacking.py": {"backports", "compression"},
     "client": {"httpx"},
     "estimators": {"sklearn", "scipy", "numpy"},
     "cli": {"typer", "rich", "click"},

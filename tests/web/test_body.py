@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sys
 
 import pytest
 from starlette.types import Message
 
 from riata.base.errors import BadInput, Busy, Malformed, TooLarge
-from riata.web.body import BODIES, SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body, unpack
+from riata.web.body import BODIES, SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body
+from riata.web.unpacking import PIECE_BYTES, WINDOW_LOG_MAX
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import FakeService
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 ROW = b'{"features":{"a":1},"label":1}'
 
@@ -113,29 +120,67 @@ def test_bytes_are_counted_until_they_are_given_back() -> None:
     assert counted_bytes(SMALL_BYTES + 1) == SMALL_BYTES + 1
 
 
-@pytest.mark.parametrize("encoding", [b"gzip", b"x-gzip", b"GZip "])
-def test_a_gzip_body_is_its_content_in_one_member_or_more(client: Client, encoding: bytes) -> None:
-    packed = gzip.compress(ROW[:9]) + gzip.compress(b"") + gzip.compress(ROW[9:])
+PACK = {b"gzip": gzip.compress, b"zstd": zstd.compress}
+PACKED = pytest.mark.parametrize("encoding", PACK)
+
+
+@pytest.mark.parametrize("encoding", [*PACK, b"x-gzip", b"GZip "])
+@pytest.mark.parametrize("length", [1, 20, 10_000])
+def test_a_packed_body_is_its_content_in_one_member_or_more(client: Client, encoding: bytes, length: int) -> None:
+    pack = PACK.get(encoding, gzip.compress)
+    packed = pack(ROW[:9]) + pack(b"") + pack(ROW[9:])
     scope = post_scope("/observe", [(b"content-encoding", encoding)])
-    assert run_asgi(client, scope, [part(packed[:20]), part(packed[20:], more=False)]).status == 202
+    sent = [part(packed[at : at + length]) for at in range(0, len(packed), length)]
+    assert run_asgi(client, scope, [*sent, part(b"", more=False)]).status == 202
 
 
-def test_a_gzip_body_is_cut_at_its_bound_while_it_is_unpacked() -> None:
-    whole = b" " * (BODY_BYTES_MAX - len(ROW)) + ROW
-    assert b"".join(unpack(gzip.compress(whole), BODY_BYTES_MAX)) == whole
-    held: list[bytes] = []
-    with pytest.raises(TooLarge):
-        held.extend(unpack(gzip.compress(bytes(64 * BODY_BYTES_MAX)), BODY_BYTES_MAX))
-    assert sum(map(len, held)) <= BODY_BYTES_MAX
-
-
-def test_unpacked_bytes_are_counted_among_those_of_all_bodies() -> None:
-    bodies = Bodies(bytes_max=100_000)
-    scope = {**post_scope("/observe", [(b"content-encoding", b"gzip")]), BODIES: bodies}
+def given(encoding: bytes, bodies: Bodies | None, *sent: bytes) -> tuple[bytes, int]:
+    """What `read_body` returns, and how many parts it asked for."""
+    messages = [part(each) for each in sent]
+    messages[-1]["more_body"] = False
+    scope = {**post_scope("/observe", [(b"content-encoding", encoding)]), **({} if bodies is None else {BODIES: bodies})}
+    waiting = iter(messages)
 
     async def receive() -> Message:
-        return part(gzip.compress(bytes(BODY_BYTES_MAX)), more=False)
+        return next(waiting)
 
+    return asyncio.run(read_body(scope, receive, BODY_BYTES_MAX, 60.0)), len(messages) - len(list(waiting))
+
+
+@PACKED
+def test_a_packed_body_may_fill_its_bound_and_is_cut_there_before_the_rest_arrives(encoding: bytes) -> None:
+    whole = b" " * (BODY_BYTES_MAX - len(ROW)) + ROW
+    assert given(encoding, None, PACK[encoding](whole)) == (whole, 1)
+    bodies = Bodies(bytes_max=10 * BODY_BYTES_MAX)
+    with pytest.raises(TooLarge):
+        given(encoding, bodies, PACK[encoding](bytes(64 * BODY_BYTES_MAX)))
+    assert bodies.held <= BODY_BYTES_MAX + PIECE_BYTES
+
+
+@PACKED
+def test_unpacked_bytes_are_counted_among_those_of_all_bodies(encoding: bytes) -> None:
+    bodies = Bodies(bytes_max=100_000)
     with pytest.raises(Busy):
-        asyncio.run(read_body(scope, receive, BODY_BYTES_MAX, 5.0))
+        given(encoding, bodies, PACK[encoding](bytes(BODY_BYTES_MAX)))
     assert bodies.held <= 100_000
+
+
+@PACKED
+def test_what_was_packed_otherwise_or_cut_off_is_malformed(encoding: bytes) -> None:
+    packed = PACK[encoding](ROW)
+    assert given(encoding, None, packed)[0] == ROW
+    for wrong in (b"", ROW, packed[:-1], packed + b"x", packed + ROW, b"\0" + packed[1:]):
+        with pytest.raises(Malformed) as caught:
+            given(encoding, None, wrong)
+        assert caught.value.code == f"bad_{encoding.decode()}"
+    assert given(b"identity", None, packed)[0] == packed
+
+
+def test_a_frame_that_wants_a_window_beyond_what_http_allows_is_refused() -> None:
+    def packed(window_log: int) -> bytes:
+        compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
+        return compressor.compress(ROW) + compressor.flush()
+
+    assert given(b"zstd", None, packed(WINDOW_LOG_MAX))[0] == ROW
+    with pytest.raises(Malformed):
+        given(b"zstd", None, packed(WINDOW_LOG_MAX + 1))

@@ -124,7 +124,7 @@ def test_observe_accepts_values_at_the_bounds(client: Client, what: str, body: b
     assert (answer.status_code, answer.json()["accepted"]) == (202, 1), what
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, identity", "x"])
+@pytest.mark.parametrize("encoding", ["br", "compress", "deflate", "gzip, identity", "x"])
 def test_bodies_of_other_encodings_are_refused_unread(client: Client, encoding: str) -> None:
     answer = client.post("/observe", b"\x1f\x8b", Content_Encoding=encoding)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_encoding")

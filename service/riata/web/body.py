@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import Message, Receive, Scope
 
-from riata.base.errors import BadInput, Busy, Malformed, TooLarge, Unsupported
+from riata.base.errors import BadInput, Busy, Malformed, TooLarge
+from riata.web.unpacking import Unpacker
 
 IDENTITY: Final = b"identity"
-GZIP: Final = (b"gzip", b"x-gzip")
-UNPACKED_BYTES: Final = 256 * 2**10  # of a packed body at once: less than a millisecond
-_GZIP_FORMAT: Final = 16  # of zlib: with the header and the checksum of gzip
 SMALL_BYTES: Final = 64 * 2**10  # bodies up to this size are not counted
 BODIES: Final = "riata.bodies"  # key in the scope: the `Bodies` of the application
 HELD: Final = "riata.body_bytes"  # key in the scope: bytes counted for the body of this request
@@ -111,66 +107,26 @@ def idempotency_key(raw: bytes | None) -> str | None:
 
 
 async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
-    """Read a whole body.
+    """Read a whole body, and unpack it while it arrives.
 
     Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced, have arrived or are unpacked, `Unsupported`
-    for a Content-Encoding other than gzip and identity, `Malformed` (bad_gzip) for bytes that are not gzip, `Busy` (bodies_full)
-    if all bodies together take too much memory, `BadInput` (body_too_slow) after `deadline_s`, `ClientGone` if the connection
-    ends early.
+    and `Malformed` as `Unpacker` does, `Busy` (bodies_full) if all bodies together take too much memory, `BadInput`
+    (body_too_slow) after `deadline_s`, `ClientGone` if the connection ends early.
     """
     encoding = (header(scope, b"content-encoding") or IDENTITY).strip().lower() or IDENTITY
-    if encoding not in (IDENTITY, *GZIP):
-        raise Unsupported("Content-Encoding: expected gzip or identity", "unsupported_encoding")
-    body = await _read_sent(scope, receive, bytes_max, deadline_s)
-    if encoding == IDENTITY:
-        return body
-    bodies: Bodies | None = scope.get(BODIES)
-    parts, size = [], 0
-    for part in unpack(body, bytes_max):
-        size += len(part)
-        if bodies is not None:
-            bodies.take(scope, len(body) + size)
-        parts.append(part)
-        await asyncio.sleep(0)  # others are served between two parts
-    return b"".join(parts)
-
-
-def unpack(body: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Unpack a gzip body of one or more members, part by part. Raises `TooLarge` as soon as it has more than `bytes_max` bytes,
-    whatever its own fields say, and `Malformed` if it is damaged, cut off or followed by anything else."""
-    left, rest = bytes_max, body
-    while rest:
-        member = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FORMAT)
-        while not member.eof:
-            try:
-                part = member.decompress(rest, UNPACKED_BYTES)
-            except zlib.error:
-                raise Malformed("the body is not what its Content-Encoding, gzip, says", "bad_gzip") from None
-            rest = member.unused_data if member.eof else member.unconsumed_tail
-            left -= len(part)
-            if left < 0:
-                raise too_large(bytes_max)
-            if not part and not rest and not member.eof:
-                raise Malformed("the body ends before its gzip data does", "bad_gzip")
-            yield part
-    if not body:
-        raise Malformed("the body is empty, and its Content-Encoding says gzip", "bad_gzip")
-
-
-async def _read_sent(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
-    """Read a body as it was sent."""
+    unpacker = None if encoding == IDENTITY else Unpacker(encoding)
     announced = header(scope, b"content-length")
     if announced is not None and announced.isdigit() and _beyond(announced, bytes_max):
         raise too_large(bytes_max)
     first = await receive()
-    if first["type"] == "http.request" and not first.get("more_body", False):
+    if unpacker is None and first["type"] == "http.request" and not first.get("more_body", False):
         body: bytes = first.get("body", b"")
         if len(body) > bytes_max:
             raise too_large(bytes_max)
         return body
     try:
         async with asyncio.timeout(deadline_s):
-            return await _read_parts(first, receive, bytes_max, scope)
+            return await _read_parts(first, receive, bytes_max, scope, unpacker)
     except TimeoutError:
         raise BadInput(f"the body did not arrive within {deadline_s:g} seconds", "body_too_slow") from None
 
@@ -185,20 +141,28 @@ def _beyond(announced: bytes, bytes_max: int) -> bool:
     return len(digits) > len(str(bytes_max)) or int(digits or b"0") > bytes_max
 
 
-async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope) -> bytes:
-    parts: list[bytes] = []  # joined once at the end: appending to one bytes object would copy it for every part
-    size = 0
+async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope, unpacker: Unpacker | None) -> bytes:
+    pieces: list[bytes] = []  # joined once at the end: appending to one bytes object would copy it for every piece
+    arrived = size = 0
     bodies: Bodies | None = scope.get(BODIES)
     while True:
         if message["type"] != "http.request":
             raise ClientGone
         part = message.get("body", b"")
-        size += len(part)
-        if bodies is not None:
-            bodies.take(scope, size)
-        parts.append(part)
-        if size > bytes_max:
+        arrived += len(part)
+        for piece in [part] if unpacker is None else unpacker.feed(part):
+            size += len(piece)
+            if bodies is not None:
+                bodies.take(scope, size)
+            pieces.append(piece)
+            if size > bytes_max:
+                raise too_large(bytes_max)
+            if unpacker is not None:
+                await asyncio.sleep(0)  # others are served between two pieces
+        if arrived > bytes_max:
             raise too_large(bytes_max)
         if not message.get("more_body", False):
-            return b"".join(parts)
+            if unpacker is not None:
+                unpacker.finish()
+            return b"".join(pieces)
         message = await receive()

@@ -111,8 +111,8 @@ def test_a_client_that_has_said_all_is_answered(target: Target) -> None:
     assert target.appended == 1
 
 
-@pytest.mark.parametrize("encoding", [b"br", b"zstd", b"deflate", b"gzip, gzip", b"compress"])
-def test_encodings_but_gzip_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
+@pytest.mark.parametrize("encoding", [b"br", b"deflate", b"gzip, gzip", b"compress"])
+def test_encodings_that_are_not_unpacked_are_refused_before_they_are_read(target: Target, encoding: bytes) -> None:
     received = talk(target.port, post(b"", b"Content-Encoding: " + encoding, length=BODY_BYTES_MAX), silence_s=CALM.linger_s + 1)
     assert received.told == [(415, "unsupported_encoding")]
     assert received.closed
@@ -172,7 +172,7 @@ def flood(port: int, first: bytes, part: bytes, total: int) -> bytes:
         (b"GET /livez HTTP/1.1\r\nHost: t\r\n", b"X-%08d: 1\r\n" % 1 * 4096),
         (b"GET /", b"a" * 65_536),
         (post(b"", length=10**9), b" " * 65_536),
-        (post(b"", b"Content-Encoding: gzip", length=10**6), b"\x1f\x8b" * 32_768),
+        (post(b"", b"Content-Encoding: gzip", length=10**7), b"\x1f\x8b" * 32_768),
     ],
     ids=["one header", "many headers", "path", "body", "compressed"],
 )
