@@ -107,7 +107,7 @@ def compared(name: str, made: Set) -> list[list[str]]:
     found += [row(name, "all", len(y), each, fitted(x, y, each), (test[0], test[1])) for each in GIVEN]
     wanted, top = int(np.count_nonzero(best.coef_)), gamma_max(x, y)
     models = [(share * top, fitted(x, y, share * top)) for share in SHARES]
-    gamma, same = min(models, key=lambda one: abs(math.log(max(np.count_nonzero(one[1].coef_), 1) / max(wanted, 1))))
+    gamma, same = min(models, key=lambda one: abs(math.log(max(int(np.count_nonzero(one[1].coef_)), 1) / max(wanted, 1))))
     return [*found, row(name, "all, about as many weights", len(y), gamma, same, (test[0], test[1]))]
 
 

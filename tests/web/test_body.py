@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import sys
+from collections.abc import Callable
 
 import pytest
 from starlette.types import Message
@@ -120,7 +121,7 @@ def test_bytes_are_counted_until_they_are_given_back() -> None:
     assert counted_bytes(SMALL_BYTES + 1) == SMALL_BYTES + 1
 
 
-PACK = {b"gzip": gzip.compress, b"zstd": zstd.compress}
+PACK: dict[bytes, Callable[[bytes], bytes]] = {b"gzip": gzip.compress, b"zstd": zstd.compress}
 PACKED = pytest.mark.parametrize("encoding", PACK)
 
 
