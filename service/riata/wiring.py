@@ -64,6 +64,7 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         durability=scheme.durability,
         inbox_requests_max=settings.inbox_requests_max,
         lag_events_max=settings.lag_events_max,
+        memory_bytes_max=settings.memory_bytes_max,
         observe_timeout_ms=settings.observe_timeout_ms,
         min_seq_wait_ms=settings.min_seq_wait_ms,
         remember_bytes_max=settings.remember_bytes_max,

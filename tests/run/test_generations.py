@@ -58,8 +58,6 @@ def test_a_check_takes_memory_for_the_weights_that_there_are(learner: str, monke
     monkeypatch.setattr(ModelState, "thaw", staticmethod(noted))
     check_generation(generation, content)
     assert tables[-1] < 2**14
-    thaw_generation(generation, content)
-    assert tables[-1] >= 2**30
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

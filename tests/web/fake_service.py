@@ -231,6 +231,7 @@ class FakeService:
             "learner": learner,
             "examples": p.model.seq,
             "non_zeros": p.model.weights.non_zeros,
+            "memory_bytes_total": sum(p.memory.values()),
             "served": served,
         }
 

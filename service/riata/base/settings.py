@@ -168,6 +168,11 @@ class Settings(BaseSettings):
         75.0, "Requests", "longest time between two requests of a connection, seconds",
         "longer than load balancers keep idle connections, so that they close them and not the service",
     )  # fmt: skip
+    memory_bytes_max: Annotated[int, Ge(0), Le(2**50)] = _setting(
+        0, "Requests", "memory of all models, bytes, as `GET /models` reports it; from there on new models and events are "
+        "refused with 507 `memory_full`, with a warning from nine tenths on; 0 for no bound",
+        "how much a service may take depends on what else runs there; leave room for request bodies, the store and a checkpoint",
+    )  # fmt: skip
     inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
         1024, "Requests", "requests that may wait for the log before further ones are refused with Retry-After",
         "a queue of more than one second of work only hides that the disk is too slow",

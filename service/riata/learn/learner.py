@@ -168,7 +168,8 @@ class Learner(Protocol):
         ...
 
     def memory(self) -> dict[str, int]:
-        """Return bytes by part: what is allocated, and the size of a checkpoint."""
+        """Return bytes by part: what is allocated, the size of a checkpoint, and as `growth` what a table takes when it grows
+        next, 0 while that is not near."""
         ...
 
 

@@ -161,6 +161,14 @@ class SlotTable:
         """Bytes of the lines and of the map. All of them are in memory soon after a table has grown."""
         return self.line.nbytes + self._slot_of.nbytes + self._places.nbytes
 
+    @property
+    def growth(self) -> int:
+        """Bytes that the next step of the table takes; 0 while an eighth of its lines is free, and of a direct table."""
+        lines = len(self._slot_of)
+        if self.is_direct or 8 * self._used < 7 * lines:
+            return 0
+        return 8 * self._width * 2**self._bits if 2 * lines > self._compact_lines else self.nbytes
+
     def enter(self, hashes: U32) -> U32:
         """Give a line to the slot of each hash that has none. Return hashes whose lines are hash >> shift, in the same order."""
         if self.is_direct:

@@ -144,9 +144,9 @@ class NameBook:
         return Names(held.fingerprint[: held.names], np.diff(end, prepend=0).astype(np.uint32), text)
 
     def memory(self) -> int:
-        """Return the bytes of the names and of their index."""
+        """Return the bytes of the names, of their index and of the set of their fingerprints."""
         held, segments = self._held, self._index
-        names = held.fingerprint.nbytes + held.end.nbytes + held.text.nbytes
+        names = held.fingerprint.nbytes + held.end.nbytes + held.text.nbytes + self.seen.nbytes
         return names + sum(segment.fingerprint.nbytes + segment.position.nbytes for segment in segments)
 
     def _indexed(self) -> tuple[_Held, tuple[_Segment, ...]]:

@@ -109,7 +109,8 @@ class Admin:
 
         patient : as in `put_model`; while the kernels are not compiled yet, nothing is created
 
-        Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) if an existing model encodes differently.
+        Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) if an existing model encodes differently,
+        `Unavailable` (code `memory_full`) if there is no memory for it.
         """
         check_name(model)
         self._engine.require_role("change")
@@ -118,6 +119,8 @@ class Admin:
         state, names = await loop.run_in_executor(None, read_export, content)
         config = state.config
         del state  # a second copy of it is built below
+        if (refused := self._engine.memory.refusal(len(content), "this import")) is not None:
+            raise refused
         created = await self._creations.create(model, config, patient)
         if not created:
             self._check_same_encoding(model, config)

@@ -11,6 +11,7 @@ from riata.learn.registry import LearnerConfig
 from riata.run.config import ModelConfig
 from riata.run.engine import Engine
 from riata.run.engine_settings import CREATING_S
+from riata.run.memory_bound import NEW_MODEL_BYTES
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
@@ -37,7 +38,7 @@ class Creations:
 
         patient : wait until its kernels are compiled. Otherwise `Compiling` is raised as soon as a compiler runs, and the model
                   is created later, unless the process ends before: nothing is logged until the kernels are ready
-        Raises `ModelDamaged` if the model of this name is damaged.
+        Raises `ModelDamaged` if the model of this name is damaged, `Unavailable` (code `memory_full`) without memory for it.
         """
         self._engine.context.catalogue.require_sound(name)
         if name in self._engine.served_models:
@@ -71,6 +72,8 @@ class Creations:
     async def _create(self, name: str, config: ModelConfig) -> bool:
         engine = self._engine
         engine.require_store()
+        if (refused := engine.memory.refusal(NEW_MODEL_BYTES, "another model")) is not None:
+            raise refused
         if not engine.settings.shared:
             engine.led("creating a model")  # raises while the store is being opened
         engine.context.creating[name] = config.learner

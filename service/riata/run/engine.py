@@ -28,6 +28,7 @@ from riata.run.engine_settings import CREATING_S, EngineSettings
 from riata.run.learning import Learning
 from riata.run.log_thread import Done, LogThread
 from riata.run.loop_yield import waits_at
+from riata.run.memory_bound import MemoryBound
 from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
@@ -71,6 +72,7 @@ class Engine(ABC):
         self.learning: Learning | None = None
         self.scrubbing: asyncio.Task[None] | None = None
         self.watch = self._store_watch()
+        self.memory = MemoryBound(settings.memory_bytes_max, clock, lambda: self.served_models)
 
     # -- what an engine alone and one of several do differently ----------------------------------------------------
 
@@ -221,7 +223,7 @@ class Engine(ABC):
 
     def require_accepting(self, served_model: ServedModel) -> None:
         """Raise `Busy` or `Unavailable` with the reason if the model of `served_model` accepts no events now."""
-        refused = self.refusal() or self.lag_refusal(served_model)
+        refused = self.refusal() or self.lag_refusal(served_model) or self.memory.refusal_to_learn(served_model)
         if refused is not None:
             raise refused
 

@@ -64,6 +64,7 @@ class EngineSettings:
     durability: str
     inbox_requests_max: int = 1024
     lag_events_max: int = 250_000
+    memory_bytes_max: int = 0  # no bound
     observe_timeout_ms: int = 10_000
     min_seq_wait_ms: int = 2_000
     scrub_every_s: float = 600.0

@@ -27,7 +27,7 @@ class ModelHealth:
     non_zeros: int
     stale_s: float = 0.0  # since what is served was last known to be the newest; 0.0 if this process learns
     lost: int = 0  # acknowledged events that the store was found to have lost
-    accepting: bool = True  # false if it lags so far behind its log that its events are refused
+    accepting: bool = True  # false if its events are refused: it lags too far behind its log, or there is no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,7 @@ class Health:
     damaged: dict[str, str] = field(default_factory=dict)  # models that are not served, with a description of the damage
     log_damaged: dict[str, int] = field(default_factory=dict)  # served models, with the first damaged event of their old log
     log_scrubbed_bytes: int = 0  # payloads of the log that were verified against their digests since the start
+    memory: tuple[int, int] = (0, 0)  # bytes of all models, and the most they may take, 0 for no bound
 
 
 def stale_for_s(engine: Engine, served_model: ServedModel) -> float:
@@ -97,13 +98,18 @@ def stale_for_s(engine: Engine, served_model: ServedModel) -> float:
 
 
 def refusal_of_all(engine: Engine) -> RiataError | None:
-    """Return why no events are accepted: for any model, or because every served model lags behind its log; None if they are."""
+    """Return why no events are accepted: for any model, or because every served model refuses them; None if they are."""
     refused = engine.refusal()
     if refused is not None:
         return refused
     served = [served_model for served_model in engine.served_models.values() if served_model.published is not None]
-    lags = [engine.lag_refusal(served_model) for served_model in served]
-    return lags[0] if lags and all(lags) else None
+    refusals = [_refusal_of(engine, served_model) for served_model in served]
+    return refusals[0] if refusals and all(refusals) else None
+
+
+def _refusal_of(engine: Engine, served_model: ServedModel) -> RiataError | None:
+    """Return why a model accepts no events; None if it does, or if that concerns all models."""
+    return engine.lag_refusal(served_model) or engine.memory.refusal_to_learn(served_model)
 
 
 def health_of(engine: Engine) -> Health:
@@ -140,6 +146,7 @@ def health_of(engine: Engine) -> Health:
         damaged={name: damage.sentence() for name, damage in sorted(engine.context.catalogue.damaged.items())},
         log_damaged={name: damage.event for name, damage in sorted(tally.log_damaged.items()) if name in served_models},
         log_scrubbed_bytes=tally.log_scrubbed_bytes,
+        memory=(engine.memory.taken(), engine.memory.bytes_max),
     )
 
 
@@ -207,6 +214,8 @@ def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
     found += [log_sentence(damage) for name, damage in sorted(engine.tally.log_damaged.items()) if name in engine.served_models]
     if engine.context.archive is not None and engine.context.archive.problem:
         found.append(engine.context.archive.problem)
+    if (warning := engine.memory.warning()) is not None:
+        found.append(warning)
     if refused is not None:
         found.append(f"events are refused: {refused.detail}")
     return found
@@ -233,7 +242,7 @@ def _model(engine: Engine, served_model: ServedModel) -> ModelHealth | None:
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
     lost = engine.context.ledger.lost().get(served_model.name, 0)
     at = (served_model.logged, published.applied, published.version, age_s, published.model.weights.non_zeros)
-    return ModelHealth(*at, stale_for_s(engine, served_model), lost, engine.lag_refusal(served_model) is None)
+    return ModelHealth(*at, stale_for_s(engine, served_model), lost, _refusal_of(engine, served_model) is None)
 
 
 def _slug(refused: RiataError | None) -> tuple[str, str] | None:

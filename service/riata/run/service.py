@@ -22,6 +22,7 @@ from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.left_out import applied
+from riata.run.memory_bound import memory_of
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
@@ -204,13 +205,12 @@ class Service:
         not, why not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
-        memory = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
         return {
             **self._line(served_model, published),
             "config": write_document(published.config),
             "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
-            "memory_bytes": {**memory, "total": sum(memory.values())},
+            "memory_bytes": memory_of(served_model),
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
             "posterior": posterior_document(published.model, served_model.names.in_slot),
             "vocabulary_full": published.closed_vocabulary is not None,
@@ -283,6 +283,7 @@ class Service:
             "non_zeros": published.model.weights.non_zeros,
             "seq_logged": served_model.logged,
             "seq_applied": published.applied,
+            "memory_bytes_total": memory_of(served_model)["total"],
             "served": {
                 "version": published.version,
                 "seq": published.model.seq,

@@ -155,6 +155,7 @@ class ServiceCollector(Collector):
             self._add_figures(model, gauges, warning)
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
+        yield from memory_metrics(health.memory)
         yield from gauges.values()
         yield warning
         yield from damage_metrics(health)
@@ -178,6 +179,13 @@ class ServiceCollector(Collector):
         codes = {one["code"] for one in published.figures.get("warnings", [])}
         for code in CODES:
             warning.add_metric((model, code), float(code in codes))
+
+
+def memory_metrics(memory: tuple[int, int]) -> Iterator[Metric]:
+    """Yield the memory of all models and its bound."""
+    yield GaugeMetricFamily("riata_models_memory_bytes", "Memory of all models.", value=memory[0])
+    text = "Setting memory_bytes_max: from there on events and new models are refused; 0 for no bound."
+    yield GaugeMetricFamily("riata_models_memory_bytes_max", text, value=memory[1])
 
 
 def sharing_metrics(sharing: Sharing) -> Iterator[Metric]:

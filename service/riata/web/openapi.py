@@ -32,7 +32,7 @@ PROBLEMS: Final = {
     429: "Too many requests; Retry-After says when to try again.",
     500: "An internal error of the service.",
     503: "Temporarily not possible; Retry-After says when to try again.",
-    507: "The disk is full up to its reserve.",
+    507: "The disk is full up to its reserve, or the models take as much memory as they may.",
 }
 SECURITY: Final[Schema] = {
     "key": {

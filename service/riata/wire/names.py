@@ -216,6 +216,11 @@ class NamesSeen:
         """The table for kernels, or an empty array if the set is full: no lookup is needed then."""
         return self._table[:0] if self.full else self._table
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table."""
+        return self._table.nbytes
+
     def __contains__(self, fingerprint: int) -> bool:
         return not lacks(self._table, np.uint64(fingerprint))
 

@@ -144,6 +144,7 @@ class FtrlProximal:
         seen = self._seen.slot.itemsize + 2 * self._slots.line.itemsize
         return {
             "table": self._slots.nbytes,
+            "growth": self._slots.growth,
             "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
             "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": table.counts[:1].nbytes + table.scalars.nbytes + len(self._seen) * seen,

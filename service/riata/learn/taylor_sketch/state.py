@@ -160,6 +160,7 @@ class TaylorState:
         s, block = self.arrays, self.arrays.members.block
         return {
             "table": self.table.nbytes,
+            "growth": self.table.growth,
             "lists": sum(listed.slot.nbytes for listed in (self.alive, self.seen, self.waiting)),
             "block": sum(array.nbytes for array in (*block, s.members.key, s.members.place)),
             "held": sum(array.nbytes for array in s.held),

@@ -186,6 +186,7 @@ class TruncatedGradient:
         accumulator = self._seen.slot.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
         return {
             "table": self._slots.nbytes,
+            "growth": self._slots.growth,
             "lists": lists,
             "scratch": sum(array.nbytes for array in self._room),
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,

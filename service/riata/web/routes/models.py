@@ -198,6 +198,7 @@ def _models() -> Schema:
         "mode": {"type": ["string", "null"], "description": "mode of the learner, if it has several"},
         "examples": COUNT,
         "non_zeros": COUNT,
+        "memory_bytes_total": {**COUNT, "description": "memory of the model; `memory_bytes` of one model has its parts"},
         "served": served,
     }
     put = {
