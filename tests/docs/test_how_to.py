@@ -68,7 +68,7 @@ def test_a_learner_is_added_by_its_folder_and_its_name(tmp_path: Path) -> None:
             observed = client.post("/models/toy/observe", json=rows).json()
             assert observed["accepted"] == 40
             assert "perceptron" in client.get("/openapi.json").text
-            wait_for("the rows are learnt", lambda: client.get("/models/toy").json()["seq_applied"] >= observed["seq"])
+            wait_for("the rows are learnt", lambda: client.get("/models/toy").json()["served"]["seq"] >= observed["seq"])
             before = client.get("/models/toy/predict?word=free").json()
             assert before["label"] == 1
             assert client.get("/models/toy/predict?word=meeting").json()["label"] == 0

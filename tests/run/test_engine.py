@@ -293,6 +293,20 @@ def test_an_error_at_commit_is_an_unknown_outcome_and_the_end() -> None:
     run_with(MemoryStore(faults=faults), work)
 
 
+def test_the_list_of_models_tells_what_is_learnt_before_it_is_served() -> None:
+    async def work(node: Node) -> None:
+        seq = (await node.observe(events(5), wait_applied=False)).seq
+        for _ in range(500):
+            (line,) = [line for line in node.service.models() if line["name"] == "m"]
+            if line["seq_applied"] == seq:
+                break
+            await asyncio.sleep(0.01)
+        assert line["seq_applied"] == seq == line["seq_logged"]
+        assert line["served"]["seq"] < seq
+
+    run_with(MemoryStore(), work, {"encoder": {"bits": 12}, "publish_every_ms": 60_000})
+
+
 def test_too_many_events_not_learnt_yet_are_refused() -> None:
     async def work(node: Node) -> None:
         node.engine.served_model("m").logged += 11

@@ -131,8 +131,8 @@ class Settings(BaseSettings):
     )
     console: bool = _setting(True, "Access", "serve /console", "the page reads nothing without the key that a person gives it")
     busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
-        100, "Requests", "how long the event loop polls for the next request after an answer before it sleeps, microseconds; 0, "
-        "or a process that may use one core only, sleeps at once",
+        100, "Requests", "how long the event loop polls for the next request after an answer before it sleeps, microseconds, if "
+        "the answer before was no longer ago; 0, or a process that may use one core only, sleeps at once",
         "waking a core takes longer than a prediction, and a client that sends one request after another is mostly back in that "
         "time; at 100 predictions per second it costs at most 1 % of a core",
     )  # fmt: skip

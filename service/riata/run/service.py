@@ -16,6 +16,7 @@ from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
 from riata.run.changes import Changes
+from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.health import Health, health_of, stale_for_s
@@ -192,8 +193,9 @@ class Service:
     def models(self) -> list[dict[str, Any]]:
         """Return one line for each model, by name. A damaged model has only its name and the damage."""
         served_models, damaged = self._engine.served_models, self._engine.context.catalogue.damaged
+        positions = self._positions()
         lines = [
-            self._line(served_model, served_model.published)
+            self._line(served_model, served_model.published, positions)
             for served_model in served_models.values()
             if served_model.published is not None
         ]
@@ -206,7 +208,7 @@ class Service:
         published = self.published(model)
         served_model = self._engine.served_model(model)
         return {
-            **self._line(served_model, published),
+            **self._line(served_model, published, self._positions()),
             "config": write_document(published.config),
             "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
@@ -273,7 +275,7 @@ class Service:
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    def _line(self, served_model: ServedModel, published: Published) -> dict[str, Any]:
+    def _line(self, served_model: ServedModel, published: Published, positions: Mapping[str, WriterPosition]) -> dict[str, Any]:
         return {
             "name": served_model.name,
             "learner": published.config.learner.kind,
@@ -282,7 +284,7 @@ class Service:
             "skipped": published.skipped,
             "non_zeros": published.model.weights.non_zeros,
             "seq_logged": served_model.logged,
-            "seq_applied": published.applied,
+            "seq_applied": positions[served_model.name].applied if served_model.name in positions else published.applied,
             "memory_bytes_total": memory_of(served_model)["total"],
             "served": {
                 "version": published.version,
@@ -292,6 +294,10 @@ class Service:
                 "age_s": self._age_s(published),
             },
         }
+
+    def _positions(self) -> Mapping[str, WriterPosition]:
+        """What the writer of this process has learnt, served or not."""
+        return {} if self._engine.learning is None else self._engine.learning.writer.positions()
 
     def _age_s(self, published: Published) -> float:
         return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
