@@ -64,3 +64,16 @@ def test_a_change_whose_event_is_trimmed_is_still_listed() -> None:
 
     run_with(store, work, SKETCH)
     assert read_change(store.crash(), "m", 40_000) == Told(40_000, "trimmed")
+
+
+def test_points_of_the_curve_have_the_times_of_the_log() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        for seed in range(2):
+            await node.observe(events(20, seed=seed))
+        accepted = {record.last: record.accepted_ms for record in await node.engine.call(lambda s: s.read("m", 0))}
+        assert await node.service.event_times("m", [1, 11, 21, 22, 41]) == [accepted[n] for n in (1, 21, 21, 41, 41)]
+        assert await node.service.event_times("m", [42, 41]) == [None, accepted[41]]
+
+    run_with(store, work, SKETCH)

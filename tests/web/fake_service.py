@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -297,6 +297,10 @@ class FakeService:
         created = model not in self.all
         self.all.setdefault(model, FakeModel(model, ModelConfig()))
         return {"name": model, "created": created, "seq": 2}
+
+    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
+        self.model(model)
+        return [1000 * seq if seq > 1 else None for seq in events]
 
     async def changes(self, model: str) -> list[dict[str, Any]]:
         self.model(model)

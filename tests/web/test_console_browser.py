@@ -243,11 +243,14 @@ def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None
     console.open("overview", span="half")
     console.shows("The faded log loss went from")
     pressed = "return [...document.querySelectorAll('[aria-pressed=true]')].map(one => one.textContent)"
-    assert console.browser.run(pressed) == ["last half"]
+    assert console.browser.run(pressed) == ["last half", "events"]
+    console.press("time")
+    assert console.browser.run(pressed) == ["last half", "time"]
+    assert "by=time" in console.browser.run("return location.hash")
     console.browser.run("document.querySelector('[aria-label=\"data: Log loss\"]').click()")
     console.shows("save as CSV")
     titles = "return [...document.querySelectorAll('#log-loss [role=region] th')].map(one => one.textContent)"
-    assert console.browser.run(titles) == ["seq", "events", "faded", "base rate"]
+    assert console.browser.run(titles) == ["seq", "events", "time", "faded", "base rate"]
     size = console.browser.screenshot()[16:24]
     assert min(struct.unpack(">II", size)) > 300
     console.well()

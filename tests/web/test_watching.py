@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from riata.run.health import Sharing
 from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.warnings import warnings_of
 from riata.web.app import create_app
 from riata.web.attention import attention_of
 from riata.web.buckets import Buckets
@@ -70,14 +71,17 @@ def test_a_status_that_is_known_already_is_not_sent_again(client: Client, servic
     assert client.get("/status", headers={"If-None-Match": first.headers["etag"]}).status_code == 200
 
 
-@pytest.mark.parametrize(("wrong", "code"), [(False, []), (True, ["useless", "miscalibrated"])])
-def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bool, code: list[str]) -> None:
-    """A million good events before a break do not hide it."""
-    figures = observed(Progressive(ProgressiveConfig(half_life=1000)), good=50_000, bad=5_000 if wrong else 0).figures()
+@pytest.mark.parametrize(("wrong", "codes"), [(False, []), (True, ["worse_than_base_rate", "over_confident"])])
+def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bool, codes: list[str]) -> None:
+    """Fifty thousand good events before a break do not hide it."""
+    figures = observed(Progressive(ProgressiveConfig(window=5000)), good=50_000, bad=5000 if wrong else 0).figures()
     assert figures["cumulative"]["loss"] < figures["cumulative"]["base_loss"]
+    figures["warnings"] = warnings_of(figures, [], {})
     published = service.published("default")
     object.__setattr__(published, "figures", figures)
-    assert [one.code for one in attention_of(service.health(), {"default": published})] == code
+    told = attention_of(service.health(), {"default": (published, service.names("default"))})
+    assert [one.code for one in told] == codes
+    assert all(one.action for one in told)
 
 
 def keyed(service: FakeService, *entries: KeyEntry) -> FastAPI:
@@ -111,3 +115,13 @@ def test_without_keys_everything_is_permitted(client: Client) -> None:
 def test_changes_are_told(client: Client) -> None:
     assert [change["kind"] for change in client.get("/models/default/changes").json()["changes"]] == ["created"]
     assert client.get("/models/nobody/changes").status_code == 404
+
+
+def test_points_of_the_curve_have_times_if_asked_for(client: Client) -> None:
+    client.post("/observe", "\n".join([GOOD] * 3), NDJSON)
+    plain = client.get("/models/default/metrics?since=0").json()["history"]
+    dated = client.get("/models/default/metrics?since=0&times=true").json()["history"]
+    assert [point.pop("time") for point in dated] == [None, *(f"1970-01-01T00:00:0{n}.000Z" for n in (2, 3, 4))]
+    assert dated == plain
+    assert "history" not in client.get("/models/default/metrics?times=true").json()
+    assert client.get("/models/default/metrics?times=1").json()["code"] == "bad_option"

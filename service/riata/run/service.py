@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from riata.run.changes import Changes
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
+from riata.run.event_times import EventTimes
 from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
@@ -50,6 +51,7 @@ class Service:
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
         self.refits = Refits(engine)
         self._changes = Changes(engine)
+        self._times = EventTimes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
@@ -241,6 +243,10 @@ class Service:
                 "too_stale",
             )
         return stale_s
+
+    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
+        """Return when events of the log of `model` were accepted, unix ms; None for those that are no longer in it."""
+        return await self._times.of(model, events)
 
     async def changes(self, model: str) -> list[dict[str, Any]]:
         """Return what changed the configuration or the state of `model`, newest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
@@ -142,6 +142,10 @@ class ServiceProtocol(Protocol):
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
         """Return the optima of the model's sketch under other penalties."""
+        ...
+
+    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
+        """Return when events were accepted, unix ms; None for those that are no longer in the log."""
         ...
 
     async def changes(self, model: str) -> list[dict[str, Any]]:

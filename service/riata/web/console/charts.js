@@ -7,8 +7,8 @@ const HEIGHT = 260;
 const colour = variable => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
 
 /**
- * Curves over the number of events, in a node that keeps its chart while its data change.
- * draw({x, lines: [{label, values}], marks: [{x, label}]})
+ * Curves over the number of events, or over time in s, in a node that keeps its chart while its data change.
+ * draw({time, x, lines: [{label, values}], marks: [{x, label}]})
  */
 export function curves() {
   const node = h("div", { role: "img", class: "curve" });
@@ -18,7 +18,7 @@ export function curves() {
     last = given;
     marks = given.marks || [];
     const data = [given.x, ...given.lines.map(line => line.values)];
-    const now = given.lines.map(line => line.label).join() + document.documentElement.dataset.theme + node.clientWidth;
+    const now = given.lines.map(line => line.label).join() + given.time + document.documentElement.dataset.theme + node.clientWidth;
     if (chart && now === shape) return chart.setData(data);
     if (!window.uPlot || !node.clientWidth) return;
     shape = now;
@@ -26,9 +26,9 @@ export function curves() {
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--grid"), width: 1 } };
     chart = new uPlot({
       width: node.clientWidth, height: HEIGHT,
-      scales: { x: { time: false } },
-      axes: [{ ...axis, values: (_, ticks) => ticks.map(short) }, { ...axis, size: 60, values: (_, ticks) => ticks.map(tick => number(tick, 3)) }],
-      series: [{ label: "events", value: (_, at) => number(at) }, ...given.lines.map((line, at) => ({
+      scales: { x: { time: Boolean(given.time) } },
+      axes: [given.time ? axis : { ...axis, values: (_, ticks) => ticks.map(short) }, { ...axis, size: 60, values: (_, ticks) => ticks.map(tick => number(tick, 3)) }],
+      series: [given.time ? { label: "time" } : { label: "events", value: (_, at) => number(at) }, ...given.lines.map((line, at) => ({
         label: line.label, stroke: colour(`--c${at + 1}`), width: 2, dash: DASHES[at], spanGaps: true, points: { show: given.x.length < 3 },
         value: (_, value) => number(value),
       }))],

@@ -35,9 +35,9 @@ function history(model) {
   let points = [];
   return async () => {
     const since = points.length ? points[points.length - 1].seq : 0;
-    const found = await get(of(model, `/metrics?since=${since}`));
+    const found = await get(of(model, `/metrics?since=${since}&times=true`));
     points = [...points, ...found.history];
-    if (since && found.model.seq < since) points = (await get(of(model, "/metrics?since=0"))).history;
+    if (since && found.model.seq < since) points = (await get(of(model, "/metrics?since=0&times=true"))).history;
     return { ...found, history: points };
   };
 }
@@ -46,17 +46,17 @@ function marksOf(changes) {
   return changes.filter(change => change.kind !== "created" && change.kind !== "trimmed").map(change => {
     const names = Object.keys(change.settings);
     const label = names.length ? `${names[0].replace("learner.", "")} ${change.settings[names[0]][1]}` : KINDS[change.kind];
-    return { seq: change.seq, label };
+    return { seq: change.seq, time: change.time, label };
   });
 }
 
 /** A chart of points with a choice of the span in the URL. lines: [label, key of a point] */
 function curvePanel(context, title, lines, sentence) {
   let shown = { points: [], marks: [] };
-  const chart = curves();
-  const box = panel(title, () => ({ columns: ["seq", "events", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, ...lines.map(line => point[line[1]])]) }));
+  const chart = curves(), scales = ["events", "time"].map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by));
+  const box = panel(title, () => ({ columns: ["seq", "events", "time", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, ...lines.map(line => point[line[1]])]) }));
   const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks); } }, span === "all" ? "all" : `last ${span}`));
-  put(box.extra, spans);
+  put(box.extra, spans, scales);
 
   function show(points, marks) {
     shown = { points, marks };
@@ -70,12 +70,17 @@ function curvePanel(context, title, lines, sentence) {
       const next = part.find(point => point.seq >= mark.seq);
       return next && Math.max(part[0].examples, next.examples - (next.seq - mark.seq));
     };
-    const text = sentence(part);
+    const text = sentence(part), dated = part.filter(point => point.time);
+    const by = context.params.get("by") === "time" && dated.length > 1 ? "time" : "events";
+    scales.forEach(one => one.setAttribute("aria-pressed", String(one.textContent === by)));
+    scales[1].disabled = dated.length < 2; // the log no longer has these events
     chart.node.setAttribute("aria-label", `${title}. ${text}`);
-    put(box.caption, `${text} Horizontal: labelled events. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
+    put(box.caption, `${text} Horizontal: ${by === "time" ? "when events were accepted" : "labelled events"}. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
+    const drawn = by === "time" ? dated : part;
     chart.draw({
-      x: part.map(point => point.examples), lines: lines.map(([label, key]) => ({ label, values: part.map(point => point[key] ?? null) })),
-      marks: marks.map(mark => ({ x: at(mark), label: mark.label })).filter(mark => mark.x !== undefined),
+      time: by === "time", x: drawn.map(point => (by === "time" ? Date.parse(point.time) / 1000 : point.examples)),
+      lines: lines.map(([label, key]) => ({ label, values: drawn.map(point => point[key] ?? null) })),
+      marks: marks.map(mark => ({ x: by === "time" ? Date.parse(mark.time) / 1000 : at(mark), label: mark.label })).filter(mark => Number.isFinite(mark.x)),
     });
   }
   return { node: box.node, body: box.body, caption: box.caption, show };
@@ -155,6 +160,8 @@ export function learning(context) {
   const size = curvePanel(context, "Weights", [["weights ≠ 0", "non_zeros"]], points => `The model has ${number(points[points.length - 1].non_zeros)} weights that are not zero.`);
   let cells = [];
   const right = panel("Calibration", () => ({ columns: ["from", "to", "events", "mean predicted", "mean observed"], rows: cells.map(cell => [cell.from, cell.to, cell.examples, cell.mean_predicted, cell.mean_observed]) }));
+  const choices = ["all", "window"].map(which => h("button", { type: "button", onclick: () => { context.set({ cells: which }); context.now(); } }, which));
+  put(right.extra, choices);
   const horizons = panel("Three horizons");
   const box = h("div");
   root.append(right.node, horizons.node, auc.node, size.node);
@@ -172,15 +179,16 @@ export function learning(context) {
       loss.panel.show(points, marks);
       auc.show(points, marks);
       size.show(points.filter(point => point.non_zeros !== null), marks);
-      cells = found.calibration;
+      cells = context.params.get("cells") === "window" ? found.window_calibration : found.calibration;
+      choices.forEach(one => one.setAttribute("aria-pressed", String(one.textContent === (context.params.get("cells") || "all"))));
       const counted = cells.filter(cell => cell.examples > 0);
       if (!cells.length) put(right.body, h("p", {}, "This learner predicts no probabilities, so there is nothing to calibrate."));
       else if (!counted.length) put(right.body, none());
       else {
         put(right.body, calibration(cells));
-        put(right.caption, "Each dot is a twentieth of the probabilities; on the dashed line predictions are as frequent as what they predict. All events so far.");
+        put(right.caption, `Each dot is a twentieth of the probabilities; on the dashed line predictions are as frequent as what they predict. ${cells === found.calibration ? "All events so far." : "The last events: those of the window."}`);
       }
-      const figures = ["log_loss", "base_log_loss", "normalised_entropy", "loss", "base_loss", "auc", "accuracy", "base_rate", "calibration_ratio", "weight"];
+      const figures = ["log_loss", "base_log_loss", "normalised_entropy", "loss", "base_loss", "auc", "accuracy", "base_rate", "calibration_ratio", "calibration_error", "weight"];
       put(horizons.body, table([
         { title: "figure", of: figure => figure.replaceAll("_", " ") },
         ...["cumulative", "faded", "window"].map(horizon => ({ title: horizon, number: true, of: figure => number(found[horizon][figure]) })),

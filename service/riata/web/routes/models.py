@@ -8,6 +8,7 @@ import math
 from dataclasses import asdict
 from typing import Any, Final
 
+from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.predict.explain import top_weights
@@ -21,12 +22,13 @@ from riata.run.published import Published
 from riata.watch.warnings import CODES
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import visible
-from riata.web.options import SEQ_MAX, new_model_name, share, whole
+from riata.web.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.route import AT, Call, Route
 from riata.web.schema_of import schema_of
 from riata.web.schemas import (
     COUNT,
     FIGURE,
+    FLAG,
     NAME_PATTERN,
     NUMBER,
     SEQ,
@@ -93,7 +95,13 @@ async def model_metrics(call: Call) -> Answer:
     """Test-then-train figures; with `since` also the points of the learning curve after that event."""
     model, options = call.asked()
     since = whole(options, "since", None, 0, SEQ_MAX)
-    return json_answer(metrics_document(call.parts.service.published(model), call.parts.service.names(model), since))
+    document = metrics_document(call.parts.service.published(model), call.parts.service.names(model), since)
+    if flag(options, "times") and since is not None:
+        points = document["history"]
+        times = await call.parts.service.event_times(model, [point["seq"] for point in points])
+        told = [None if time_ms is None else rfc3339(time_ms) for time_ms in times]
+        document["history"] = [{**point, "time": time} for point, time in zip(points, told, strict=True)]
+    return json_answer(document)
 
 
 async def model_weights(call: Call) -> Answer:
@@ -177,7 +185,7 @@ def _figures() -> Schema:
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
         "history": array(
-            {"type": "object", "additionalProperties": FIGURE},
+            {"type": "object", "properties": {"time": {"type": ["string", "null"]}}, "additionalProperties": FIGURE},
             description="with since: points of the learning curve; those learnt in another log have the seq of their import",
         ),
     }
@@ -244,6 +252,7 @@ _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
 _CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
 _SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
+_TIMES: Final = query("times", FLAG, "with since: add when the event of each point was accepted; null if the log has dropped it")
 _TOP: Final = query(
     "top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": TOP_DEFAULT}, "number of weights"
 )
@@ -268,7 +277,7 @@ ROUTES: Final = (
     ),
     Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
     Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
-    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE,)),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE, _TIMES)),
     Route(
         "GET",
         f"{AT}/weights",

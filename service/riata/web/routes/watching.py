@@ -54,6 +54,7 @@ async def status(call: Call) -> Answer:
                 published[name] = service.published(name)
             except RiataError:  # just dropped, or nothing is served yet
                 continue
+    served = {name: (one, service.names(name)) for name, one in published.items()}
     sharing = health.sharing
     document = {
         "version": riata.__version__,
@@ -70,7 +71,7 @@ async def status(call: Call) -> Answer:
         "processes": [shown_process(call, one) for one in sharing.processes],
         "models": [model_status(call, name, one) for name, one in published.items()],
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
-        "attention": [one.document() for one in attention_of(health, published)],
+        "attention": [one.document() for one in attention_of(health, served)],
     }
     return tagged(call, document)
 
