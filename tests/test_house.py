@@ -19,7 +19,7 @@ TWINS = ROOT / "tests" / "twins"
 
 RANK = {
     "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
-    "run": 6, "web": 7, "client": 7, "wiring": 8, "estimators": 8, "cli": 9, "__main__": 10, "__init__": 0,
+    "run": 6, "web": 7, "client": 7, "wiring": 8, "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
@@ -45,6 +45,8 @@ THIRD_PARTY = {
     "estimators": {"sklearn", "scipy", "numpy"},
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
+    "cli/parquet.py": {"pyarrow"},
+    "model": set(),
     "wiring": set(),
     "__main__": set(),
     "__init__": set(),

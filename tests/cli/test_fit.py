@@ -136,7 +136,7 @@ def test_the_configuration_comes_from_a_file_and_single_settings_over_it(tmp_pat
         (["rows", "--online", "--set", "coder.bits=1"], "learner and encoder"),
         (["rows", "--online", "--labels", "2/3"], "--labels 2/3"),
         (["rows", "--online", "--learner", "tree"], "--learner tree"),
-        (["rows", "--online", "--format", "csv"], "--format csv"),
+        (["rows", "--online", "--format", "xml"], "--format xml"),
         (["rows", "--online", "--bits", "99"], "bits"),
         (["rows", "--online", "--model-file", "absent"], "absent: No such file"),
         (["rows", "--online", "--model-file", "rows"], "not JSON"),

@@ -30,7 +30,7 @@ KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
 RESOURCES = re.compile(r"^RESOURCES: Final = .*$", re.MULTILINE)
 SIZE = "/models/default/size"
 FOLDERS = re.compile(r"^FOLDERS: Final = .*$", re.MULTILINE)
-CSV = {"content-type": "text/csv"}
+SEMICOLONS = {"content-type": "text/x-semicolons"}
 
 
 def added_files(page: str, folder: Path) -> list[str]:
@@ -136,7 +136,7 @@ def test_without_its_name_the_route_is_not_known(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def csv_overlay(tmp_path: Path) -> Path:
+def overlay_of_reader(tmp_path: Path) -> Path:
     """A folder with what `add-a-reader.md` adds."""
     page = (PAGES / "add-a-reader.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
@@ -160,54 +160,60 @@ def fitted(overlay: Path, path: Path) -> dict[str, Any]:
     return report
 
 
-def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, csv_overlay: Path) -> None:
-    lines = ["label,word,size"] + [f"{i % 2},{'free' if i % 2 else 'meeting'},{i / 8}" for i in range(40)]
-    path = tmp_path / "mails.csv"
+def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, overlay_of_reader: Path) -> None:
+    lines = ["label;word;size"] + [f"{i % 2};{'free' if i % 2 else 'meeting'};{i / 8}" for i in range(40)]
+    path = tmp_path / "mails.semicolons"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with Running(tmp_path / "data", {"OVERLAY": str(csv_overlay)}, module="tests.docs.overlay") as running:
+    with Running(tmp_path / "data", {"OVERLAY": str(overlay_of_reader)}, module="tests.docs.overlay") as running:
         running.start()
         with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
             assert client.put("/models/mails", json={}).status_code == 201
 
             def first() -> httpx.Response:
-                return client.post("/models/mails/observe?wait=applied", content="label,word\n1,free\n0,meeting\n", headers=CSV)
+                return client.post(
+                    "/models/mails/observe?wait=applied", content="label;word\n1;free\n0;meeting\n", headers=SEMICOLONS
+                )
 
             while (answer := first()).status_code == 503:  # the reader's kernels are compiled after the start
                 assert answer.json()["code"] == "not_ready"
                 time.sleep(0.1)
             assert answer.json()["accepted"] == 2
-            wrong = client.post("/models/mails/observe", content="label,word\n1,free\n0\n,a\n", headers=CSV).json()
+            wrong = client.post("/models/mails/observe", content="label;word\n1;free\n0\n;a\n", headers=SEMICOLONS).json()
             assert [(row["index"], row["code"]) for row in wrong["errors"]] == [(1, "lengths_differ"), (2, "missing_label")]
-            refused = client.post("/models/mails/observe", content="label,label\n1,1\n", headers=CSV)
+            refused = client.post("/models/mails/observe", content="label;label\n1;1\n", headers=SEMICOLONS)
             assert (refused.status_code, refused.json()["code"]) == (400, "bad_header")
             assert (
-                "text/csv"
+                "text/x-semicolons"
                 in client.get("/openapi.json").json()["paths"]["/models/{model}/observe"]["post"]["requestBody"]["content"]
             )
-        observed = riata(csv_overlay, "observe", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
+        observed = riata(
+            overlay_of_reader, "observe", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7"
+        )
         assert observed.stdout == "40 accepted, 0 duplicate, 0 rejected\n", observed.stderr
-        reported = riata(csv_overlay, "predict", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7")
+        reported = riata(
+            overlay_of_reader, "predict", str(path), "--url", running.url, "--model", "mails", "--rows-per-request", "7"
+        )
         assert [json.loads(line)["label"] for line in reported.stdout.splitlines()] == [i % 2 for i in range(40)]
 
 
-def test_a_file_of_the_added_format_is_learnt_as_the_same_rows_in_another(tmp_path: Path, csv_overlay: Path) -> None:
+def test_a_file_of_the_added_format_is_learnt_as_the_same_rows_in_another(tmp_path: Path, overlay_of_reader: Path) -> None:
     rows = [(i % 2, "free" if i % 3 else "meeting", i % 16 / 8) for i in range(20_000)]  # of several blocks
-    table, lines = tmp_path / "rows.csv", tmp_path / "rows.ndjson"
-    table.write_text("label,word,size\n" + "".join(f"{label},{word},{size}\n" for label, word, size in rows), encoding="utf-8")
+    table, lines = tmp_path / "rows.semicolons", tmp_path / "rows.ndjson"
+    table.write_text("label;word;size\n" + "".join(f"{label};{word};{size}\n" for label, word, size in rows), encoding="utf-8")
     shown = [json.dumps({"features": {"word": word, "size": size}, "label": label}) for label, word, size in rows]
     lines.write_text("\n".join(shown), encoding="utf-8")
-    found = fitted(csv_overlay, table)
+    found = fitted(overlay_of_reader, table)
     assert found["learnt"] == 20_000
-    assert found["out"]["state"] == fitted(csv_overlay, lines)["out"]["state"]
+    assert found["out"]["state"] == fitted(overlay_of_reader, lines)["out"]["state"]
     with table.open("a", encoding="utf-8") as file:
-        file.write("1,free\n")
-    assert [(row["line"], row["code"]) for row in fitted(csv_overlay, table)["problems"]] == [(20_002, "lengths_differ")]
+        file.write("1;free\n")
+    assert [(row["line"], row["code"]) for row in fitted(overlay_of_reader, table)["problems"]] == [(20_002, "lengths_differ")]
 
 
-def test_without_its_name_the_format_is_not_known(tmp_path: Path, csv_overlay: Path) -> None:
-    (csv_overlay / "wire" / "readers" / "__init__.py").unlink()
-    path = tmp_path / "mails.csv"
-    path.write_text("label,word\n1,free\n", encoding="utf-8")
-    result = riata(csv_overlay, "fit", "--online", str(path))
+def test_without_its_name_the_format_is_not_known(tmp_path: Path, overlay_of_reader: Path) -> None:
+    (overlay_of_reader / "wire" / "readers" / "__init__.py").unlink()
+    path = tmp_path / "mails.semicolons"
+    path.write_text("label;word\n1;free\n", encoding="utf-8")
+    result = riata(overlay_of_reader, "fit", "--online", str(path))
     assert result.returncode != 0
     assert "unknown format" in result.stderr

@@ -16,14 +16,14 @@ GUIDE = ROOT / "service" / "docs" / "guide"
 URL = "http://127.0.0.1:8080"
 
 
-@pytest.mark.parametrize("page", ["notebooks.md", "uncertainty.md"])
+@pytest.mark.parametrize("page", ["notebooks.md", "uncertainty.md", "tables.md"])
 def test_the_examples_print_what_the_page_shows(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = examples_of(page)
     assert shown.count(URL) == 1
     with serving(real_app()) as port, requests.Session() as session:
         wait_until_ready(f"http://127.0.0.1:{port}", session)
-        printed(shown.replace(URL, f"http://127.0.0.1:{port}"), page, more_than=12)
+        printed(shown.replace(URL, f"http://127.0.0.1:{port}"), page, more_than=10)
 
 
 @pytest.mark.parametrize("page", ["curves.md", "groups.md"])

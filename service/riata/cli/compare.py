@@ -16,6 +16,7 @@ from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import PANEL, MemoryOption, SeedOption, ToleranceOption
+from riata.cli.tables import Layout
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def compare(
     if plot is not None and plot.suffix != ".svg":
         raise BadInput(f"--plot: {plot.name[:64]!r} does not end in .svg", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")
-    request = Request(file, form, labels, learner, setting or [], model_file, threads, None, as_json)
+    request = Request(file, Layout(form), labels, learner, setting or [], model_file, threads, None, as_json)
     given = {"tolerance": tolerance, "memory_bytes_max": memory_bytes_max, "seed": seed}
     report = _compared(request, names, gamma, {name: value for name, value in given.items() if value is not None})
     from riata.cli.comparison import comparison_svg, show_comparison
@@ -102,7 +103,7 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
 
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.form, request.threads, on_block=on_block)
+            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
             found = stack.enter_context(files)
         pool = stack.enter_context(Threads(request.threads))
         may_go_on = stack.enter_context(interruptible())

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from riata.base.errors import BadInput
 from riata.cli.source import either
+from riata.cli.tables import TABLES
 from riata.learn.kinds import KINDS
 from riata.wire.readers import FILE_READERS
 
 if TYPE_CHECKING:
-    from riata.client import Observed, Riata
-    from riata.client.errors import ApiError, RowProblem
+    from riata.client import Riata
+    from riata.client.errors import RowProblem
 
 KEY_VARIABLE: Final = "RIATA_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -24,11 +25,12 @@ PROBLEMS_SHOWN: Final = 10
 
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
-FORMATS: Final = either([reader.title for reader in FILE_READERS.values()])
+FORMATS: Final = either([*(reader.title for reader in FILE_READERS.values()), "CSV", "Parquet"])
 FormatOption = Annotated[
     str,
     typer.Option(
-        "--format", help=f"Format of the file: {either(['auto', *FILE_READERS])}; auto detects it from the first lines."
+        "--format",
+        help=f"Format of the file: {either(['auto', *FILE_READERS, *TABLES])}; auto detects it.",
     ),
 ]
 LearnerOption = Annotated[
@@ -77,20 +79,10 @@ class Refusals:
             self._shown += 1
 
 
-def observed_of(error: ApiError) -> Observed:
-    """Return the counts of a request none of whose rows were accepted. Raises any other refusal again."""
-    from riata.client import Observed
-
-    if error.code != "nothing_accepted":
-        raise error
-    counts: Mapping[str, Any] = error.problem
-    rejected = int(counts.get("rejected", len(error.errors)))
-    return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors)
-
-
 def require_format(form: str) -> None:
     """Raise `BadInput` if the option --format is none of its choices."""
     from riata.base.errors import nearest
 
-    if form != "auto" and form not in FILE_READERS:
-        raise BadInput(f"--format {form}: {nearest(form, ['auto', *FILE_READERS])}", "bad_option")
+    known = ["auto", *FILE_READERS, *TABLES]
+    if form not in known:
+        raise BadInput(f"--format {form}: {nearest(form, known)}", "bad_option")

@@ -1,4 +1,4 @@
-"""Labelled files as the data of a batch solver: NDJSON, VW text, svmlight, all of which may be gzipped, and Arrow streams."""
+"""Labelled files as the data of a batch solver: NDJSON, VW text, svmlight, CSV, Parquet and Arrow streams; gzip but for Arrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.batch.segment_data import SegmentData, data_of
 from riata.cli.blocks import blocks, head_of, position
 from riata.cli.fit_setup import AUTO, Beginning, recognised
-from riata.cli.source import line_type, open_source
+from riata.cli.open_table import open_rows
+from riata.cli.source import line_type
+from riata.cli.tables import Layout
 from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.run.adopting import rho_of
@@ -27,6 +29,7 @@ from riata.wire.parse import Context, parse_examples
 from riata.wire.reader import Reader
 from riata.wire.readers import READERS
 
+AS_IT_IS: Final = Layout()
 _SNIFFED: Final = 8  # bytes
 SMALLER: Final = f"; write the file with at most {ROWS_PER_REQUEST_MAX} rows in a record batch"
 
@@ -57,7 +60,7 @@ class FileData:
 def data_of_files(
     files: Sequence[str],
     make_config: MakeConfig,
-    form: str = AUTO,
+    layout: Layout = AS_IT_IS,
     threads: int = 2,
     bits: int | None = None,
     on_block: Callable[[int, int], None] = lambda _position, _rows: None,
@@ -67,7 +70,7 @@ def data_of_files(
     rows weigh more.
 
     make_config : returns the configuration, from the beginning of the first file
-    form        : of every file, or auto: each is recognised by its first rows
+    layout      : of every file; with the format auto, each is recognised by its name or its first rows
     bits        : a feature is a slot, the top bits of its hash. Default: as many as the learner of the configuration uses
     on_block    : called with the position in the present file, and the rows of all files so far
 
@@ -85,8 +88,8 @@ def data_of_files(
             return True
 
         for file in files:
-            with open_source(file) as source:
-                start = _beginning(source, file, form)
+            with open_rows(file, layout) as source:
+                start = _beginning(source, file, layout.line_form)
                 if reading is None or config is None:
                     config = make_config(start.beginning)
                     reading = FileSegments(config, start.content_type, Path(folder))

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from riata.base.clock import Clock
 from riata.base.errors import BadInput
-from riata.cli.connect import Refusals, observed_of
+from riata.cli.connect import Refusals
 from riata.cli.curl_hint import observe_line, predict_line
 from riata.cli.demo_stream import Stream
 from riata.cli.demo_view import View
@@ -82,11 +82,12 @@ class Demo:
 
     def _send(self, chunk: Chunk) -> Observed:
         from riata.client import ApiRefused
+        from riata.client.calls import none_accepted
 
         try:
             return self._riata.observe(chunk.body, model=self._model, content_type=line_type(self.rows.form))
         except ApiRefused as error:
-            return observed_of(error)
+            return none_accepted(error)
 
     def _keep_example(self, chunk: Chunk) -> None:
         """Keep a row of the latest request for the `curl` commands at the end: the first quartile by length."""

@@ -33,6 +33,7 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, layout_of
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -44,9 +45,16 @@ EXAMPLE: Final = """Examples:
 
 - `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
 - `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss.
+- `riata fit --online churn.csv --label churned --drop id --out churn.riata` learns a table.
 - `riata fit --batch clicks.vw.gz --gamma 100 --gamma 10 --gamma 1` finds the optimum under three penalties and compares them.
 - `riata fit --batch clicks.vw.gz --gamma 10 --learner taylor_sketch --out clicks.riata` writes a model that goes on learning
   from the optimum."""
+
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, as eta=0.5 or encoder.ngrams=2. Repeatable."),
+]
+LabelsOption = Annotated[str, typer.Option(help="0/1, -1/+1, real or auto, which detects 0/1 and -1/+1 from the first rows.")]
 
 
 def fit(
@@ -56,16 +64,11 @@ def fit(
         bool, typer.Option("--batch", help="Find the optimum of the log-likelihood under an L1 penalty, in several passes.")
     ] = False,
     form: FormatOption = "auto",
-    labels: Annotated[
-        str, typer.Option(help="0/1, -1/+1, real or auto, which detects 0/1 and -1/+1 from the first rows.")
-    ] = "auto",
+    labels: LabelsOption = "auto",
     learner: Annotated[
         str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings. [default: {KINDS[0]}]")
     ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting, as eta=0.5 or encoder.ngrams=2. Repeatable."),
-    ] = None,
+    setting: SettingOption = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
@@ -88,12 +91,16 @@ def fit(
     rounds: RoundsOption = None,
     passes_max: PassesOption = None,
     seed: SeedOption = None,
+    label: LabelOption = None,
+    drop: DropOption = None,
+    category: CategoryOption = None,
+    positive: PositiveOption = None,
+    event_id: EventIdOption = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
 
     **--online**: the model is bit for bit that of a service that observed the same rows in the same order. Each row is predicted
     before it is learnt; the report shows the loss of these predictions.
-
     **--batch**: the model is the optimum of the log-likelihood under an L1 penalty, with a certificate of how near it is.
 
     A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
@@ -104,7 +111,8 @@ def fit(
         raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
-    request = Request(file, form, labels, learner, settings, model_file, threads, out, as_json)
+    layout = layout_of(form, label, drop, category, positive, event_id)
+    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json)
     if batch:
         options = solver_options(
             solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
@@ -123,7 +131,8 @@ def _fit_online(request: Request, strict: bool) -> None:
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import recognised
-    from riata.cli.source import line_type, open_source
+    from riata.cli.open_table import open_rows
+    from riata.cli.source import line_type
     from riata.run.fit import Fit
 
     gc.freeze()
@@ -131,9 +140,9 @@ def _fit_online(request: Request, strict: bool) -> None:
     gc.enable()
     started = time.perf_counter()
     file, out = request.file, request.out
-    with open_source(file) as source:
+    with open_rows(file, request.layout) as source:
         head = head_of(source)
-        start = recognised(head, file, request.form)
+        start = recognised(head, file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE

@@ -29,7 +29,7 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
     started = time.perf_counter()
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.form, request.threads, on_block=on_block)
+            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
             found = stack.enter_context(files)
         if strict and found.problems:
             first = found.problems[0][1]

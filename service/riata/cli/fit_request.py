@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from riata.cli.fit_setup import Beginning
+    from riata.cli.tables import Layout
     from riata.run.config import ModelConfig
 
 INTERRUPTED: Final = 130
@@ -23,7 +24,7 @@ class Request:
     """What both ways of fitting are asked for."""
 
     file: str
-    form: str
+    layout: Layout
     labels: str
     learner: str | None
     settings: list[str]

@@ -13,6 +13,7 @@ from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import Request
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import MemoryOption
+from riata.cli.tables import Layout
 from riata.learn.kinds import KINDS
 
 EXAMPLE: Final = """Examples:
@@ -77,7 +78,7 @@ def groups(
         raise BadInput('no groups: give --groups FILE, or --group "sensor=t{00..59}"', "bad_groups")
     os.environ.setdefault(BLAS_THREADS, "1")  # sums then have the same bits for any number of processors
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
-    request = Request(file, form, labels, learner, settings, None, threads, out, as_json)
+    request = Request(file, Layout(form), labels, learner, settings, None, threads, out, as_json)
     from riata.cli.groups_fit import GroupOptions, fit_groups
 
     fit_groups(request, GroupOptions(groups_file, tuple(group or ()), tuple(gamma or ()), tuple(k or ()), tolerance,

@@ -64,7 +64,7 @@ def fit_groups(request: Request, options: GroupOptions) -> None:
     declared = options.declared()
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:
-            files = data_of_files([request.file], request.config, request.form, request.threads, on_block=on_block)
+            files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)
             found = stack.enter_context(files)
         if options.strict and found.problems:
             first = found.problems[0][1]

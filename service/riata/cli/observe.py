@@ -17,9 +17,9 @@ from riata.cli.connect import (
     RowsPerRequest,
     UrlOption,
     connected,
-    observed_of,
     require_format,
 )
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, layout_of
 
 if TYPE_CHECKING:
     from riata.cli.source import Chunk
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EXAMPLE: Final = """Examples:
 
 - `riata observe clicks.ndjson.gz` sends the rows of a file to the model `default`.
+- `riata observe churn.csv --label churned --drop id --model churn --labels 0/1` creates a model for a table.
 - `zcat clicks.vw.gz | riata observe - --model clicks --labels=-1/+1` creates the model `clicks` if it does not exist."""
 
 
@@ -41,21 +42,29 @@ def observe(
         str | None, typer.Option(help="0/1, -1/+1 or real: create the model with these labels if it does not exist.")
     ] = None,
     learner: LearnerOption = None,
+    label: LabelOption = None,
+    drop: DropOption = None,
+    category: CategoryOption = None,
+    positive: PositiveOption = None,
+    event_id: EventIdOption = None,
 ) -> None:
     """Send a file of labelled rows to a running service.
 
+    What the columns of a CSV or Parquet file are is found and shown before anything is sent: the label, numbers, and categories.
     Every row counted as accepted is durable. Rejected rows are reported with their line numbers, and the exit code is then 1.
     """
     from riata.cli.model_setup import ensure_model
+    from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
-    from riata.cli.source import chunks, line_type, open_source, read_rows
+    from riata.cli.source import chunks, line_type, read_rows
 
     require_format(form)
     if learner is not None and labels is None:
         raise BadInput("--learner applies to a new model only; give its --labels too", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
-    with open_source(file) as source, connected(url) as riata:
-        rows = read_rows(source, file, form)
+    layout = layout_of(form, label, drop, category, positive, event_id)
+    with open_rows(file, layout) as source, connected(url) as riata:
+        rows = read_rows(source, file, layout.line_form)
         if labels is not None and ensure_model(riata, model, labels, learner):
             typer.echo(f"created model {model!r} with labels {labels}", err=True)
         with row_progress("observed") as advance:
@@ -71,8 +80,9 @@ def observe(
 
 def _send(riata: Riata, chunk: Chunk, model: str, content_type: str) -> Observed:
     from riata.client import ApiRefused
+    from riata.client.calls import none_accepted
 
     try:
         return riata.observe(chunk.body, model=model, content_type=content_type)
     except ApiRefused as error:
-        return observed_of(error)
+        return none_accepted(error)

@@ -46,6 +46,7 @@ def posterior(
 
     from riata.cli.fit_request import Request
     from riata.cli.marginals import as_document, marginal_table, picture
+    from riata.cli.tables import Layout
     from riata.run.marginals import lines_of
 
     require_format(form)
@@ -56,7 +57,7 @@ def posterior(
             raise BadInput("--out and --set are for rows, not for an exported model", "bad_option")
         content = Path(file).read_bytes()
     else:
-        content = _learnt(Request(file, form, labels, "particle_filter", setting or [], None, 2, out, as_json))
+        content = _learnt(Request(file, Layout(form), labels, "particle_filter", setting or [], None, 2, out, as_json))
     model, lines, dependent = lines_of(content, level)
     if plot is not None:
         plot.write_text(picture(lines, level), encoding="utf-8")
@@ -76,12 +77,13 @@ def _learnt(request: Request) -> bytes:
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_request import write_whole
     from riata.cli.fit_setup import recognised
+    from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
-    from riata.cli.source import line_type, open_source
+    from riata.cli.source import line_type
     from riata.run.fit import Fit
 
-    with open_source(request.file) as source:
-        start = recognised(head_of(source), request.file, request.form)
+    with open_rows(request.file, request.layout) as source:
+        start = recognised(head_of(source), request.file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
         with row_progress("learnt") as advance:

@@ -1,30 +1,35 @@
-"""The command `riata predict FILE`: writes one prediction per row to stdout."""
+"""The command `riata predict FILE`: writes one prediction per row."""
 
 from __future__ import annotations
 
-import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.base.errors import BadInput
 from riata.cli.connect import (
     DEFAULT_URL,
     FORMATS,
     FormatOption,
     ModelOption,
-    Refusals,
     RowsPerRequest,
     UrlOption,
     connected,
     require_format,
 )
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from riata.cli.source import Rows
 
-EXAMPLE: Final = "Example: `riata predict clicks.ndjson --model clicks --explain > predictions.ndjson`"
+EXAMPLE: Final = """Examples:
+
+- `riata predict clicks.ndjson --model clicks --explain > predictions.ndjson` asks a service.
+- `riata predict churn.csv --model-file churn.riata --out churn.parquet` needs no service, and writes a table."""
 
 
 def predict(
@@ -43,35 +48,45 @@ def predict(
             help="Add the interval that holds the probability with this probability, such as 0.95; needs a particle_filter."
         ),
     ] = None,
+    model_file: Annotated[
+        Path | None, typer.Option(help="Predict with this file of `riata fit --out` or `riata export`, without a service.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file, whose name ends in .csv, .parquet or .ndjson. [default: stdout]")
+    ] = None,
+    label: LabelOption = None,
+    drop: DropOption = None,
+    category: CategoryOption = None,
+    event_id: EventIdOption = None,
 ) -> None:
-    """Predict a file of rows and print one line of JSON per row, in order.
+    """Predict a file of rows, in order: print one line of JSON per row, or write a table with --out.
 
     Labels are removed from the rows before they are sent, so files for `riata observe` can be used here too. With --remember
     each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
+    from riata.cli.open_table import open_rows
+    from riata.cli.predictions import answers_of_file, answers_of_service, writer_to
     from riata.cli.progress import row_progress
-    from riata.cli.source import chunks, line_type, open_source, read_rows
-    from riata.client import ApiRefused
+    from riata.cli.source import chunks, read_rows
 
     require_format(form)
-    with open_source(file) as source, connected(url) as riata:
-        rows = read_rows(source, file, form)
-        with row_progress("predicted") as advance:
-            for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
-                try:
-                    answers = riata.predict(
-                        chunk.body,
-                        model=model,
-                        content_type=line_type(rows.form),
-                        explain=explain,
-                        remember=remember,
-                        level=level,
-                    )
-                except ApiRefused as error:
-                    Refusals().add(len(error.errors), error.errors, chunk.numbers)
-                    raise
-                typer.echo("\n".join(json.dumps(answer, separators=(",", ":")) for answer in answers))
-                advance(len(answers))
+    if model_file is not None and (explain or remember or level is not None):
+        raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
+    layout = layout_of(form, label, drop, category, None, event_id, labelled=False)
+    with ExitStack() as stack:
+        source = stack.enter_context(open_rows(file, layout))
+        rows = read_rows(source, file, layout.line_form)
+        write = stack.enter_context(writer_to(out))
+        if model_file is not None:
+            ask = answers_of_file(model_file)
+        else:
+            riata = stack.enter_context(connected(url))
+            ask = answers_of_service(riata, {"model": model, "explain": explain, "remember": remember, "level": level})
+        advance = stack.enter_context(row_progress("predicted"))
+        for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
+            answers = ask(chunk, rows.form)
+            write(answers)
+            advance(len(answers))
 
 
 def _unlabelled(rows: Rows) -> Iterator[tuple[int, bytes]]:

@@ -145,7 +145,8 @@ def _format_of(line: bytes, name: str) -> str:
     for form, reader in FILE_READERS.items():
         if name.removesuffix(".gz").endswith(reader.suffixes):
             return form
-    raise Malformed(f"{name}: unknown format; expected {either([reader.shape for reader in FILE_READERS.values()])}")
+    shapes = either([*(reader.shape for reader in FILE_READERS.values()), "a table (--format csv)"])
+    raise Malformed(f"{name}: unknown format; expected {shapes}")
 
 
 def _sniff(form: str, line: bytes, name: str) -> bool:

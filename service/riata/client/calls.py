@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Final
 from urllib.parse import quote
 
 from riata.base.errors import BadInput
-from riata.client.errors import RowProblem, Unreachable, read_row_problems
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.client.errors import ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
+from riata.wire.tables import Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
 COMPILING_AGAIN_S: Final = 2.0
 COMPILING_S_MAX: Final = 1800.0  # a busy machine may be many times slower than an idle one, where it takes a minute
 BINARY: Final = "application/octet-stream"
-Rows = Iterable[Mapping[str, Any]] | Mapping[str, Any] | bytes  # examples, one alone, or a body
+Rows = Any  # examples, one alone, flat dictionaries, a table of `riata.wire.tables`, or a body in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,64 @@ def predict(
     content, content_type = body_of(rows, content_type)
     headers = {"content-type": content_type, "accept": "*/*" if content_type == JSON else NDJSON}
     return Call("POST", _model(model, "/predict"), params, headers, content, repeatable=not remember)
+
+
+def observe_parts(rows: Rows, roles: Roles, model: str, key: str, wait_applied: bool, atomic: bool) -> Iterator[tuple[int, Call]]:
+    """Yield requests that together send all rows, each with the number of its first row. Each has a key of its own, so a call
+    with the same key and the same rows again changes nothing.
+
+    Raises `BadInput` (code `too_many_rows`) if `atomic` rows do not fit into one request, which alone can be atomic.
+    """
+    first = 0
+    for index, part in enumerate(bodies_of(rows, roles)):
+        if atomic and index:
+            raise BadInput(f"atomic: more than {ROWS_PER_REQUEST_MAX} rows need several requests", "too_many_rows")
+        yield first, observe(part, model, NDJSON, f"{key}-{index}" if index else key, wait_applied, atomic)
+        first += len(part)
+
+
+def bodies_of(rows: Rows, roles: Roles) -> Iterator[list[dict[str, Any]]]:
+    """Cut rows into those of one request each. Raises `BadInput`, which names the row and the column."""
+    return examples_of(rows, roles, ROWS_PER_REQUEST_MAX)
+
+
+def merged(answers: Sequence[tuple[int, Observed]]) -> Observed:
+    """Return the results of several requests as one; each comes with the number of its first row."""
+    counts = {name: sum(getattr(one, name) for _, one in answers) for name in ("accepted", "duplicate", "rejected")}
+    errors = [RowProblem(first + error.index, error.code, error.detail) for first, one in answers for error in one.errors]
+    last = answers[-1][1]
+    return Observed(**counts, seq=max(one.seq for _, one in answers), durability=last.durability, errors=errors)
+
+
+def none_accepted(error: ApiRefused) -> Observed:
+    """Return the counts of a request none of whose rows were accepted. Raises any other refusal again."""
+    if error.code != "nothing_accepted":
+        raise error
+    counts = error.problem
+    return Observed(0, int(counts.get("duplicate", 0)), int(counts.get("rejected", len(error.errors))), 0, "", error.errors)
+
+
+def shifted(error: ApiError, first: int) -> ApiError:
+    """Return a refusal of a request whose first row has the number `first`, with the numbers of all rows."""
+    moved = [{"index": first + row.index, "code": row.code, "detail": row.detail} for row in error.errors]
+    return type(error)(error.status, {**error.problem, "errors": moved})
+
+
+def column_of(rows: Rows, answers: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the answers to a DataFrame as a column of it: the probability, or the margin where there is none. The answers to
+    anything else are returned as they are."""
+    name = "margin" if answers and answers[0].get("probability") is None else "probability"
+    module = type(rows).__module__.partition(".")[0]
+    if module not in ("pandas", "polars") or not hasattr(rows, "columns"):
+        return answers
+    series = import_module(module).Series
+    values = [row.get(name) for row in answers]
+    return series(values, index=rows.index, name=name, dtype="float64") if module == "pandas" else series(name, values)
+
+
+def is_body(rows: Rows, content_type: str) -> bool:
+    """Whether the rows are a request body already, sent as it is."""
+    return isinstance(rows, bytes) or content_type != NDJSON
 
 
 def label_row(prediction_id: str, label: float, weight: float | None) -> dict[str, Any]:

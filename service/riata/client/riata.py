@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,7 +13,9 @@ import httpx
 from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
+from riata.client.errors import ApiRefused
 from riata.client.retry import Attempts, Patience
+from riata.wire.tables import Roles
 
 TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
 
@@ -64,13 +66,42 @@ class Riata:
         *,
         model: str = "default",
         content_type: str = NDJSON,
+        label: str = "label",
+        weight: str | None = None,
+        event_id: str | None = None,
+        drop: Iterable[str] = (),
+        positive: str | None = None,
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
     ) -> Observed:
-        """Send labelled rows: example objects, or a body of `content_type`. Durable on return."""
-        call = calls.observe(rows, model, content_type, key or new_key(), wait_applied, atomic)
-        return calls.read_observed(self._send(call))
+        """Send labelled rows: examples, a body in bytes of `content_type`, or a table. Durable on return.
+
+        A table is a DataFrame of pandas or polars, an Arrow table, a dictionary of columns, or flat dictionaries. `label`,
+        `weight` and `event_id` name its columns, those in `drop` are left out, and every other column is a feature. `positive`
+        is the value of the label that means 1. NaN means absent. More than 10,000 rows are several requests. If one fails,
+        those before it are accepted; the same call again with the same `key` sends nothing twice.
+
+        Raises `BadInput`, which names the row and the column, before the request with that row is sent.
+        """
+        key = key or new_key()
+        if calls.is_body(rows, content_type):
+            return calls.read_observed(self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive)
+        answers: list[tuple[int, Observed]] = []
+        refused: ApiRefused | None = None
+        for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
+            try:
+                answers.append((first, calls.read_observed(self._send(call))))
+            except ApiRefused as error:
+                refused = refused or error
+                answers.append((first, calls.none_accepted(error)))
+        if not answers:
+            return calls.read_observed(self._send(calls.observe(b"", model, content_type, key, wait_applied, atomic)))
+        found = calls.merged(answers)
+        if refused is not None and found.accepted == found.duplicate == 0:
+            raise refused
+        return found
 
     def predict(
         self,
@@ -78,17 +109,32 @@ class Riata:
         *,
         model: str = "default",
         content_type: str = NDJSON,
+        label: str = "label",
+        drop: Iterable[str] = (),
         explain: bool = False,
         min_seq: int | None = None,
         remember: bool = False,
         level: float | None = None,
         from_refit: bool = False,
-    ) -> list[dict[str, Any]]:
-        """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
-        `prediction_id`, and the service keeps its features until `label`. With `level` each has the `interval` of its
-        probability, if the learner keeps a posterior. `from_refit` answers with the weights of the last refit."""
-        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level, from_refit)
-        return calls.read_predictions(self._send(call))
+    ) -> Any:
+        """Return one prediction a row, in order. Takes what `observe` takes; a column named by `label` or `drop` is not sent.
+
+        For a DataFrame it is a column: the probabilities, or the margins of a model without probabilities. `explain` adds every
+        feature's contribution. With `remember` each has a `prediction_id`, and the service keeps its features until `label`.
+        With `level` each has the `interval` of its probability, if the learner keeps a posterior. `from_refit` answers with the
+        weights of the last refit. With one of these, the predictions of a DataFrame are dictionaries too.
+        """
+        options = (explain, min_seq, remember, level, from_refit)
+        if calls.is_body(rows, content_type):
+            return calls.read_predictions(self._send(calls.predict(rows, model, content_type, *options)))
+        found: list[dict[str, Any]] = []
+        for part in calls.bodies_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label}))):
+            call = calls.predict(part, model, content_type, *options)
+            try:
+                found += calls.read_predictions(self._send(call))
+            except ApiRefused as error:
+                raise calls.shifted(error, len(found)) from None
+        return found if any((explain, remember, level, from_refit)) else calls.column_of(rows, found)
 
     def label(
         self,
@@ -104,7 +150,7 @@ class Riata:
         again is a duplicate. Raises `ApiRefused`; its row has the reason, for example `label_conflict` or `prediction_late`."""
         return self.observe([calls.label_row(prediction_id, label, weight)], model=model, wait_applied=wait_applied, key=key)
 
-    def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
+    def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> Any:
         """Return one explained prediction a row."""
         return self.predict(rows, model=model, content_type=content_type, explain=True)
 

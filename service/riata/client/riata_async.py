@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,8 +12,10 @@ import httpx
 from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
+from riata.client.errors import ApiRefused
 from riata.client.retry import Attempts, Patience
 from riata.client.riata import TIMEOUT_S, bearer, new_key
+from riata.wire.tables import Roles
 
 
 class AsyncRiata:
@@ -48,13 +50,34 @@ class AsyncRiata:
         *,
         model: str = "default",
         content_type: str = NDJSON,
+        label: str = "label",
+        weight: str | None = None,
+        event_id: str | None = None,
+        drop: Iterable[str] = (),
+        positive: str | None = None,
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
     ) -> Observed:
-        """Send labelled rows: example objects, or a body of `content_type`. Durable on return."""
-        call = calls.observe(rows, model, content_type, key or new_key(), wait_applied, atomic)
-        return calls.read_observed(await self._send(call))
+        """Send labelled rows, as `Riata.observe` does. Durable on return."""
+        key = key or new_key()
+        if calls.is_body(rows, content_type):
+            return calls.read_observed(await self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive)
+        answers: list[tuple[int, Observed]] = []
+        refused: ApiRefused | None = None
+        for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
+            try:
+                answers.append((first, calls.read_observed(await self._send(call))))
+            except ApiRefused as error:
+                refused = refused or error
+                answers.append((first, calls.none_accepted(error)))
+        if not answers:
+            return calls.read_observed(await self._send(calls.observe(b"", model, content_type, key, wait_applied, atomic)))
+        found = calls.merged(answers)
+        if refused is not None and found.accepted == found.duplicate == 0:
+            raise refused
+        return found
 
     async def predict(
         self,
@@ -62,17 +85,26 @@ class AsyncRiata:
         *,
         model: str = "default",
         content_type: str = NDJSON,
+        label: str = "label",
+        drop: Iterable[str] = (),
         explain: bool = False,
         min_seq: int | None = None,
         remember: bool = False,
         level: float | None = None,
         from_refit: bool = False,
-    ) -> list[dict[str, Any]]:
-        """Return one prediction a row, in order. `explain` adds every feature's contribution. With `remember` each has a
-        `prediction_id`, and the service keeps its features until `label`. With `level` each has the `interval` of its
-        probability, if the learner keeps a posterior. `from_refit` answers with the weights of the last refit."""
-        call = calls.predict(rows, model, content_type, explain, min_seq, remember, level, from_refit)
-        return calls.read_predictions(await self._send(call))
+    ) -> Any:
+        """Return one prediction a row, in order, as `Riata.predict` does."""
+        options = (explain, min_seq, remember, level, from_refit)
+        if calls.is_body(rows, content_type):
+            return calls.read_predictions(await self._send(calls.predict(rows, model, content_type, *options)))
+        found: list[dict[str, Any]] = []
+        for part in calls.bodies_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label}))):
+            call = calls.predict(part, model, content_type, *options)
+            try:
+                found += calls.read_predictions(await self._send(call))
+            except ApiRefused as error:
+                raise calls.shifted(error, len(found)) from None
+        return found if any((explain, remember, level, from_refit)) else calls.column_of(rows, found)
 
     async def label(
         self,
@@ -90,7 +122,7 @@ class AsyncRiata:
             [calls.label_row(prediction_id, label, weight)], model=model, wait_applied=wait_applied, key=key
         )
 
-    async def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> list[dict[str, Any]]:
+    async def explain(self, rows: Rows, *, model: str = "default", content_type: str = NDJSON) -> Any:
         """Return one explained prediction a row."""
         return await self.predict(rows, model=model, content_type=content_type, explain=True)
 

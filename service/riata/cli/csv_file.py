@@ -1,0 +1,191 @@
+"""CSV files: their delimiter, what their columns are, and their rows. The cells are read by the `csv` module.
+
+A column is of numbers if every cell in the file is a number or says that there is none. So the file is read twice, and no row is
+sent before every row has been seen.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import TextIOWrapper
+from itertools import islice
+from typing import IO, Final
+
+from riata.base.errors import BadInput, Malformed
+from riata.cli.source import LINE_BYTES_MAX
+from riata.cli.tables import Column, Layout, Rows, found_roles, json_line
+from riata.wire.tables import Roles, example, label_of
+
+DELIMITERS: Final = ",;\t|"
+DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+ABSENT: Final = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})  # in a column of numbers
+CHUNK_ROWS: Final = 1000
+LABELS_SHOWN: Final = 4
+_LABELS_COUNTED: Final = 1000
+_UNIQUE_FROM: Final = 50  # rows: below that, a column of all different words may be one by chance
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the cells of a column were so far. values: counted, up to `_LABELS_COUNTED`; afterwards the column has many."""
+
+    is_number: bool = True
+    empty: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+
+    def add(self, cells: Sequence[str]) -> None:
+        self.empty += sum(not cell.strip() for cell in cells)
+        if self.is_number:
+            self.is_number = all(map(_is_number, cells))
+        if len(self.values) <= _LABELS_COUNTED:
+            self.values.update(cell.strip() for cell in cells)
+
+
+def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
+    """Look at every row of a CSV file with a header, and return how to read it again. Raises `BadInput`, `Malformed`."""
+    csv.field_size_limit(LINE_BYTES_MAX)
+    start = source.tell()
+    header, delimiter, seen, rows = _look(source, name)
+    source.seek(start)
+    names, hidden = _names(header, name)
+    roles = found_roles(layout, names, hidden)
+    if roles.label is not None and roles.positive is not None:
+        _require_positive(seen[names.index(roles.label)], roles)
+    columns = [_column(one, of, roles, rows) for one, of in zip(names, seen, strict=True)]
+    numbers = [column.kind == "number" and column.name not in (roles.label, roles.event_id) for column in columns]
+    about = f"{rows:,} rows, {len(names)} columns, separated by {DELIMITER_NAMES[delimiter]}"
+    return Rows(columns, roles, about, _lines(source, name, delimiter, (names, numbers, roles)))
+
+
+def _look(source: IO[bytes], name: str) -> tuple[list[str], str, list[_Seen], int]:
+    """Read the whole file: its header, its delimiter, what its columns hold, and how many rows it has."""
+    text = TextIOWrapper(source, "utf-8-sig", newline="")
+    try:
+        first = text.readline()
+        while first and not first.strip():
+            first = text.readline()
+        if not first:
+            raise Malformed(f"{name}: contains no rows", "empty_body")
+        delimiter = max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark))))
+        header = next(csv.reader([first], delimiter=delimiter))
+        seen, rows = [_Seen() for _ in header], 0
+        cells = (row for _, row in _cells(text, name, delimiter, len(header)))
+        while chunk := list(islice(cells, CHUNK_ROWS)):
+            rows += len(chunk)
+            for one, column in zip(seen, zip(*chunk, strict=True), strict=True):
+                one.add(column)
+        if not rows:
+            raise Malformed(f"{name}: contains a header and no rows", "empty_body")
+        return header, delimiter, seen, rows
+    except UnicodeDecodeError:
+        raise Malformed(f"{name}: not UTF-8; convert it, for example with `iconv -f latin1 -t utf8`", "invalid_utf8") from None
+    finally:
+        text.detach()
+
+
+def _cells(text: TextIOWrapper, name: str, delimiter: str, width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of each row after the header. The line is relative to what was read before."""
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        for row in reader:
+            if len(row) == width:
+                yield reader.line_num, row
+            elif row:
+                line = reader.line_num + 1
+                raise Malformed(f"{name}: line {line}: {len(row)} cells, but the header has {width}", "lengths_differ")
+    except csv.Error as error:
+        raise Malformed(f"{name}: line {reader.line_num + 1}: {error}", "malformed") from None
+
+
+def _lines(
+    source: IO[bytes], name: str, delimiter: str, known: tuple[list[str], list[bool], Roles]
+) -> Iterator[tuple[int, bytes]]:
+    names, numbers, roles = known
+    text = TextIOWrapper(source, "utf-8-sig", newline="")
+    before = 1
+    while not text.readline().strip():
+        before += 1
+    for line, row in _cells(text, name, delimiter, len(names)):
+        values = [_number(cell) if number else cell.strip() or None for number, cell in zip(numbers, row, strict=True)]
+        try:
+            made = example(zip(names, values, strict=True), roles, before + line)
+        except BadInput as error:
+            raise BadInput(f"{name}: {error.detail.replace('row', 'line', 1)}", error.code) from None
+        yield before + line, json_line(made)
+    text.detach()
+
+
+def _names(header: list[str], name: str) -> tuple[list[str], frozenset[str]]:
+    """The names of the columns, and those to be left out: a first column without a name is the index of a DataFrame."""
+    names = [cell.strip() for cell in header]
+    hidden: frozenset[str] = frozenset()
+    if names[0] == "" and len(names) > 1:
+        names[0] = "(index)"
+        hidden = frozenset(names[:1])
+    for place, one in enumerate(names, 1):
+        if not one:
+            raise Malformed(f"{name}: column {place} has no name in the header", "bad_header")
+        if names.count(one) > 1:
+            raise Malformed(f"{name}: two columns are called {one!r}", "bad_header")
+    if all(map(_is_number, names)) and len(names) > 1:
+        raise Malformed(f"{name}: the first line is {header[:3]}…, not the names of columns; add a header", "bad_header")
+    return names, hidden
+
+
+def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
+    kind = "number" if seen.is_number and name not in roles.category else "category"
+    if name == roles.label:
+        return Column(name, kind, _label_about(name, seen, roles))
+    about = [f"{seen.empty:,} empty"] if seen.empty else []
+    if kind == "category" and name not in roles.drop and name != roles.event_id and _UNIQUE_FROM <= rows == len(seen.values):
+        about.append(f"a value a row: --drop {name}?")
+    return Column(name, kind, ", ".join(about))
+
+
+def _label_about(name: str, seen: _Seen, roles: Roles) -> str:
+    """The values of the label and what they mean. Raises `BadInput` (code `bad_label`) if they are words without a meaning."""
+    common = [(value, count) for value, count in seen.values.most_common() if value]
+    if not seen.is_number:
+        try:
+            meant = {value: label_of(value, roles.positive) for value, _ in common}
+        except ValueError:
+            words = ", ".join(repr(value) for value, _ in common[:LABELS_SHOWN])
+            raise BadInput(
+                f"column {name!r}: the labels are {words}; say which one means 1, for example --positive {common[-1][0]}",
+                "bad_label",
+            ) from None
+        return ", ".join(f"{value} = {meant[value]:g}: {count:,}" for value, count in common[:LABELS_SHOWN])
+    return ", ".join(f"{value}: {count:,}" for value, count in common[:LABELS_SHOWN]) + (
+        " …" if len(common) > LABELS_SHOWN else ""
+    )
+
+
+def _require_positive(seen: _Seen, roles: Roles) -> None:
+    if roles.positive not in seen.values:
+        words = ", ".join(repr(value) for value, _ in seen.values.most_common(LABELS_SHOWN))
+        raise BadInput(f"--positive {roles.positive}: no label has this value; they are {words}", "bad_option")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        _number(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(cell: str) -> float | None:
+    """The number in a cell, None if it says that there is none. Raises `ValueError`."""
+    try:
+        found = float(cell)
+    except ValueError:
+        if cell.strip().lower() in ABSENT:
+            return None
+        raise
+    if "_" in cell or math.isinf(found):
+        raise ValueError
+    return None if math.isnan(found) else found

@@ -1,0 +1,97 @@
+"""Parquet files, read by pyarrow: an optional dependency, `riata[parquet]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+from riata.base.errors import BadInput, Malformed
+from riata.cli.tables import Column, Layout, Rows, found_roles, json_line
+from riata.wire.tables import Roles, example
+
+ROWS_AT_ONCE: Final = 1000
+
+
+def parquet_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
+    """Return the columns of a Parquet file, and its rows. Raises `BadInput`, `Malformed`."""
+    pyarrow = library(name)
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(source)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise Malformed(f"{name}: not a Parquet file: {error}") from None
+    schema = file.schema_arrow
+    names = [str(one) for one in schema.names]
+    index = frozenset(one for one in names if one.startswith("__index_level_"))  # of a pandas DataFrame
+    roles = found_roles(layout, names, index)
+    columns = [Column(one, _kind(one, schema.field(i).type, roles, pyarrow.types), "") for i, one in enumerate(names)]
+    about = f"{file.metadata.num_rows:,} rows, {len(names)} columns"
+    return Rows(columns, roles, about, _lines(file, name, names, roles))
+
+
+def library(name: str) -> Any:
+    """Return pyarrow. Raises `BadInput` (code `no_pyarrow`) if it is not installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise BadInput(f"{name}: Parquet needs pyarrow; install it with `pip install 'riata[parquet]'`", "no_pyarrow") from None
+    return pyarrow
+
+
+def _lines(file: Any, name: str, names: list[str], roles: Roles) -> Iterator[tuple[int, bytes]]:
+    row = 0
+    for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            row += 1
+            try:
+                made = example(zip(names, values, strict=True), roles, row)
+            except BadInput as error:
+                raise BadInput(f"{name}: {error.detail}", error.code) from None
+            yield row, json_line(made)
+
+
+def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
+    """The kind of a column by its type. Raises `BadInput` (code `bad_column`) if no feature can have it."""
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    if name in roles.category or types.is_string(type_) or types.is_large_string(type_) or types.is_boolean(type_):
+        return "category"
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_) or types.is_null(type_):
+        return "number"
+    if types.is_temporal(type_) and not types.is_time(type_):
+        return "time"
+    if types.is_list(type_) or types.is_large_list(type_):
+        return "list"
+    if name in roles.drop or "string_view" in str(type_):
+        return "category"
+    raise BadInput(f"column {name!r} is of type {type_}, which no feature has; leave it out with --drop {name}", "bad_column")
+
+
+class Writer(AbstractContextManager["Writer"]):
+    """Writes columns of doubles. Raises `BadInput` (code `no_pyarrow`), with the name of the file, if pyarrow is missing."""
+
+    def __init__(self, path: Path, name: str, columns: Sequence[str]) -> None:
+        self._arrow = library(name)
+        from pyarrow import parquet
+
+        self._schema = self._arrow.schema([(column, self._arrow.float64()) for column in columns])
+        self._file = parquet.ParquetWriter(str(path), self._schema)
+
+    def write(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows; other keys than the columns are left out."""
+        kept = [{name: row[name] for name in self._schema.names} for row in rows]
+        self._file.write_table(self._arrow.Table.from_pylist(kept, self._schema))
+
+    def close(self) -> None:
+        """End the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,131 @@
+"""What the columns of a CSV or Parquet file are: as options say, as was found, and as it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from riata.base.errors import BadInput
+from riata.wire.tables import Roles
+
+TABLES: Final = ("csv", "parquet")
+LABEL_NAMES: Final = ("label", "target", "class", "outcome", "y")
+SHOWN_MAX: Final = 12  # columns of a kind
+
+LabelOption = Annotated[
+    str | None, typer.Option("--label", help="CSV, Parquet: the column of the label. [default: label, target …]")
+]
+DropOption = Annotated[list[str] | None, typer.Option("--drop", help="CSV, Parquet: a column to leave out. Repeatable.")]
+CategoryOption = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="CSV, Parquet: a column whose numbers are names, as postal codes. Repeatable."),
+]
+PositiveOption = Annotated[
+    str | None, typer.Option("--positive", help="CSV, Parquet: the value of the label that means 1; every other one means 0.")
+]
+EventIdOption = Annotated[
+    str | None, typer.Option("--event-id", help="CSV, Parquet: a column that identifies the row; a row sent twice counts once.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a file is to be read: its format, or auto, and what the columns of a table are.
+
+    labelled : whether rows are to be learnt; if not, the label may be missing, and is not looked at
+    """
+
+    form: str = "auto"
+    roles: Roles = field(default_factory=Roles)
+    labelled: bool = True
+
+    @property
+    def line_form(self) -> str:
+        """The format of the lines that `read_rows` and others get; those of a table are recognised."""
+        return "auto" if self.form in TABLES else self.form
+
+    def require_no_columns(self, name: str) -> None:
+        """Raise `BadInput` if columns are named for a file that has none."""
+        if self.roles != Roles():
+            raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
+
+
+def layout_of(
+    form: str,
+    label: str | None = None,
+    drop: list[str] | None = None,
+    category: list[str] | None = None,
+    positive: str | None = None,
+    event_id: str | None = None,
+    *,
+    labelled: bool = True,
+) -> Layout:
+    """Return the layout that options ask for."""
+    return Layout(form, Roles(label, None, event_id, frozenset(drop or ()), frozenset(category or ()), positive), labelled)
+
+
+class Column(NamedTuple):
+    """What is known of a column before its rows are read. kind: number, category, time or list. about: for people."""
+
+    name: str
+    kind: str
+    about: str = ""
+
+
+class Rows(NamedTuple):
+    """The rows of a table. `lines` yields (line in the file, example as JSON)."""
+
+    columns: list[Column]
+    roles: Roles
+    about: str
+    lines: Iterator[tuple[int, bytes]]
+
+
+def found_roles(layout: Layout, names: list[str], hidden: frozenset[str]) -> Roles:
+    """Return the roles of columns with these names, of which `hidden` are left out. Without a label, one is found by name.
+    Raises `BadInput` (code `no_column`)."""
+    roles = replace(layout.roles, drop=layout.roles.drop | hidden)
+    if not layout.labelled:
+        unlabelled = replace(roles, label=None)
+        unlabelled.require(names)
+        found = {roles.label} if roles.label in names else {name for name in names if name.lower() in LABEL_NAMES}
+        return replace(unlabelled, drop=roles.drop | {name for name in found if name is not None})
+    roles.require(names)
+    if roles.label is not None:
+        return roles
+    known = [name for wanted in LABEL_NAMES for name in names if name.lower() == wanted and name not in roles.drop]
+    label = known[0] if known else None
+    return replace(roles, label=label)
+
+
+def shown(name: str, rows: Rows, labelled: bool = True) -> str:
+    """What the columns of a file were found to be, as lines for people."""
+    roles = rows.roles
+    kinds: dict[str, list[str]] = {}
+    for column in rows.columns:
+        kind = column.kind
+        if column.name == roles.label:
+            kind = "label"
+        elif column.name == roles.event_id:
+            kind = "event id"
+        elif column.name in roles.drop:
+            kind = "dropped"
+        kinds.setdefault(kind, []).append(column.name + (f" ({column.about})" if column.about else ""))
+    lines = [f"{name}: {rows.about}"]
+    order = ("label", "event id", "dropped", "number", "category", "time", "list")
+    for kind in sorted(kinds, key=order.index):
+        found = kinds[kind]
+        more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""
+        lines.append(f"  {kind:9} {', '.join(found[:SHOWN_MAX])}{more}")
+    if "label" not in kinds and labelled:
+        lines.append("  no label  name its column with --label")
+    return "\n".join(lines)
+
+
+def json_line(made: object) -> bytes:
+    """Return an example as one line of NDJSON, without its end."""
+    return json.dumps(made, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,165 @@
+"""Rank 8: a model inside this process, for notebooks and scripts. It has the bits of a service that observed the same rows.
+
+from riata import Model
+
+model = Model()
+model.learn_one({"age": 41.5, "country": "de"}, 1)
+model.predict_one({"age": 40, "country": "de"})["probability"]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from riata.base.errors import BadInput
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.predict.factory import make_model
+from riata.predict.model import Model as Served
+from riata.predict.model import Origin, Scores
+from riata.predict.name_book import NameBook
+from riata.run.config import read_config
+from riata.run.exports import read_export, write_export
+from riata.run.fit import NO_LOG, Fit, unlogged
+from riata.wire.parse import Context, parse_examples
+from riata.wire.parsed import RowError
+from riata.wire.readers import READERS
+from riata.wire.tables import Roles, example, examples_of
+
+NDJSON: Final = READERS[0].line_type  # of JSON, a row a line
+
+
+class Model:
+    """A model that learns and predicts in this process.
+
+    config : as the body of PUT /models/{model}; every setting has its default
+
+    Rows are examples, `{"features": {…}, "label": 1}`, or a table: a DataFrame of pandas or polars, a dictionary of columns, or
+    flat dictionaries, with `label` the name of the column of the label. Methods raise `BadInput`, which names the row. An
+    `event_id` is not remembered. Of several threads, one may use it at a time.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        fit = Fit(read_config(dict(config or {})), NDJSON)
+        self._state, self._names = fit.state, fit.names
+        self._served: Served | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a model that `riata fit --out`, `riata export` or `save` wrote. Raises `Malformed` (code `not_an_export`)."""
+        model = cls.__new__(cls)
+        model._state, names = read_export(Path(path).read_bytes())
+        model._names = NameBook(model._state.config.encoder.names_max)
+        model._names.add_all(names)
+        model._served = None
+        return model
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model, for `from_file`, `riata import` and `riata predict --model-file`."""
+        frozen, weights = self._state.freeze(), self._state.learner.weights()
+        file = Path(path)
+        file.write_bytes(write_export(frozen.header, frozen.arrays, self._names.everything(), weights.slot, weights.bits))
+        return file
+
+    @property
+    def labels(self) -> str:
+        """The convention of its labels: "0/1", "-1/+1" or "real"."""
+        return self._state.config.labels
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The progressive figures: each row was predicted before it was learnt."""
+        return self._state.progressive.figures()
+
+    @property
+    def digest(self) -> str:
+        """The digest of the state, as `riata fit` reports it."""
+        return self._state.freeze().digest().hex()
+
+    def learn_one(self, features: Mapping[str, Any], label: float, *, weight: float | None = None) -> None:
+        """Learn one row."""
+        row = {**example(features.items(), Roles(), 0), "label": label}
+        self._learn([row if weight is None else {**row, "weight": weight}], 0)
+
+    def learn_many(
+        self,
+        rows: Any,
+        *,
+        label: str = "label",
+        weight: str | None = None,
+        drop: Iterable[str] = (),
+        positive: str | None = None,
+    ) -> int:
+        """Learn rows in their order and return how many. If a row cannot be learnt, none of its 10,000 is."""
+        learnt = 0
+        for part in examples_of(rows, Roles(label, weight, None, frozenset(drop), positive=positive), ROWS_PER_REQUEST_MAX):
+            learnt += self._learn(part, learnt)
+        return learnt
+
+    def predict_one(self, features: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return probability, margin, label and std_error of one row; None is unknown."""
+        return documents(self._scores([example(features.items(), Roles(), 0)], 0))[0]
+
+    def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[dict[str, float | None]]:
+        """Return one answer a row, as `predict_one`. A label that is named is not looked at."""
+        found: list[dict[str, float | None]] = []
+        for part in examples_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label})), ROWS_PER_REQUEST_MAX):
+            found += documents(self._scores(part, len(found)))
+        return found
+
+    def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
+        """Score the rows of a body in a format of the service, without labels. Rows at fault are returned, and have no score."""
+        config = self._state.config
+        parsed = parse_examples(body, content_type, Context(config.encoder, config.labels), False)
+        return self._model().score(parsed.batch), parsed.errors
+
+    def _scores(self, rows: list[dict[str, Any]], first: int) -> Scores:
+        scores, errors = self.score_body(_body([{"features": row["features"]} for row in rows], first))
+        _require_none(errors, first)
+        return scores
+
+    def _learn(self, rows: list[dict[str, Any]], first: int) -> int:
+        config = self._state.config
+        context = Context(config.encoder, config.labels, self._names.seen)
+        parsed = parse_examples(_body(rows, first), NDJSON, context, True)
+        _require_none(parsed.errors, first)
+        self._names.add_all(parsed.names)
+        self._served = None
+        refused = self._state.apply(unlogged(self._state, "observe", parsed.batch.n), parsed.batch)
+        if refused:
+            why = next(iter(refused.values()))
+            raise BadInput(f"{len(refused)} of {parsed.batch.n} rows were not learnt: {why}", "not_learnt")
+        return parsed.batch.n
+
+    def _model(self) -> Served:
+        if self._served is None:
+            state = self._state
+            origin = Origin(state.name, NO_LOG, state.config.encoder, state.config.labels)
+            self._served = make_model(origin, state.learner.weights(), 0, state.applied if state.has_learnt else 0)
+        return self._served
+
+
+def documents(scores: Scores) -> list[dict[str, float | None]]:
+    """Return scores row by row, as the service answers them."""
+    columns = (scores.probability, scores.margin, scores.label, scores.std_error)
+    names = ("probability", "margin", "label", "std_error")
+    lists = [[None if value != value else value for value in column.tolist()] for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
+def _body(rows: list[dict[str, Any]], first: int) -> bytes:
+    """Rows as NDJSON. Raises `BadInput` if a value is not one of JSON."""
+    lines = []
+    for index, row in enumerate(rows, first):
+        try:
+            lines.append(json.dumps(row, allow_nan=False, ensure_ascii=False).encode())
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"row {index}: {error}", "bad_value") from None
+    return b"\n".join(lines)
+
+
+def _require_none(errors: list[RowError], first: int) -> None:
+    if errors:
+        raise BadInput(f"row {first + errors[0].index}: {errors[0].detail}", errors[0].code)

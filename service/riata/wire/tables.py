@@ -1,0 +1,223 @@
+"""Tables become rows: DataFrames of pandas and polars, Arrow tables, columns in a dictionary, flat dictionaries.
+
+The libraries are not imported: a table is known by its methods. A value becomes what a JSON row can say. NaN, None, NaT and NA
+are absent, numpy scalars are numbers, and points in time are days since 1970, because a feature is at most 1e6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from riata.base.errors import BadInput, nearest
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+DAY: Final = timedelta(days=1)
+YES: Final = frozenset({"1", "true", "yes", "y", "t"})
+NO: Final = frozenset({"0", "false", "no", "n", "f"})
+_MISSING_TYPES: Final = frozenset({"NAType", "NaTType"})  # of pandas; comparing NA with itself is not a bool
+_SHOWN_MAX: Final = 64
+CELLS_MAX: Final = 200_000  # of a request, so that a wide table stays below the size of a body
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the columns of a table are. Columns that are not named here are features.
+
+    label    : the label; None if rows have none
+    weight, event_id : of the row
+    drop     : left out
+    ignored  : left out too, and may be missing
+    category : numbers that are names, such as postal codes
+    positive : the value of the label that means 1; every other value means 0
+    """
+
+    label: str | None = None
+    weight: str | None = None
+    event_id: str | None = None
+    drop: frozenset[str] = frozenset()
+    category: frozenset[str] = frozenset()
+    positive: str | None = None
+    ignored: frozenset[str] = frozenset()
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise `BadInput` (code `no_column`) if a column that is named here is not in a table with these columns."""
+        for name in (self.label, self.weight, self.event_id, *sorted(self.drop), *sorted(self.category)):
+            if name is not None and name not in names:
+                raise BadInput(f"no column {name!r}; {nearest(name, names)}", "no_column")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table in memory. `cells(start, stop)` returns a list for each column, with the values of these rows."""
+
+    names: list[str]
+    rows: int
+    cells: Callable[[int, int], list[Sequence[Any]]]
+
+    def examples(self, roles: Roles, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield rows `start` to `stop` as examples. Raises `BadInput`, which names the row and the column."""
+        columns = self.cells(start, self.rows if stop is None else min(stop, self.rows))
+        for row, values in enumerate(zip(*columns, strict=True), start):
+            made = example(zip(self.names, values, strict=True), roles, row)
+            if roles.label is not None and "label" not in made:
+                raise BadInput(f"row {row}, column {roles.label!r}: there is no label", "missing_label")
+            yield made
+
+
+def table_of(value: object) -> Table | None:
+    """Return a DataFrame, an Arrow table or a dictionary of columns as a table; None if it is none of these.
+
+    Raises `BadInput` if the name of a column is not a string, or occurs twice, or if the columns differ in length.
+    """
+    found: Any = value
+    if hasattr(found, "iloc") and hasattr(found, "columns"):  # pandas
+        names = list(found.columns)
+        return _table(names, len(found), lambda a, b: [found.iloc[a:b, i].tolist() for i in range(len(names))])
+    if hasattr(found, "iter_rows") and hasattr(found, "columns"):  # polars
+        return _table(found.columns, found.height, lambda a, b: [column.to_list() for column in found[a:b].get_columns()])
+    if hasattr(found, "column_names") and hasattr(found, "to_pylist"):  # Arrow
+        return _table(found.column_names, found.num_rows, lambda a, b: [one.to_pylist() for one in found.slice(a, b - a).columns])
+    if isinstance(found, Mapping) and found and all(_is_column(column) for column in found.values()):
+        columns = list(found.values())
+        lengths = {str(name): len(column) for name, column in found.items()}
+        if len(set(lengths.values())) > 1:
+            raise BadInput(f"the columns have different lengths: {lengths}", "lengths_differ")
+        return _table(list(found), len(columns[0]), lambda a, b: [column[a:b] for column in columns])
+    return None
+
+
+def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[str, Any]:
+    """Return a flat row, its values by column, as an example: features, label, weight, event_id. Absent values are left out.
+
+    Raises `BadInput`, which names the row and the column.
+    """
+    features: dict[str, Any] = {}
+    made: dict[str, Any] = {"features": features}
+    for name, value in items:
+        if name in roles.drop or name in roles.ignored:
+            continue
+        try:
+            said = plain(value)
+            if said is None:
+                continue
+            if name == roles.label:
+                made["label"] = label_of(said, roles.positive)
+            elif name == roles.weight:
+                made["weight"] = said
+            elif name == roles.event_id:
+                made["event_id"] = str(said)
+            else:
+                features[name] = str(said) if name in roles.category else said
+        except ValueError as error:
+            raise BadInput(f"row {row}, column {name!r}: {error}", _code(value)) from None
+    return made
+
+
+def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows as examples, at most `most` at a time: a table, a dictionary that is one row, or dictionaries.
+
+    A dictionary with the key `features` or `prediction_id` is an example already; any other is a flat row of columns.
+    Raises `BadInput`, which names the row and the column.
+    """
+    table = table_of(rows)
+    if table is not None:
+        roles.require(table.names)
+        most = max(min(most, CELLS_MAX // max(len(table.names), 1)), 1)
+        for start in range(0, table.rows, most):
+            yield list(table.examples(roles, start, start + most))
+        return
+    many = iter([rows] if isinstance(rows, Mapping) else rows)
+    first = 0
+    while part := list(islice(many, most)):
+        yield [_example_of(row, roles, index) for index, row in enumerate(part, first)]
+        first += len(part)
+
+
+def _example_of(row: Any, roles: Roles, index: int) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise BadInput(f"row {index}: expected a dictionary, not {type(row).__name__}", "not_an_object")
+    if "prediction_id" in row:
+        return dict(row)
+    if isinstance(row.get("features"), Mapping):
+        features = example(row["features"].items(), Roles(), index)["features"]
+        return {key: features if key == "features" else _said(value, key, index) for key, value in row.items()}
+    made = example(row.items(), roles, index)
+    if roles.label is not None and "label" not in made:
+        raise BadInput(f"row {index}, column {roles.label!r}: there is no label", "missing_label")
+    return made
+
+
+def _said(value: Any, key: str, index: int) -> Any:
+    try:
+        return plain(value)
+    except ValueError as error:
+        raise BadInput(f"row {index}, {key}: {error}", _code(value)) from None
+
+
+def _code(value: Any) -> str:
+    return "not_finite" if isinstance(value, float) and math.isinf(value) else "bad_value"
+
+
+def plain(value: Any) -> float | int | str | list[Any] | None:
+    """Return a value as JSON has it, None if it is absent. Raises `ValueError` with a sentence if JSON has nothing like it."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float | Decimal):
+        number = value if isinstance(value, int) else float(value)
+        if math.isinf(number):
+            raise ValueError(f"{number} is not a finite number; leave it out, or clip it")
+        return None if math.isnan(number) else number
+    if type(value).__name__ in _MISSING_TYPES:
+        return None
+    if isinstance(value, datetime):
+        return ((value if value.tzinfo else value.replace(tzinfo=EPOCH.tzinfo)) - EPOCH) / DAY
+    if isinstance(value, date):
+        return (value - EPOCH.date()) / DAY
+    if isinstance(value, timedelta):
+        return value / DAY
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():  # a scalar of numpy
+        kind = value.dtype.kind
+        return plain(value.astype(f"{kind}8[us]").item() if kind in "mM" else value.item())
+    if _is_column(value):
+        return [said for item in value if (said := plain(item)) is not None]
+    kind = type(value).__name__
+    raise ValueError(f"a value of type {kind} is not a number, a string or a list of strings; convert it, or drop the column")
+
+
+def label_of(value: float | int | str | list[Any], positive: str | None = None) -> float | int:
+    """Return a label as a number: yes, true and 1 mean 1, no, false and 0 mean 0. Raises `ValueError` for other words."""
+    if positive is not None:
+        return int(str(value) == positive)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return value
+    word = str(value).strip().lower()
+    if word in YES or word in NO:
+        return int(word in YES)
+    try:
+        return float(word)
+    except ValueError:
+        shown = str(value)[:_SHOWN_MAX]
+        raise ValueError(f"the label {shown!r} is neither a number nor yes or no; say which value means 1: positive") from None
+
+
+def _table(names: Iterable[Any], rows: int, cells: Callable[[int, int], list[Sequence[Any]]]) -> Table:
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise BadInput(f"the name of a column is {name!r}; a feature's name is a string", "bad_name")
+        if found.count(name) > 1:
+            raise BadInput(f"two columns are called {name!r}", "duplicate_key")
+    return Table(found, rows, cells)
+
+
+def _is_column(value: object) -> bool:
+    """Whether this is a list, or anything with items in an order that is not a text: an array, a Series."""
+    return isinstance(value, list | tuple) or (hasattr(value, "__len__") and hasattr(value, "dtype"))

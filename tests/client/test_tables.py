@@ -1,0 +1,145 @@
+"""DataFrames, columns and flat dictionaries as rows of the clients: what is sent, in how many requests, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput
+from riata.client import ApiRefused, AsyncRiata, Riata
+from riata.wire.tables import plain
+from tests.client.fake_http import answer, problem
+
+COLUMNS = {"age": [41.5, None, 23.0], "country": ["de", "fr", None], "churned": [True, False, True]}
+SENT = [
+    {"features": {"age": 41.5, "country": "de"}, "label": 1},
+    {"features": {"country": "fr"}, "label": 0},
+    {"features": {"age": 23.0}, "label": 1},
+]
+
+
+class Service:
+    """Keeps the rows of every request, and accepts those whose `i` is none of `refused`."""
+
+    def __init__(self, refused: frozenset[int] = frozenset()) -> None:
+        self.bodies: list[list[dict[str, Any]]] = []
+        self.keys: list[str] = []
+        self._refused = refused
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        rows = [json.loads(line) for line in request.content.splitlines()]
+        self.bodies.append(rows)
+        self.keys.append(request.headers.get("idempotency-key", ""))
+        wrong = [
+            {"index": index, "code": "bad_feature", "detail": "features.i: expected another"}
+            for index, row in enumerate(rows)
+            if row["features"].get("i") in self._refused
+        ]
+        if request.url.path.endswith("predict"):
+            if wrong:
+                return problem(422, "bad_rows", errors=wrong)
+            found = [{"probability": len(row["features"]) / 8, "margin": 0.5} for row in rows]
+            return httpx.Response(200, content="\n".join(map(json.dumps, found)))
+        counts: dict[str, Any] = {
+            "accepted": len(rows) - len(wrong),
+            "duplicate": 0,
+            "rejected": len(wrong),
+            "seq": 7,
+            "errors": wrong,
+        }
+        return problem(422, "nothing_accepted", **counts) if len(wrong) == len(rows) else answer(202, counts)
+
+    def client(self) -> Riata:
+        return Riata("http://riata", transport=httpx.MockTransport(self))
+
+
+def tables() -> list[Any]:
+    flat = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    found: list[Any] = [COLUMNS, flat, {name: np.array(column, object) for name, column in COLUMNS.items()}]
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    typed = pandas.DataFrame(COLUMNS).convert_dtypes().astype({"country": "category"})
+    return [*found, pandas.DataFrame(COLUMNS), typed, polars.DataFrame(COLUMNS), pyarrow.table(COLUMNS)]
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_every_table_is_the_same_rows(kind: int) -> None:
+    service, table = Service(), tables()[kind]
+    with service.client() as riata:
+        assert riata.observe(table, label="churned").accepted == 3
+        assert service.bodies == [SENT]
+        riata.predict(table, label="churned", drop=["age"])
+        assert service.bodies[1] == [{"features": {"country": "de"}}, {"features": {"country": "fr"}}, {"features": {}}]
+
+
+def test_the_predictions_of_a_data_frame_are_a_column_of_it() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pandas.DataFrame(COLUMNS, index=["a", "b", "c"])
+    with Service().client() as riata:
+        column = riata.predict(frame, label="churned")
+        assert (column.name, column.to_dict()) == ("probability", {"a": 0.25, "b": 0.125, "c": 0.125})
+        assert riata.predict(polars.DataFrame(COLUMNS), label="churned").to_list() == [0.25, 0.125, 0.125]
+        assert riata.predict(frame, explain=True)[0]["margin"] == 0.5
+        assert riata.predict({"age": 1})[0]["probability"] == 0.125
+
+
+def test_values_mean_what_they_say() -> None:
+    noon = datetime(1970, 1, 3, 12)
+    assert [plain(value) for value in (np.float32(0.5), np.int64(3), np.bool_(True), Decimal("1.5"))] == [0.5, 3, True, 1.5]
+    assert [plain(value) for value in (noon, np.datetime64(noon), date(1970, 1, 3), timedelta(hours=36))] == [2.5, 2.5, 2.0, 1.5]
+    assert [plain(value) for value in (None, float("nan"), np.float64("nan"), np.datetime64("NaT"))] == [None] * 4
+    assert plain(np.array(["a", "b"])) == ["a", "b"]
+
+
+def test_many_rows_are_several_requests_and_count_as_one() -> None:
+    service = Service(frozenset({10_001, 20_000}))
+    with service.client() as riata:
+        observed = riata.observe(({"features": {"i": i}, "label": 0} for i in range(20_001)), key="k")
+        assert (observed.accepted, observed.rejected) == (19_999, 2)
+        assert [error.index for error in observed.errors] == [10_001, 20_000]
+        assert [len(body) for body in service.bodies] == [10_000, 10_000, 1]
+        assert service.keys == ["k", "k-1", "k-2"]
+        with pytest.raises(BadInput, match="atomic: more than 10000 rows need several requests"):
+            riata.observe({"i": list(range(10_001)), "label": [0] * 10_001}, atomic=True)
+        with pytest.raises(ApiRefused, match=r"row 10001: features\.i: expected another"):
+            riata.predict({"i": list(range(10_100))})
+        assert len(riata.predict({"i": [1] * 10_001})) == 10_001
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ({"a": [1.0, float("inf")], "label": [1, 0]}, "row 1, column 'a': inf is not a finite number"),
+        ({"a": [1, {}], "label": [1, 0]}, "row 1, column 'a': a value of type dict is not"),
+        ({"a": [1, 2], "label": [1, None]}, "row 1, column 'label': there is no label"),
+        ({"a": [1], "label": ["stay"]}, "row 0, column 'label': the label 'stay' is neither a number nor yes or no"),
+        ({"a": [1, 2], "label": [1]}, "the columns have different lengths"),
+        ({"a": [1], "lable": [1]}, "no column 'label'; did you mean 'lable'?"),
+        ([{"a": 1, "label": 1}, {"a": 2}], "row 1, column 'label': there is no label"),
+        ([{"features": {"a": float("inf")}, "label": 1}], "row 0, column 'a': inf is not a finite number"),
+        (["a"], "row 0: expected a dictionary, not str"),
+    ],
+)
+def test_a_refusal_names_the_row_and_the_column(rows: Any, said: str) -> None:
+    service = Service()
+    with service.client() as riata, pytest.raises(BadInput) as refused:
+        riata.observe(rows)
+    assert said in str(refused.value)
+    assert service.bodies == []
+
+
+def test_the_asyncio_client_sends_the_same() -> None:
+    async def both(service: Service) -> Any:
+        async with AsyncRiata("http://riata", transport=httpx.MockTransport(service)) as riata:
+            assert (await riata.observe(COLUMNS, label="churned")).accepted == 3
+            return await riata.predict(COLUMNS, label="churned")
+
+    service = Service()
+    assert [row["probability"] for row in asyncio.run(both(service))] == [0.25, 0.125, 0.125]
+    assert service.bodies[0] == SENT

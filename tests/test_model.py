@@ -1,0 +1,57 @@
+"""`riata.Model`: a model inside this process has the bits of the service's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from riata import Model
+from riata.base.errors import BadInput
+from tests.cli.test_verbs import run
+from tests.client.test_tables import COLUMNS, SENT
+
+ROWS = [{"features": {"x": i % 7 / 4, "word": "ab"[i % 2]}, "label": int(i % 3 == 0)} for i in range(60)]
+SMALL = {"encoder": {"bits": 12}}
+
+
+@pytest.mark.parametrize("kind", ["truncated_gradient", "ftrl_proximal"])
+def test_it_has_the_bits_of_a_file_that_was_learnt_and_answers_like_it(kind: str, tmp_path: Path) -> None:
+    lines, out = tmp_path / "rows.ndjson", tmp_path / "m.riata"
+    lines.write_text("\n".join(map(json.dumps, ROWS)))
+    done = run("fit", "--online", str(lines), "--learner", kind, "--set", "encoder.bits=12", "--out", str(out), "--json")
+    digest = json.loads(done.stdout)["out"]["state"]
+    config = {**SMALL, "labels": "0/1", "learner": {"kind": kind}}
+    one, many = Model(config), Model(config)
+    assert many.learn_many(ROWS) == 60
+    for row in ROWS:
+        assert one.predict_one({"x": 1})["margin"] is not None
+        one.learn_one(row["features"], row["label"])
+    assert one.digest == many.digest == digest
+    assert one.metrics["cumulative"]["examples"] == 60
+
+    again = Model.from_file(out)
+    answers = again.predict_many([row["features"] for row in ROWS])
+    assert answers == many.predict_many(ROWS) == [many.predict_one(row["features"]) for row in ROWS]
+    assert len({row["margin"] for row in answers}) > 5
+    again.learn_many(ROWS[:3])
+    many.learn_many(ROWS[:3])
+    assert Model.from_file(again.save(tmp_path / "again.riata")).digest == many.digest
+
+
+def test_tables_are_learnt_as_rows() -> None:
+    table, rows = Model(SMALL), Model(SMALL)
+    assert table.learn_many(COLUMNS, label="churned") == rows.learn_many(SENT) == 3
+    assert table.digest == rows.digest
+    assert table.predict_many(COLUMNS, label="churned") == rows.predict_many(SENT)
+
+
+def test_a_row_at_fault_is_named_and_nothing_is_learnt() -> None:
+    model = Model(SMALL)
+    before = model.digest
+    with pytest.raises(BadInput, match=r"row 1: features\.x: expected a magnitude"):
+        model.learn_many([{"x": 1, "label": 1}, {"x": 1e9, "label": 1}])
+    with pytest.raises(BadInput, match="label"):
+        model.learn_one({"x": 1}, 7)
+    assert model.digest == before
