@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.slot_table import zero_table
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import LINKS, REAL, Answers
 from riata.watch import accumulate, curves
@@ -51,7 +52,7 @@ class Progressive:
         self._sums[:, SCALE] = 1.0
         self._histogram: F64 = np.zeros((2, 2, BINS))
         self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
-        self._window: F64 = np.zeros((PAST, config.window))
+        self._window: F64 = zero_table(PAST, config.window)  # takes memory as events come
         self._curve = Curve()
         # Cache of `history`: its curve, number of changes and `since`; the bytes of its points; and what it returned.
         self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
@@ -216,7 +217,7 @@ class Progressive:
         curve.thaw(points.astype(np.float64), spacing, noted, carried)
         self._curve, self._refused, self._examples[0] = curve, refused, examples
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
-        self._window = np.zeros((PAST, self.config.window))
+        self._window = zero_table(PAST, self.config.window)
         self._window[:, :count] = window
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
