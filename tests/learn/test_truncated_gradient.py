@@ -67,7 +67,12 @@ def _on_grid(config: TruncatedGradientConfig) -> TruncatedGradientConfig:
 
 
 class TestContract(LearnerContract):
-    @pytest.fixture(params=EVERY[::5] + [_on_grid(config) for config in DYADIC[1::14]] + [TruncatedGradientConfig()], ids=_name)
+    @pytest.fixture(
+        params=EVERY[::5]
+        + [_on_grid(config) for config in DYADIC[1::14]]
+        + [TruncatedGradientConfig(), TruncatedGradientConfig(centred=True, calibrated=True)],
+        ids=_name,
+    )
     def build(self, request: pytest.FixtureRequest) -> Build:
         config: TruncatedGradientConfig = request.param
 
@@ -83,14 +88,15 @@ def test_lazy_equals_eager(config: TruncatedGradientConfig) -> None:
     eager, lazy = Eager(config, BITS), TruncatedGradient(config, BITS)
     margins, refused = learn_rows(eager, events)
     stepped = lazy.step(to_batch(events))
-    weights, expected = lazy.weights(), collect(eager.beta)
+    weights, (beta, intercept) = lazy.weights(), eager.served()
+    expected = collect(beta)
     # 150 steps of rounding: relative to the largest number that took part.
     room = 1e-12 * max(1.0, max(abs(margin) for margin in margins))
     assert stepped.margin == pytest.approx(margins, rel=1e-12, abs=room)
     assert stepped.refused.tolist() == refused
     assert weights.slot.tolist() == list(expected)
     assert weights.beta == pytest.approx(list(expected.values()), rel=1e-12, abs=1e-12)
-    assert weights.intercept == pytest.approx(eager.intercept, rel=1e-12, abs=1e-12)
+    assert weights.intercept == pytest.approx(intercept, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("config", [_on_grid(config) for config in DYADIC], ids=_name)
@@ -100,9 +106,10 @@ def test_lazy_equals_eager_to_the_last_bit_on_the_grid(config: TruncatedGradient
     lazy = TruncatedGradient(config, BITS)
     margins, _ = learn_rows(eager, events)
     assert lazy.step(to_batch(events)).margin.tolist() == margins
-    weights, expected = lazy.weights(), collect(eager.beta)
+    weights, (beta, intercept) = lazy.weights(), eager.served()
+    expected = collect(beta)
     assert dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)) == expected
-    assert weights.intercept == eager.intercept
+    assert weights.intercept == intercept
 
 
 @pytest.mark.parametrize(

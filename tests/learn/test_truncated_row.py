@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riata.base.arrays import F64
 from riata.learn.slot_table import zero_table
 from riata.learn.table_rows import room_for
+from riata.learn.truncated_gradient.columns import ENTRY
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.learn.truncated_gradient.rate import Scratch, Settings
-from riata.learn.truncated_gradient.row import CLOCK, COUNTS, INTERCEPT, SCALARS, Table, collect, gather_row, lay_out_row
+from riata.learn.truncated_gradient.row import CLOCK, COUNTS, GAIN, INTERCEPT, SCALARS, Table, collect, gather_row, lay_out_row
 from riata.maths.rows import Rows
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import truncated_row as twin
@@ -21,15 +23,22 @@ from tests.twins.truncated_step import Event
 def _settings(gravity: float) -> Settings:
     return Settings(
         loss=0, rule=0, adaptive=None, normalised=None, odd=None, invariant=True, grid=False, intercept=True, counting=True,
+        centred=False, calibrated=False,
         eta=1.0, power=0.0, delay=1.0, gravity=gravity, period=1, ceiling=1e9, accumulator=0.0, reach=2.0, shift=28,
     )  # fmt: skip
+
+
+def uncalibrated() -> F64:
+    scalars = np.zeros(SCALARS)
+    scalars[GAIN] = 1.0
+    return scalars
 
 
 def test_collect_keeps_what_truncation_has_left_and_each_slot_once() -> None:
     line = zero_table(16, 2)
     line[:, 0] = np.linspace(-1.0, 1.0, 16)
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
+    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((0, ENTRY)), nothing)
     listed = np.array([0, 0, 3, 7, 8, 8, 8, 15], np.uint32)
     slot, beta = np.empty_like(listed), np.empty(len(listed))
     before = line.copy()
@@ -62,7 +71,7 @@ def test_collect_of_many_is_each_weight_by_itself(rate: str, in_place: bool) -> 
     dead = {at for at, weight in expected.items() if weight == 0.0}
     slot, beta = listed if in_place else np.empty_like(listed), np.empty(len(listed))
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
+    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((0, ENTRY)), nothing)
     before = line.copy()
     kept = collect(table, settings, 2.0, True, listed, slot, beta)
     assert dict(zip(slot[:kept].tolist(), beta[:kept].tolist(), strict=True)) == twin.collect(expected)
@@ -109,11 +118,12 @@ def test_gather_row_is_its_twin(normalised: bool, seed: int, n: int) -> None:
     room = room_for(64, len(Scratch._fields) - 1)
     scratch = Scratch(room.start[0], *room.columns)
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), np.zeros(SCALARS))
+    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((0, ENTRY)), nothing)
     table.scalars[CLOCK], table.scalars[INTERCEPT] = 4.0, 0.5
     k = lay_out_row(table, setting, rows, 0, scratch.start, scratch.x)
     values = scratch.x[:k].copy()
-    _, margin, length, _ = gather_row(table, setting, rows, (0, k), scratch)
+    scratch.centre[:] = scratch.span[:] = 0.0
+    _, margin, length, _, _ = gather_row(table, setting, rows, (0, k), scratch)
     pairs = [(int(h) >> 28, float(v)) for h, v in zip(batch.hash, batch.value, strict=True)]
     lines = {slot: twin.Line(*line[slot].tolist()) for slot, _ in pairs}
     event = 1.0 if normalised else 0.125

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
-from tests.twins import losses, truncation
+from tests.twins import losses, truncated_columns, truncation
 
 TWINS_OF = ("learn/truncated_gradient/step",)
 
@@ -40,6 +40,24 @@ class Eager:
     norm: float = 0.0
     importance: float = 0.0
     learnt: int = 0
+    book: truncated_columns.Book = field(default_factory=truncated_columns.Book)
+    never: set[int] = field(default_factory=set)  # slots of weights that are not truncated
+    gain: float = 1.0
+    offset: float = 0.0
+    gain_squares: float = 0.0
+    offset_squares: float = 0.0
+
+    @property
+    def centred(self) -> bool:
+        return self.config.centred and self.config.normalised and self.config.intercept
+
+    @property
+    def calibrated(self) -> bool:
+        return self.config.calibrated and self.config.loss == "logistic" and self.config.normalised
+
+    def served(self) -> tuple[dict[int, float], float]:
+        """Weights and intercept with the calibration."""
+        return {slot: self.gain * beta for slot, beta in self.beta.items()}, self.gain * self.intercept + self.offset
 
 
 def _round(value: float, eager: Eager) -> float:
@@ -81,6 +99,8 @@ def truncate(eager: Eager, factor: float) -> None:
     """One truncation event over all weights."""
     config = eager.config
     for slot, beta in eager.beta.items():
+        if slot in eager.never:
+            continue
         scale = eager.scale.get(slot, 1.0)
         if config.rule == "truncate":
             eager.beta[slot] = truncation.shrink(beta, scale, _pull(eager, slot, factor, config.period), config.ceiling)
@@ -97,15 +117,21 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     for name, value in event.features:
         slot = name >> (32 - eager.bits)
         x[slot] = x.get(slot, 0.0) + value
-    for slot, old in eager.scale.items():
-        if slot in x and old > 0.0:
-            x[slot] = max(-config.reach * old, min(config.reach * old, x[slot]))
     if gradient == 0.0:
         x = {}
+    centres = truncated_columns.centre_row(eager.book, eager.learnt, config.reach, x) if eager.centred else {}
+    for slot, old in eager.scale.items():
+        if slot in x and old > 0.0 and slot not in centres:
+            x[slot] = max(-config.reach * old, min(config.reach * old, x[slot]))
+    for slot, (centre, span) in centres.items():
+        x[slot] = max(-span, min(span, x[slot] - centre))
     heat = event.weight * gradient * gradient
     intercept_squares = eager.intercept_squares + heat
     scale = {j: max(eager.scale.get(j, 0.0), abs(x[j])) if config.normalised else 1.0 for j in x}
-    squares = {j: eager.squares.get(j, 0.0) + heat * x[j] * x[j] for j in x}
+    scale |= {j: span for j, (_, span) in centres.items()}
+    # A scale may become less only as a centre moves.
+    less = {j: min(scale[j] / (eager.scale.get(j, 0.0) or 1.0), 1.0) if j in centres else 1.0 for j in x}
+    squares = {j: eager.squares.get(j, 0.0) * less[j] ** 2 + heat * x[j] * x[j] for j in x}
     rate = {j: _root(squares[j], scale[j], eager) / (scale[j] or 1.0) for j in x}
     norm, importance = eager.norm, eager.importance
     if gradient != 0.0:
@@ -119,12 +145,16 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     if config.step == "invariant" and length > 0.0:
         move = eager.travel(loss, margin, event.label, eta * length) / length
     beta: dict[int, float] = {}
+    intercept = eager.intercept + move * own if gradient != 0.0 else eager.intercept
     for j in x:
         old = eager.beta.get(j, 0.0)
+        centre = centres[j][0] if j in centres else 0.0
         if config.normalised and 0.0 < eager.scale.get(j, 0.0) < scale[j]:
-            old = old * (eager.scale[j] / scale[j])
+            kept = old * (eager.scale[j] / scale[j])
+            intercept += (old - kept) * centre
+            old = kept
         beta[j] = old + common * move * (rate[j] * x[j])
-    intercept = eager.intercept + move * own if gradient != 0.0 else eager.intercept
+        intercept -= common * move * (rate[j] * x[j]) * centre
     numbers = [*beta.values(), *squares.values(), intercept, intercept_squares, norm]
     if not all(math.isfinite(number) for number in numbers):
         return False
@@ -141,17 +171,34 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     if config.intercept and gradient != 0.0:
         eager.intercept, eager.intercept_squares = _round(intercept, eager), intercept_squares
     eager.norm, eager.importance = norm, importance
+    if eager.centred:
+        eager.never = (eager.never - x.keys()) | centres.keys()
+        truncated_columns.note_row(eager.book, eager.learnt, {j: x[j] + (centres[j][0] if j in centres else 0.0) for j in x})
     return True
+
+
+def recalibrate(eager: Eager, margin: float, inner: float, event: Event) -> None:
+    """A gradient step of gain and offset on the log loss of the calibrated margin."""
+    gradient = losses.slope(losses.LOGISTIC, margin, event.label)
+    share, held = min(event.weight, 10.0), max(-50.0, min(50.0, inner))
+    eager.gain_squares += share * (gradient * held) ** 2
+    eager.offset_squares += share * gradient**2
+    eager.gain -= 0.1 * share * gradient * held / math.sqrt(1.0 + eager.gain_squares)
+    eager.offset -= 0.1 * share * gradient / math.sqrt(1.0 + eager.offset_squares)
+    eager.gain = min(10.0, max(0.1, eager.gain))
 
 
 def learn_rows(eager: Eager, events: Sequence[Event]) -> tuple[list[float], list[bool]]:
     """Predict and learn every row in order; returns margins before learning, and which rows were refused."""
     margins, refused = [], []
     for event in events:
-        margin = eager.intercept
+        beta, margin = eager.served()
         for name, value in event.features:
-            margin += eager.beta.get(name >> (32 - eager.bits), 0.0) * value
-        learnt = math.isfinite(margin) and math.isfinite(event.label) and _learn(eager, event, margin)
+            margin += beta.get(name >> (32 - eager.bits), 0.0) * value
+        inner = (margin - eager.offset) / eager.gain
+        learnt = math.isfinite(margin) and math.isfinite(event.label) and _learn(eager, event, inner)
+        if learnt and eager.calibrated:
+            recalibrate(eager, margin, inner, event)
         if learnt:
             factor = _factor(eager) * _multiplier(eager)
             eager.learnt += 1

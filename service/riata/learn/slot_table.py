@@ -169,6 +169,11 @@ class SlotTable:
             return 0
         return 8 * self._width * 2**self._bits if 2 * lines > self._compact_lines else self.nbytes
 
+    @property
+    def slot_of(self) -> U32:
+        """The slots of lines, for kernels; empty if the table is direct: a line is then that of the slot of its number."""
+        return self._slot_of
+
     def enter(self, hashes: U32) -> U32:
         """Give a line to the slot of each hash that has none. Return hashes whose lines are hash >> shift, in the same order."""
         if self.is_direct:

@@ -37,6 +37,7 @@ class LearnerSpec(Generic[C]):
     slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
     slow_to_compile : whether compiling it takes longer than any reader, so that it has to start first
     wants_scaled    : whether it learns badly from values that are not about 1 in size, under this configuration
+    older           : settings that documents of older versions lack, and what they do without: such a model goes on as it was
     advice          : what to set against a warning, by its code (`riata.watch.warnings`): a sentence
     """
 
@@ -58,6 +59,7 @@ class LearnerSpec(Generic[C]):
     slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
     slow_to_compile: bool = False
     wants_scaled: Callable[[C], bool] = lambda _config: False
+    older: Mapping[str, Any] = field(default_factory=dict)
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def takes_real_labels(self, config: C) -> bool:

@@ -86,20 +86,28 @@ def read_config(document: object) -> ModelConfig:
 def read_stored(document: object) -> ModelConfig:
     """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
 
-    An encoder without `words` was written before there was a second rule of words, and keeps the first.
+    An encoder without `words` was written before there was a second rule of words, and keeps the first. A learner without
+    settings that are newer than the document does what it did without them.
     """
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(encoder, Mapping) and "words" not in encoder:
         document = {**document, "encoder": {**encoder, "words": FIRST_RULE}}
+    learner = document.get("learner") if isinstance(document, Mapping) else None
+    if isinstance(document, Mapping) and isinstance(learner, Mapping) and learner.get("kind") in SPECS:
+        document = {**document, "learner": {**SPECS[learner["kind"]].older, **learner}}
     return read_config(document)
 
 
 def stored_document(config: ModelConfig) -> dict[str, Any]:
-    """Write a configuration for a log, a checkpoint or an edition. One of the first rule of words is as it was before there was
-    another, so that the digests of such models stay the same."""
+    """Write a configuration for a log, a checkpoint or an edition. Settings with the values of older versions are left out, as
+    they were there, so that the digests of such models stay the same."""
     document: dict[str, Any] = write_document(config)
     if config.encoder.words == FIRST_RULE:
         del document["encoder"]["words"]
+    older = spec_of(config.learner).older
+    document["learner"] = {
+        name: value for name, value in document["learner"].items() if name not in older or value != older[name]
+    }
     return document
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.learn.adopt import Adopted, require_bits, require_logistic
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
 from riata.maths.truncation import GRID
 
 
@@ -30,6 +30,11 @@ def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
         "beta": beta[alive],
         "tau": np.zeros(int(alive.sum())),
     }
+    settings = kernel_settings(config, bits)
+    if settings.calibrated:  # the optimum is calibrated
+        arrays = {**arrays, "calibration": np.array([1.0, 0.0, squares, squares])}
+    if settings.centred:  # columns are found again by the next rows
+        arrays = {**arrays, "entry": np.zeros(0, np.uint32), "column_slot": np.zeros(0, np.int64), "column": np.zeros(0)}
     if config.rate == "adaptive":
         arrays = {**arrays, "seen": slot, "squares": sums.squares[at]}
     if config.normalised:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
 from riata.learn.slot_table import SlotTable
 from riata.learn.table_rows import room_for
-from riata.learn.truncated_gradient import row
+from riata.learn.truncated_gradient import columns, row
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
 from riata.learn.truncated_gradient.rate import Scratch
 from riata.learn.truncated_gradient.row import Table
-from riata.learn.truncated_gradient.step import event_size, learn_batches
+from riata.learn.truncated_gradient.step import GAIN_MAX, GAIN_MIN, event_size, learn_batches
 from riata.maths.links import Link
 from riata.maths.slots import pick
 from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
@@ -108,13 +108,19 @@ class TruncatedGradient:
         elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
             large = np.abs(beta) >= self.config.ceiling
             slot, beta = slot[large], beta[large]
-        return Weights(slot, beta, float(scalars[row.INTERCEPT]), _LINKS[self.config.loss], self.bits)
+        gain, offset = float(scalars[row.GAIN]), float(scalars[row.OFFSET])
+        beta *= gain
+        return Weights(slot, beta, gain * float(scalars[row.INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits)
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
         counts  : i64[1]  rows learnt
         scalars : f64[6]  clock, its rounding error, intercept, its sum of squares, norm, importance
+        calibration : f64[4]  calibrated only: gain, offset, and their sums of squared gradients
+        entry   : u32[c]  centred only: places in the book of columns; strictly increasing
+        column_slot : i64[c]  centred only: their slots
+        column  : f64[5 c]    centred only: rows, rows before, sum, lowest and highest value of each
         slot    : u32[m]  strictly increasing: slots whose weight is not zero now
         beta    : f64[m]  weight at the last touch: with `tau`, truncation stays deferred, so no bit changes
         tau     : f64[m]  clock at the last touch
@@ -128,9 +134,15 @@ class TruncatedGradient:
         slot = self.weights().slot
         arrays: dict[str, F64 | I64 | U32] = {
             "counts": table.counts[:1].copy(),
-            "scalars": table.scalars.copy(),
+            "scalars": table.scalars[: row.GAIN].copy(),
             "slot": slot,
         }
+        if self._settings.calibrated:
+            arrays["calibration"] = table.scalars[row.GAIN :].copy()
+        if self._settings.centred:
+            arrays["entry"] = entry = np.flatnonzero(table.column[:, columns.KEY]).astype(np.uint32)
+            arrays["column_slot"] = table.column[entry, columns.KEY].astype(np.int64) - 1
+            arrays["column"] = table.column[entry, columns.COUNT :].ravel()
         arrays["beta"], arrays["tau"] = self._columns(slot, row.BETA)
         if self._settings.adaptive:
             arrays["seen"] = seen = self._seen.sorted().copy()
@@ -156,7 +168,14 @@ class TruncatedGradient:
         elif self._settings.adaptive:
             total = line[at, row.SQUARES] + self._settings.accumulator
             line[at, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
-        table.scalars[:] = arrays["scalars"]
+        table.scalars[: row.GAIN] = arrays["scalars"]
+        if self._settings.calibrated:
+            table.scalars[row.GAIN :] = arrays["calibration"]
+        if self._settings.centred:
+            entry = arrays["entry"]
+            table.column[entry, columns.KEY] = arrays["column_slot"].astype(np.int64) + 1
+            table.column[entry, columns.COUNT :] = arrays["column"].reshape(-1, columns.ENTRY - 1)
+            table.counts[row.N_COLUMNS] = len(arrays["entry"])
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)
         self._seen.hold(seen)
@@ -180,16 +199,21 @@ class TruncatedGradient:
         """
         table = self._table
         lists = self._alive.slot.nbytes + self._seen.slot.nbytes
-        counters = table.counts[:1].nbytes + table.scalars.nbytes
+        counters = table.counts[:1].nbytes + table.scalars[: None if self._settings.calibrated else row.GAIN].nbytes
+        entry = self._alive.slot.itemsize + columns.ENTRY * table.column.itemsize
         weight = self._alive.slot.itemsize + 2 * table.line.itemsize
-        columns = 2 if self._settings.normalised else 1
-        accumulator = self._seen.slot.itemsize + columns * table.line.itemsize if self._settings.adaptive else 0
+        width = 2 if self._settings.normalised else 1
+        accumulator = self._seen.slot.itemsize + width * table.line.itemsize if self._settings.adaptive else 0
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
             "lists": lists,
+            "columns": table.column.nbytes,
             "scratch": sum(array.nbytes for array in self._room),
-            "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator,
+            "checkpoint": counters
+            + len(self._alive) * weight
+            + len(self._seen) * accumulator
+            + int(table.counts[row.N_COLUMNS]) * entry,
         }
 
     def _start_empty(self) -> None:
@@ -204,7 +228,10 @@ class TruncatedGradient:
             seen=self._seen.slot,
             counts=counts,
             scalars=np.zeros(row.SCALARS, np.float64),
+            column=np.zeros((columns.ENTRIES if self._settings.centred else 0, columns.ENTRY)),
+            slot_of=self._slots.slot_of,
         )
+        self._table.scalars[row.GAIN] = 1.0
 
     def _make_room(self, features: int) -> Table:
         """Return the table for kernels, with space in the lists for every feature of a batch.
@@ -224,7 +251,7 @@ class TruncatedGradient:
         table = self._table
         line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
         if table.line is not line or table.alive is not alive or table.seen is not seen:
-            self._table = table._replace(line=line, alive=alive, seen=seen)
+            self._table = table._replace(line=line, alive=alive, seen=seen, slot_of=self._slots.slot_of)
             self._settings = self._settings._replace(shift=self._slots.shift)
         return self._table
 
@@ -239,14 +266,35 @@ class TruncatedGradient:
         groups: dict[str, tuple[str, ...]] = {"slot": ("beta", "tau")}
         if self._settings.adaptive:
             groups["seen"] = ("squares", "scale") if self._settings.normalised else ("squares",)
-        check_names(arrays, {"counts", "scalars", *groups, *(name for columns in groups.values() for name in columns)})
+        names = {"counts", "scalars", *groups, *(name for members in groups.values() for name in members)}
+        names |= {"calibration"} if self._settings.calibrated else set()
+        names |= {"entry", "column_slot", "column"} if self._settings.centred else set()
+        check_names(arrays, names)
         check_counts("counts", arrays["counts"])
-        check_numbers("scalars", arrays["scalars"], row.SCALARS)
-        for key, columns in groups.items():
+        check_numbers("scalars", arrays["scalars"], row.GAIN)
+        if self._settings.calibrated:
+            check_numbers("calibration", arrays["calibration"], row.SCALARS - row.GAIN)
+            gain, _, *sums = arrays["calibration"].tolist()
+            if not GAIN_MIN <= gain <= GAIN_MAX or min(sums) < 0.0:
+                raise Corrupt("learner state: the calibration is out of range")
+        if self._settings.centred:
+            self._check_columns(arrays["entry"], arrays["column_slot"], arrays["column"], int(arrays["counts"][0]))
+        for key, members in groups.items():
             check_slots(key, arrays[key], self.bits)
-            for name in columns:
+            for name in members:
                 check_numbers(name, arrays[name], len(arrays[key]), least=-math.inf if name == "beta" else 0.0)
         if self._settings.normalised:
             scaled = arrays["seen"][arrays["scale"].astype(np.float64) > 0.0]
             if len(scaled) < len(arrays["seen"]) or not bool(np.isin(arrays["slot"], scaled).all()):
                 raise Corrupt("learner state: a weight has no scale")
+
+    def _check_columns(self, entry: Any, slot: Any, column: Any, learnt: int) -> None:
+        """Raise `Corrupt` unless these are entries of the book of columns after `learnt` rows."""
+        check_slots("entry", entry, columns.ENTRIES.bit_length() - 1)
+        if slot.dtype != np.int64 or slot.shape != entry.shape:
+            raise Corrupt("learner state: the columns have no slots")
+        check_numbers("column", column, (columns.ENTRY - 1) * len(entry))
+        count, since, _, low, high = column.reshape(-1, columns.ENTRY - 1).T
+        good = (slot >= 0) & (slot < 2**self.bits) & (count >= 1.0) & (since >= 0.0) & (since <= learnt) & (low <= high)
+        if not bool(good.all()):
+            raise Corrupt("learner state: an entry of the columns is out of range")

@@ -36,6 +36,8 @@ class Settings(NamedTuple):
     invariant: bool
     grid: bool
     intercept: bool
+    centred: bool
+    calibrated: bool
     counting: bool  # truncation events all have the same size, so the clock counts them
     eta: float
     power: float  # 0 for a constant step size
@@ -49,9 +51,9 @@ class Settings(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work space for one row, one column each, in multiples of eight: where the line of the slot starts; value; weight as it
-    enters the margin, if different from the next; weight in units of the scale after the row; sum of squared gradients; last
-    number of the line, after the row; rate of the step times value, if there is a rate."""
+    """Work space for one row, one column each, in multiples of eight: where the line of the slot starts; value, less its centre
+    from the gather on; weight as it enters the margin; weight after a change of the scale; sum of squared gradients; last number
+    of the line, after the row; rate of the step times value, if there is a rate; centre and scale, of centred columns only."""
 
     start: U32
     x: F64
@@ -60,6 +62,8 @@ class Scratch(NamedTuple):
     squares: F64
     scale: F64
     step: F64
+    centre: F64
+    span: F64
 
 
 @inline_kernel
@@ -150,35 +154,61 @@ def weights_one_by_one(beta: Lanes, gap: Lanes, scale: Lanes, j: int, settings: 
 
 
 @inline_kernel
-def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes]:
-    """Increase the scales of eight features to the row's values, within a limit, and keep scale * weight unchanged.
+def squared_length(x: F64, k: int) -> float:
+    """Sum of the squares of k values, in order; values are padded with zeros to a multiple of eight.
+
+    Source    gather_row
+    """
+    length = 0.0
+    for j in range(0, k, WIDTH):
+        length = add_up(length, load(x, j) * load(x, j))
+    return length
+
+
+@inline_kernel
+def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes, Lanes]:
+    """Subtract the centres of eight features, and adapt their scales to the row's values.
+
+    A scale grows to the row's value, within a limit, and keeps scale * weight unchanged. The scale of a centred column may also
+    become less, as the centre moves; the weight then stays, and so does the sum of squared gradients in units of the scale.
 
     Parameters
     ----------
     beta, old : Lanes      weights and scales before the row
     j : int                the first of the features
     settings : Settings    the configuration
-    scratch : Scratch      x and scale are overwritten
+    scratch : Scratch      x, squares and scale are overwritten
 
-    Returns                weights in units of the new scales, and values over scales
-    Cost                   one division for each feature, eight at once, and another if a scale grows
-    Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling
+    Returns                weights; values over scales; the lost part of each weight times its centre, for the intercept
+    Cost                   one division for each feature, eight at once, and another if a scale changes
+    Source                 Ross, Mineiro & Langford 2013, algorithm 2 (NAG), with the margin taken before the rescaling; module
+                           `truncated_gradient.columns`
     """
-    limit = where(old > 0.0, settings.reach * old, INFINITE)
-    x = load(scratch.x, j)
+    centre, span = load(scratch.centre, j), load(scratch.span, j)
+    plain = centre == 0.0
+    limit = where(plain, where(old > 0.0, settings.reach * old, INFINITE), span)
+    x = load(scratch.x, j) - centre
     x = where(x < limit, x, limit)
     x = where(x > 0.0 - limit, x, 0.0 - limit)
-    scale = where(size(x) > old, size(x), old)
+    scale = where(plain, where(size(x) > old, size(x), old), span)
     store(scratch.x, j, x)
     store(scratch.scale, j, scale)
     whole = where(scale > 0.0, scale, INFINITE)
-    if flags(scale > old):  # rare: a scale divided by itself is 1, and without a scale there is no weight either
-        beta = beta * (old / whole)
-    return beta, x / whole
+    lost = spread(0.0)
+    if flags(scale > old):  # rare; without a scale there is no weight either
+        kept = where(scale > old, beta * (old / whole), beta)
+        lost = (beta - kept) * centre
+        beta = kept
+    if flags(scale < old):
+        less = where(scale < old, scale / where(old > 0.0, old, 1.0), 1.0)
+        store(scratch.squares, j, load(scratch.squares, j) * less * less)
+    return beta, x / whole, lost
 
 
 @inline_kernel
-def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, k: int, scratch: Scratch) -> tuple[float, float]:
+def add_squares(
+    settings: Settings, line: F64, rows: Rows, i: int, heat: float, k: int, scratch: Scratch
+) -> tuple[float, float, float]:
     """Add the row to the k sums of squared gradients, and compute the steps, without the common factor of the row.
 
     Parameters
@@ -189,12 +219,13 @@ def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, 
     k : int                number of gathered slots
     scratch : Scratch      squares and step are overwritten; scale, unless normalised: with the rate, for the next touch
 
-    Returns                sum of rate * x^2 in the order of the slots, and a bound on every number computed
+    Returns                sum of rate * x^2 in the order of the slots, a bound on every number computed, and the sum of step *
+                           centre
     Cost                   one square root and one division for each feature, eight at once
     Source                 Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013
     """
     s = scratch
-    length = 0.0
+    length, pull = 0.0, 0.0
     bound = spread(0.0)
     first = rows.indptr[i]
     for j in range(0, k, WIDTH):
@@ -211,5 +242,7 @@ def add_squares(settings: Settings, line: F64, rows: Rows, i: int, heat: float, 
         store(s.squares, j, squares)
         store(s.step, j, step)
         length = add_up(length, step * x)
+        if settings.centred:
+            pull = add_up(pull, step * load(s.centre, j))
         bound = bound + (squares + size(load(s.beta, j)) + size(step))
-    return length, add_up(0.0, bound)
+    return length, add_up(0.0, bound), pull

@@ -34,11 +34,13 @@ from riata.learn.table_rows import (
     prefetch_quarter_later,
     write_down,
 )
+from riata.learn.truncated_gradient.columns import NEVER, note_row
 from riata.learn.truncated_gradient.rate import (
     Scratch,
     Settings,
     inverse_roots,
     shrink_unit,
+    squared_length,
     stretch,
     weight_now,
     weights_now,
@@ -60,29 +62,36 @@ INTERCEPT: Final = 2
 INTERCEPT_SQUARES: Final = 3
 NORM: Final = 4  # sum over learnt rows of importance * sum_j (x_j / scale_j)^2
 IMPORTANCE: Final = 5  # sum of the importance of the learnt rows
-SCALARS: Final = 6
+GAIN: Final = 6  # calibration: a margin is gain * (intercept + weights . x) + offset
+OFFSET: Final = 7
+GAIN_SQUARES: Final = 8
+OFFSET_SQUARES: Final = 9
+SCALARS: Final = 10
 
 SAFE: Final = 2.0**500  # if absolute values add up to less, the sum of squares is finite
 
 LEARNT: Final = 0  # entries of Table.counts: rows learnt so far
 N_ALIVE: Final = 1
 N_SEEN: Final = 2
-COUNTS: Final = 3
+N_COLUMNS: Final = 3
+COUNTS: Final = 4
 
 
 class Table(NamedTuple):
     """The state. alive lists every slot whose line has a weight, even one that truncation has made zero since; seen lists every
     slot with an accumulator. The last line belongs to no slot: features that pad a row to a multiple of eight use it, and leave
-    it all zero except for the clock."""
+    it all zero except for the clock. column is the book of `truncated_gradient.columns`; slot_of is that of the `SlotTable`."""
 
     line: F64
     alive: U32
     seen: U32
     counts: I64
     scalars: F64
+    column: F64
+    slot_of: U32
 
 
-Gathered = tuple[bool, float, float, float]  # what `gather_row` returns
+Gathered = tuple[bool, float, float, float, float]  # what `gather_row` returns
 
 
 @inline_kernel
@@ -124,18 +133,6 @@ def prefetch_as_gathered(table: Table, settings: Settings, rows: Rows, place: tu
 
 
 @inline_kernel
-def squared_length(x: F64, k: int) -> float:
-    """Sum of the squares of k values, in order; values are padded with zeros to a multiple of eight.
-
-    Source    gather_row
-    """
-    length = 0.0
-    for j in range(0, k, WIDTH):
-        length = add_up(length, load(x, j) * load(x, j))
-    return length
-
-
-@inline_kernel
 def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, int], scratch: Scratch) -> Gathered:
     """Read the weights of a row as of now; increase the scales to its values.
 
@@ -145,18 +142,19 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
     settings : Settings    the configuration
     rows : Rows            read only
     place                  i, k: the row, and its number of slots, which `scratch` has with their values
-    scratch : Scratch      overwritten, except for start and, unless normalised, x
+    scratch : Scratch      overwritten, except for start, centre, span and, unless normalised, x
 
-    Returns                whether one of the slots may have to be listed; the margin: intercept, then each product in the order
-                           of the hashes; sum of (x / scale)^2 if normalised; without the adaptive rate the sum of x^2, and a
-                           bound on every number computed: a gradient step only tests whether that sum is finite, and may get 0
+    Returns                whether one of the slots may have to be listed; the calibrated margin, products added in the order of
+                           the hashes; sum of (x / scale)^2 if normalised, of x^2 without the adaptive rate, and then a bound on
+                           every number computed; what the intercept gets for weights that were lost as scales grew
     Cost                   one random read for each feature, prefetched some rows ahead
     Source                 this module
     """
     s = scratch
     clock = clock_of(table)
-    margin = table.scalars[INTERCEPT]
-    length = 0.0
+    gain = table.scalars[GAIN]
+    margin = intercept = gain * table.scalars[INTERCEPT] + table.scalars[OFFSET]
+    length, lost = 0.0, 0.0
     bound = spread(0.0)
     fresh = spread(0.0)
     i, k = place
@@ -182,11 +180,12 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
             beta = weights_now(beta, gap, unit, scale, settings)
         else:
             beta = weights_one_by_one(beta, gap, scale, j, settings, scratch)
-        margin = add_up(margin, beta * x)
+        store(s.plain, j, gain * beta)
+        margin = add_up(margin, gain * beta * x)
         if settings.normalised is not None:
-            store(s.plain, j, beta)
-            beta, x = stretch(beta, scale, j, settings, scratch)
+            beta, x, part = stretch(beta, scale, j, settings, scratch)
             length = add_up(length, x * x)
+            lost = add_up(lost, part)
         store(s.beta, j, beta)
         if settings.adaptive is None:
             bound = bound + (size(beta) + size(x))
@@ -196,9 +195,8 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
     if settings.adaptive is None and not settings.invariant and not total < SAFE:
         length = squared_length(s.x, k)
     if k < rows.indptr[i + 1] - first:
-        plain = s.plain if settings.normalised is not None else s.beta
-        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, plain, table.scalars[INTERCEPT])
-    return flags(fresh > 0.0) != 0, margin, length, total
+        margin = add_products(rows, i, settings.shift, width_of(settings), k, s.start, s.x, s.plain, intercept)
+    return flags(fresh > 0.0) != 0, margin, length, total, lost
 
 
 @inline_kernel
@@ -243,7 +241,7 @@ def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scr
 def write_row(
     table: Table, settings: Settings, rows: Rows, i: int, move: float, met: tuple[float, int, bool], scratch: Scratch
 ) -> None:
-    """Write the k gathered features back, each moved by move * step, and list those that are new or have become non-zero.
+    """Write the k gathered features back, each moved by move * step, list new ones, and note numeric columns.
 
     Parameters
     ----------
@@ -276,9 +274,13 @@ def write_row(
         if fresh:
             list_new(table, settings, j, beta, scratch)
         if settings.adaptive is not None:
-            write_four(table.line, s.start, j, (beta, tau, load(s.squares, j), load(s.scale, j)))
+            last = where(load(s.centre, j) == 0.0, tau, NEVER) if settings.centred else tau
+            write_four(table.line, s.start, j, (beta, last, load(s.squares, j), load(s.scale, j)))
         else:
             write_two(table.line, s.start, j, (beta, tau))
+    if settings.centred:
+        tracked, learnt = table.counts[N_COLUMNS], table.counts[LEARNT] - 1
+        table.counts[N_COLUMNS] = note_row(table.column, tracked, learnt, (k, s.start, s.x, table.slot_of), s.centre)
 
 
 @inline_kernel

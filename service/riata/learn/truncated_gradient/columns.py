@@ -1,0 +1,191 @@
+"""Numeric columns of truncated gradient: their centres, through the intercept.
+
+A step of a weight assumes that the value 0 of its feature means nothing. In a column of numbers far from zero, every step of a
+weight then also moves all margins, and the intercept has to move back. So a step of a column is one of x - centre: a weight moves
+by d, and the intercept by -d centre. Weights stay those of x itself, so nothing else knows of centres, and margins do not change
+when a centre does.
+
+A column is a feature that has had a value other than 1 and occurs in more than half of the rows. Absent means zero, so the centre
+is the mean of the values that were present times a factor that grows from 0 to 1 with the share p of the rows that have the
+feature: 5 / 2 (p - 1 / 2). The scale of a centred column is its largest distance from the centre. A centred column is not
+truncated: it occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
+
+The book has a bounded number of entries, in sets of WAYS by slot. A feature for which its set has no room takes one from the
+count of each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.arrays import F64, U32
+from riata.jit.kernel import inline_kernel
+from riata.jit.simd.f64x8 import WIDTH, flags, load, spread, store
+
+SETS: Final = 512
+WAYS: Final = 4
+ENTRIES: Final = SETS * WAYS
+
+KEY: Final = 0  # numbers of an entry: the slot plus one, 0 for none
+COUNT: Final = 1  # rows with the feature
+SINCE: Final = 2  # rows learnt before its first
+SUM: Final = 3  # of its values
+LOW: Final = 4
+HIGH: Final = 5
+ENTRY: Final = 6
+
+PRIOR_ROWS: Final = 2.0  # without the feature, so that no feature is a column at its first rows
+FULL_SHARE: Final = 0.9  # of the rows, from which the centre is the mean
+NARROW: Final = 2.0**-40  # of the centre: the smallest scale, above the rounding error of a difference
+NEVER: Final = 2.0**900  # a clock that is never reached: a weight with it is not truncated
+
+
+@inline_kernel
+def entry_of(column: F64, slot: int) -> int:
+    """The entry of a slot, -1 if it has none.
+
+    Source    this module
+    """
+    first = (slot & (SETS - 1)) * WAYS
+    for at in range(first, first + WAYS):
+        if column[at, KEY] == slot + 1.0:
+            return at
+    return -1
+
+
+@inline_kernel
+def slot_at(slot_of: U32, start: int) -> int:
+    """The slot of a line of four numbers, from where it starts. Lines of a compact table are in the order in which they were met,
+    on which no result may depend.
+
+    Source    `learn.slot_table`
+    """
+    line = start >> 2
+    return int(slot_of[line]) if len(slot_of) > 0 else line
+
+
+@inline_kernel
+def centre_of(column: F64, at: int, learnt: int) -> float:
+    """The centre of a column in the row after `learnt` others; 0 if it is not centred. That of a constant column is exactly its
+    value: with a rounding error, its weight would be learnt from that.
+
+    Source    this module
+    """
+    share = (column[at, COUNT] + 1.0) / (learnt - column[at, SINCE] + 1.0 + PRIOR_ROWS)
+    factor = min(1.0, max(0.0, (share - 0.5) / (FULL_SHARE - 0.5)))
+    mean = column[at, SUM] / column[at, COUNT]
+    return float(factor * (column[at, LOW] if column[at, LOW] == column[at, HIGH] else mean))
+
+
+@inline_kernel
+def span_of(column: F64, at: int, centre: float, x: float, reach: float) -> float:
+    """The scale of a centred column after a value: its largest distance from the centre. The distance of the new value counts up
+    to `reach` times the largest before.
+
+    Source    this module
+    """
+    old = max(column[at, HIGH] - centre, centre - column[at, LOW], NARROW * abs(centre))
+    return float(max(old, min(abs(x - centre), reach * old)))
+
+
+@inline_kernel
+def some_varied(x: F64, j: int, k: int) -> bool:
+    """Tell whether one of eight values from j on, of k, is not 1.
+
+    Source    this module
+    """
+    varied = flags(load(x, j) != 1.0)
+    return varied != 0 if k - j >= WIDTH else varied & ((1 << (k - j)) - 1) != 0
+
+
+@inline_kernel
+def centre_row(
+    column: F64, tracked: int, learnt: int, reach: float, row: tuple[int, U32, F64, U32], out: tuple[F64, F64]
+) -> None:
+    """Write the centres and the scales of the features of a row.
+
+    Parameters
+    ----------
+    column : f64[ENTRIES, ENTRY]   the book; read only
+    tracked : int                  how many entries it has; 0: nothing is centred
+    learnt : int                   rows learnt before
+    reach : float                  of the configuration
+    row                            k, start, x, slot_of: the number of slots, where their lines of four numbers start, their
+                                   values; and the slots of lines, as in `SlotTable`
+    out                            centre, span: overwritten, in multiples of eight; a centre of 0 means not centred
+
+    Returns                        nothing
+    Cost                           O(k) if there are entries
+    Source                         this module
+    """
+    k, start, x, slot_of = row
+    centre, span = out
+    for j in range(0, k, WIDTH):
+        store(centre, j, spread(0.0))
+        store(span, j, spread(0.0))
+    if tracked > 0:
+        for j in range(k):
+            at = entry_of(column, slot_at(slot_of, int(start[j])))
+            if at >= 0:
+                centre[j] = centre_of(column, at, learnt)
+                if centre[j] != 0.0:
+                    span[j] = span_of(column, at, centre[j], x[j], reach)
+
+
+@inline_kernel
+def note_row(column: F64, tracked: int, learnt: int, row: tuple[int, U32, F64, U32], centre: F64) -> int:
+    """Add a learnt row to the book.
+
+    Parameters
+    ----------
+    column : f64[ENTRIES, ENTRY]   the book; overwritten
+    tracked : int                  how many entries it has
+    learnt : int                   rows learnt before
+    row                            k, start, x, slot_of: as for `centre_row`, but the values less their centres, as learnt
+    centre : f64                   as `centre_row` has written it
+
+    Returns                        how many entries it has now
+    Cost                           O(k) if there are entries, or values other than 1
+    Source                         Misra & Gries 1982, in each set
+    """
+    k, start, x, slot_of = row
+    for j in range(0, k, WIDTH):
+        if tracked == 0 and not some_varied(x, j, k):
+            continue
+        for i in range(j, min(j + WIDTH, k)):
+            slot = slot_at(slot_of, int(start[i]))
+            value = centre[i] + x[i]
+            at = entry_of(column, slot)
+            if at >= 0:
+                column[at, COUNT] += 1.0
+                column[at, SUM] += value
+                column[at, LOW] = min(column[at, LOW], value)
+                column[at, HIGH] = max(column[at, HIGH], value)
+            elif value != 1.0:
+                tracked += _enter(column, slot, value, learnt)
+    return tracked
+
+
+@inline_kernel
+def _enter(column: F64, slot: int, value: float, learnt: int) -> int:
+    """Make an entry if there is room in the set of the slot, or else some. Returns how many more entries there are.
+
+    Source    Misra & Gries 1982
+    """
+    first = (slot & (SETS - 1)) * WAYS
+    for at in range(first, first + WAYS):
+        if column[at, KEY] == 0.0:
+            column[at, KEY] = slot + 1.0
+            column[at, COUNT] = 1.0
+            column[at, SINCE] = learnt
+            column[at, SUM] = value
+            column[at, LOW] = value
+            column[at, HIGH] = value
+            return 1
+    freed = 0
+    for at in range(first, first + WAYS):
+        column[at, COUNT] -= 1.0
+        if column[at, COUNT] <= 0.0:
+            column[at] = 0.0
+            freed += 1
+    return -freed

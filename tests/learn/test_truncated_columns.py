@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64
+from riata.base.errors import Corrupt
+from riata.jit.simd.f64x8 import WIDTH
+from riata.learn.truncated_gradient.columns import ENTRIES, ENTRY, KEY, centre_row, note_row
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.wire.batch import Batch
+from tests.learn.contract import served
+from tests.learn.streams import cut, to_batch
+from tests.twins import truncated_columns as twin
+from tests.twins.truncated_row import collect
+from tests.twins.truncated_step import Eager, Event, learn_rows
+
+BOTH = TruncatedGradientConfig(centred=True, calibrated=True)
+
+
+def events_of(value: F64, label: F64) -> list[Event]:
+    """Rows of all columns; a NaN is absent."""
+    columns = range(value.shape[1])
+    rows = [[((j + 1) << 24, float(x)) for j, x in zip(columns, row, strict=True) if not np.isnan(x)] for row in value]
+    return [Event(row, float(y)) for row, y in zip(rows, label, strict=True)]
+
+
+def table(value: F64, label: F64) -> Batch:
+    """`events_of` as a batch."""
+    return to_batch(events_of(value, label))
+
+
+def labelled(n: int, seed: int) -> tuple[F64, F64]:
+    """Three columns with mean 0 and spread 1, and labels that depend on two of them."""
+    rng = np.random.default_rng(seed)
+    value = rng.normal(size=(n, 3))
+    label = (rng.random(n) < 1 / (1 + np.exp(-2.0 * value[:, 0] + value[:, 1]))).astype(np.float64)
+    return value, label
+
+
+def loss(margin: F64, label: F64) -> float:
+    return float(np.logaddexp(0.0, np.where(label == 1.0, -margin, margin)).mean())
+
+
+@pytest.mark.parametrize("apart", [1, 512])  # in sets of their own, or all in one set
+def test_the_book_is_its_twin(apart: int) -> None:
+    rng = np.random.default_rng(apart)
+    book, column, tracked = twin.Book(), np.zeros((ENTRIES, ENTRY)), 0
+    start, x, centre, span = np.zeros(16, np.uint32), np.zeros(16), np.zeros(16), np.zeros(16)
+    evicted = 0
+    for learnt in range(400):
+        slots = [slot for slot in range(9) if rng.random() < (0.95 if slot < 3 else 0.03)]
+        k = len(slots)
+        start[:k] = [4 * apart * slot for slot in slots]
+        x[:] = 0.0
+        x[:k] = [1.0 if slot == 8 and learnt < 200 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
+        row = {apart * slot: float(value) for slot, value in zip(slots, x, strict=False)}
+        expected = twin.centre_row(book, learnt, 2.0, row)
+        centre_row(column, tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span))
+        found = {apart * slot: (centre[j], span[j]) for j, slot in enumerate(slots) if centre[j] != 0.0}
+        assert found.keys() == expected.keys()
+        for slot, pair in found.items():
+            assert pair == pytest.approx(expected[slot], rel=1e-9)
+        assert centre[k : -(-k // WIDTH) * WIDTH].tolist() == [0.0] * (-k % WIDTH)
+        x[:k] -= centre[:k]
+        twin.note_row(book, learnt, {slot: x[j] + centre[j] for j, slot in enumerate(row)})
+        before, tracked = tracked, note_row(column, tracked, learnt, (k, start, x, np.zeros(0, np.uint32)), centre)
+        evicted += tracked < before
+        assert tracked == sum(len(inside) for inside in book.sets.values()) == np.count_nonzero(column[:, KEY])
+    assert {0, apart, 2 * apart} <= set(found) | {apart * slot for slot in range(3) if slot not in slots}
+    assert (evicted > 0) == (apart == 512)
+
+
+@pytest.mark.parametrize("config", [BOTH, replace(BOTH, period=3, gravity=1e-2, reach=np.inf, step="gradient")])
+@pytest.mark.parametrize("bits", [8, 20])  # 20: a compact table, whose lines are not slots
+def test_lazy_equals_eager(config: TruncatedGradientConfig, bits: int) -> None:
+    value, label = labelled(300, 7)
+    value += np.array([5.0, -3.0, 0.0])
+    value[np.random.default_rng(7).random((300, 3)) < np.array([0.0, 0.25, 0.9])] = np.nan
+    eager, lazy, events = Eager(config, bits), TruncatedGradient(config, bits), events_of(value, label)
+    margins, _ = learn_rows(eager, events)
+    assert lazy.step(to_batch(events)).margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
+    beta, intercept = eager.served()
+    weights = lazy.weights()
+    assert dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)) == pytest.approx(collect(beta), rel=1e-9)
+    assert weights.intercept == pytest.approx(intercept, rel=1e-9)
+
+
+@pytest.mark.parametrize("origin", [5.0, -1e4, 1.7e9])
+def test_where_zero_lies_does_not_matter(origin: float) -> None:
+    value, label = labelled(4000, 1)
+    known = loss(TruncatedGradient(BOTH, 8).step(table(value, label)).margin[500:], label[500:])
+    learner = TruncatedGradient(BOTH, 8)
+    batch = table(value + origin, label)
+    moved = loss(learner.step(batch).margin[500:], label[500:])
+    assert moved == pytest.approx(known, rel=0.03)
+    plain = TruncatedGradient(replace(BOTH, centred=False), 8).step(batch)
+    assert loss(plain.margin[500:], label[500:]) > 1.05 * known
+    weights = learner.weights()
+    # In the units of the input: a row is served as it was learnt.
+    assert served(weights, cut(batch, 0, 1), 0) == pytest.approx(
+        float(np.dot(weights.beta, value[0] + origin)) + weights.intercept
+    )
+    assert learner.step(cut(batch, 0, 1), np.ones(1, np.bool_)).margin[0] == served(weights, cut(batch, 0, 1), 0)
+
+
+def test_a_sparse_feature_and_an_indicator_are_not_centred() -> None:
+    value, label = labelled(2000, 2)
+    value[:, 0] = 1.0
+    value[np.random.default_rng(2).random(2000) < 0.6, 1] = np.nan
+    value[:, 2] = np.nan
+    batch = table(value, label)
+    margins = [TruncatedGradient(replace(BOTH, centred=on), 8).step(batch).margin.tolist() for on in (True, False)]
+    assert margins[0] == margins[1]
+
+
+def test_a_column_that_appears_late_or_stays_constant_for_long_is_learnt() -> None:
+    value, label = labelled(6000, 3)
+    value += 50.0
+    value[:3000, 0] = np.nan
+    value[:3000, 1] = 50.0
+    learner = TruncatedGradient(BOTH, 8)
+    margin = learner.step(table(value, label)).margin
+    assert np.isfinite(margin).all()
+    assert loss(margin[4500:], label[4500:]) < 0.8 * loss(np.zeros(1500), label[4500:])
+
+
+def test_an_under_confident_model_gets_a_gain_above_one_which_is_served() -> None:
+    value, label = labelled(3000, 4)
+    label = (value[:, 0] > 0.0).astype(np.float64)  # separable: no step is large enough
+    batch = table(value, label)
+    plain, calibrated = (TruncatedGradient(replace(BOTH, eta=0.05, calibrated=on), 8) for on in (False, True))
+    assert loss(calibrated.step(batch).margin, label) < 0.8 * loss(plain.step(batch).margin, label)
+    gain, offset, *_ = calibrated.freeze()["calibration"].tolist()
+    assert gain > 1.5
+    inner, outer = plain.weights(), calibrated.weights()
+    assert outer.beta == pytest.approx(gain * inner.beta)
+    assert outer.intercept == pytest.approx(gain * inner.intercept + offset)
+
+
+def test_a_state_with_columns_that_cannot_be_is_refused() -> None:
+    value, label = labelled(50, 5)
+    learner = TruncatedGradient(BOTH, 8)
+    learner.step(table(value + 9.0, label))
+    good = learner.freeze()
+    assert len(good["entry"]) == 3
+    column = good["column"].astype(np.float64)
+    spoilt = {
+        "column": np.where(np.arange(len(column)) == 0, 0.0, column),  # an entry of no row
+        "column_slot": good["column_slot"] + 2**8,
+        "calibration": np.array([0.0, 0.0, 1.0, 1.0]),
+        "entry": good["entry"][::-1].copy(),
+    }
+    for name, array in spoilt.items():
+        with pytest.raises(Corrupt):
+            TruncatedGradient(BOTH, 8).thaw({**good, name: array})
+    again = TruncatedGradient(BOTH, 8)
+    again.thaw(good)
+    more = table(value[::-1] + 9.0, label)
+    assert again.step(more).margin.tolist() == learner.step(more).margin.tolist()
+
+
+def test_without_the_settings_a_state_is_as_it_was() -> None:
+    learner = TruncatedGradient(TruncatedGradientConfig(), 8)
+    learner.step(table(*labelled(20, 6)))
+    assert learner.freeze().keys() == {"counts", "scalars", "slot", "beta", "tau", "seen", "squares", "scale"}
+    assert learner.freeze()["scalars"].shape == (6,)
