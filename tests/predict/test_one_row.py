@@ -32,6 +32,7 @@ ENCODERS = [
     EncoderConfig(bits=BITS, normalise="l2"),
     EncoderConfig(bits=BITS, text=("subject", "body"), ngrams=3),
     EncoderConfig(bits=BITS, hash_key=2**63 - 1, text=("subject",)),
+    EncoderConfig(bits=BITS, text=("subject",), crosses=(("age", "country"), ("f1", "f2"), ("f1", "f1", "country"))),
 ]
 MODELS: list[tuple[Link, Labels]] = [
     ("logistic", "0/1"), ("logistic", "-1/+1"), ("probit", "0/1"), ("identity", "0/1"), ("hinge", "-1/+1"), ("identity", "real"),
@@ -97,7 +98,7 @@ def bits_of(answer: RowAnswer | None) -> bytes:
 
 
 @pytest.mark.parametrize(("link", "labels"), MODELS)
-@pytest.mark.parametrize("encoder", ENCODERS, ids=["plain", "l2", "texts", "key"])
+@pytest.mark.parametrize("encoder", ENCODERS, ids=["plain", "l2", "texts", "key", "crosses"])
 def test_accepted_rows_are_answered_as_by_parsing_and_scoring(link: Link, labels: Labels, encoder: EncoderConfig) -> None:
     model, context, asked, draw = model_of(link, labels), Context(encoder, labels), OneRow(), random.Random(7)
     plan = plan_of(model, context)

@@ -59,6 +59,19 @@ def read_scalar(text: bytes) -> float | None:
     return 0.0 if value is None else float(value)
 
 
+def read_key(text: bytes) -> bytes | None:
+    """The name before a colon, without escapes; None if it is no string."""
+    try:
+        return str(next(iter(decode(b"{" + text + b"0}")))[0]).encode()
+    except Refused:
+        return None
+
+
+def read_value(text: bytes, rules: Rules) -> list[Record] | Refusal:
+    """Records of the value of a feature `v`."""
+    return read_feature(b'"v":' + text, rules)
+
+
 def read_feature(text: bytes, rules: Rules) -> list[Record] | Refusal:
     """Records of one feature."""
     return read_features(b"{" + text + b"}", rules)
@@ -95,11 +108,16 @@ def read_example(line: bytes, rules: Rules) -> SlowRow | Refusal:
     return reference_json(line, rules)
 
 
+def crosses_of(rules: Rules) -> list[list[int]]:
+    """The hashes of the fields of each cross."""
+    return [[int(rules.fields[k]) for k in cross if k >= 0] for cross in rules.crosses.tolist()]
+
+
 def take_row(read: SlowRow | Refusal, rules: Rules) -> Outcome:
     """Finish what was read."""
     if isinstance(read, Refusal):
         return Outcome(read.code, [], [], 0.0, 0.0, b"")
-    code, hashes, values = twin_rows.finish_row([record[:3] for record in read.records], bool(rules.l2))
+    code, hashes, values = twin_rows.finish_row([record[:3] for record in read.records], bool(rules.l2), crosses_of(rules))
     return Outcome(code, hashes, values, read.label, read.weight, read.event_id)
 
 

@@ -7,9 +7,16 @@ TWINS_OF = ("wire/new_names",)
 _BETWEEN = (b"", b"=", b":", b"^")
 
 
-def first_found(fingerprints: list[int]) -> list[int]:
-    """Where each fingerprint comes for the first time."""
-    return [i for i, fingerprint in enumerate(fingerprints) if fingerprint not in fingerprints[:i]]
+def first_found(fingerprints: list[int], kinds: list[int]) -> list[int]:
+    """Where each fingerprint comes for the first time, parts (32) left out."""
+    whole = [fingerprint for fingerprint, kind in zip(fingerprints, kinds, strict=True) if not kind & 32]
+    places = [i for i, kind in enumerate(kinds) if not kind & 32]
+    return [place for k, place in enumerate(places) if whole[k] not in whole[:k]]
+
+
+def length_of(data: bytes, kind: int, span: tuple[int, int, int, int], slow: list[bytes]) -> int:
+    """Bytes of one name."""
+    return len(shown(data, kind, span, slow))
 
 
 def shown(data: bytes, kind: int, span: tuple[int, int, int, int], slow: list[bytes]) -> bytes:

@@ -6,6 +6,7 @@ import itertools
 import math
 
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
+from tests.twins.crossing import cross_row
 
 TWINS_OF = ("wire/scan/assemble", "wire/scan/normalise", "wire/scan/sorting", "wire/scan/tokens")
 
@@ -78,9 +79,12 @@ def normalise_l2(hashes: list[int], values: list[float]) -> tuple[list[int], lis
     return [feature for feature, _ in kept], [value for _, value in kept]
 
 
-def finish_row(records: list[Record], l2: bool) -> tuple[int, list[int], list[float]]:
-    """(code, hashes, values) of one row."""
-    code, hashes, values = sum_row(records)
+def finish_row(records: list[Record], l2: bool, crosses: list[list[int]] | None = None) -> tuple[int, list[int], list[float]]:
+    """(code, hashes, values) of one row; each cross is a list of fields."""
+    with_crossed = cross_row(records, crosses or [])
+    if isinstance(with_crossed, int):
+        return with_crossed, [], []
+    code, hashes, values = sum_row(with_crossed)
     if code == OK and l2:
         hashes, values = normalise_l2(hashes, values)
     return code, hashes, values

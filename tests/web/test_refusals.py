@@ -44,7 +44,7 @@ DOCUMENTS: list[tuple[str, str, bytes, int, str]] = [
     ("event id empty", JSON, b'{"features":{},"label":1,"event_id":""}', 422, "bad_event_id"),
     ("event id a number", JSON, b'{"features":{},"label":1,"event_id":7}', 422, "bad_event_id"),
     ("time without a zone", JSON, b'{"features":{},"label":1,"ts":"2026-11-20"}', 422, "bad_ts"),
-    ("feature an object", JSON, example('"a":{"b":1}'), 422, "bad_feature"),
+    ("feature an object of an object", JSON, example('"a":{"b":{"c":1}}'), 422, "bad_feature"),
     ("feature a list of numbers", JSON, example('"a":[1,2]'), 422, "bad_feature"),
     ("features a list", JSON, b'{"features":[1],"label":1}', 422, "missing_features"),
     ("features absent", JSON, b'{"label":1}', 422, "missing_features"),

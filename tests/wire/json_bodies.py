@@ -145,6 +145,9 @@ SPLICES = (
 )
 
 
+SIMPLE = ("1", "-0.5", "null", "true", '"de"', '"Straße"', '["x","y", "\\u0041"]', "[]")
+
+
 def _value(rng: random.Random, hostile: bool) -> str:
     pick = rng.random()
     if pick < 0.5 or (pick < 0.9 and not hostile):
@@ -156,6 +159,9 @@ def _value(rng: random.Random, hostile: bool) -> str:
     if pick < 0.8:
         inside = (f'"{rng.choice(STRINGS if hostile else STRINGS[:4])}"' for _ in range(rng.randrange(4)))
         return "[" + rng.choice((",", ", ")).join(inside) + "]"
+    if pick < 0.87:
+        inner = dict.fromkeys(rng.choice(NAMES if hostile else NAMES[:5]) for _ in range(rng.randrange(3)))
+        return "{" + ", ".join(f'"{name}":{rng.choice(SIMPLE)}' for name in inner) + "}"
     if pick < 0.95 or not hostile:
         return rng.choice(("true", "false", "null"))
     return rng.choice(("{}", '{"z":1}', "[1]", "[null]", "[[]]", '["a",1]', "nul", "[[[[[[[[1]]]]]]]]", "[[[[1]]]]"))

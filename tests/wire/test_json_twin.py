@@ -24,6 +24,7 @@ CONTEXTS = [
     (Context(EncoderConfig(text=("t",), normalise="l2", hash_key=12345), "-1/+1"), True),
     (Context(EncoderConfig(), "real"), True),
     (Context(EncoderConfig(text=("a",), ngrams=2, normalise="l2")), False),
+    (Context(EncoderConfig(text=("t",), crosses=(("a", "b"), ("t", "a"), ("a", "a", "t")))), True),
 ]
 LINES_A_BODY = 2000
 DIGITS = re.compile(rb"[0-9.]{20}")

@@ -12,7 +12,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
 from riata.wire.parse import FORMATS, Context, make_rules, read_body
 from riata.wire.parsed import new_names
-from riata.wire.rows import FOUND, KEY, SHADOWED, make_sink
+from riata.wire.rows import EQUALS, FOUND, KEY, PART, SHADOWED, make_sink
 from tests.twins import new_names as twin
 
 SLOW = [b"", "größe=µ".encode(), b"x" * 300]
@@ -22,15 +22,18 @@ def test_first_appearances_equal_the_twin() -> None:
     rng = random.Random(41)
     for n in (1, 2, 3, 50, 400):
         fingerprints = [rng.choice((0, rng.randrange(n), rng.randrange(2**64))) for _ in range(n)]
+        kinds = [rng.choice((0, EQUALS, PART, EQUALS | PART)) for _ in range(n)]
         first = np.empty(n, np.int64)
-        count = first_found(np.array(fingerprints, np.uint64), np.zeros(1 << (4 * n).bit_length(), np.uint32), first)
-        assert first[:count].tolist() == twin.first_found(fingerprints)
+        count = first_found(
+            np.array(fingerprints, np.uint64), np.array(kinds, np.uint8), np.zeros(1 << (4 * n).bit_length(), np.uint32), first
+        )
+        assert first[:count].tolist() == twin.first_found(fingerprints, kinds)
 
 
 def test_fingerprints_made_to_collide_cost_a_bounded_probe_and_some_are_left_out() -> None:
     n = 3000
     hostile = np.arange(n, dtype=np.uint64) << np.uint64(32)
-    count = first_found(hostile, np.zeros(1 << 14, np.uint32), np.empty(n, np.int64))
+    count = first_found(hostile, np.zeros(n, np.uint8), np.zeros(1 << 14, np.uint32), np.empty(n, np.int64))
     assert count == 64
 
 

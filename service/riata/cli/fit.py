@@ -16,6 +16,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.interactions import InteractionsOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -46,6 +47,7 @@ EXAMPLE: Final = """Examples:
 - `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
 - `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss.
 - `riata fit --online churn.csv --label churned --drop id --out churn.riata` learns a table.
+- `riata fit --online clicks.vw.gz -q ua` crosses the features of the namespaces that begin with u with those that begin with a.
 - `riata fit --batch clicks.vw.gz --gamma 100 --gamma 10 --gamma 1` finds the optimum under three penalties and compares them.
 - `riata fit --batch clicks.vw.gz --gamma 10 --learner taylor_sketch --out clicks.riata` writes a model that goes on learning
   from the optimum."""
@@ -69,6 +71,7 @@ def fit(
         str | None, typer.Option(help=f"{', '.join(KINDS)}, or a JSON file of its settings. [default: {KINDS[0]}]")
     ] = None,
     setting: SettingOption = None,
+    interactions: InteractionsOption = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
@@ -112,7 +115,7 @@ def fit(
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
     layout = layout_of(form, label, drop, category, positive, event_id)
-    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json)
+    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, tuple(interactions or ()))
     if batch:
         options = solver_options(
             solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,

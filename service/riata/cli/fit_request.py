@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from riata.cli.interactions import crosses_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -32,12 +35,15 @@ class Request:
     threads: int
     out: Path | None
     as_json: bool
+    interactions: tuple[str, ...] = ()
 
     def config(self, start: Beginning) -> ModelConfig:
         """Return the configuration, from the beginning of the file."""
         from riata.cli.fit_setup import fit_config
 
-        return fit_config(start, self.labels, self.model_file, self.learner, self.settings)
+        crosses = crosses_of(self.interactions, start.form, start.rows)
+        settings = [*self.settings, f"encoder.crosses={json.dumps(crosses)}"] if crosses else self.settings
+        return fit_config(start, self.labels, self.model_file, self.learner, settings)
 
 
 @contextmanager

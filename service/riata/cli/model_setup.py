@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,19 +79,24 @@ def apply_setting(document: dict[str, Any], setting: str) -> None:
     part[name] = value
 
 
-def ensure_model(riata: Riata, model: str, labels: str, learner: str | None = None) -> bool:
+def ensure_model(
+    riata: Riata, model: str, labels: str, learner: str | None = None, crosses: Sequence[Sequence[str]] = ()
+) -> bool:
     """Create `model` for `labels` if it does not exist; return whether it was created.
 
-    Raises `BadInput` if it exists and has a different `labels` setting.
+    Raises `BadInput` if it exists and has a different `labels` setting, or other crosses than those given.
     """
     from riata.client import ApiNotFound
 
     try:
         present = riata.model(model)
     except ApiNotFound:
-        riata.create_model(model, model_document(labels, learner=learner))
+        document = model_document(labels, learner=learner)
+        riata.create_model(model, {**document, "encoder": {"crosses": crosses}} if crosses else document)
         return True
     taken = present.get("config", {}).get("labels")
     if taken is not None and taken != labels:
         raise BadInput(f"model {model!r} takes labels {taken}, not {labels}; choose another model with --model", "labels_differ")
+    if crosses and present.get("config", {}).get("encoder", {}).get("crosses") != [list(cross) for cross in crosses]:
+        raise BadInput(f"model {model!r} has other crosses; choose another model with --model", "crosses_differ")
     return False

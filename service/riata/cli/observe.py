@@ -19,6 +19,7 @@ from riata.cli.connect import (
     connected,
     require_format,
 )
+from riata.cli.interactions import InteractionsOption, crosses_of
 from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, layout_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def observe(
     category: CategoryOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
+    interactions: InteractionsOption = None,
 ) -> None:
     """Send a file of labelled rows to a running service.
 
@@ -59,14 +61,16 @@ def observe(
     from riata.cli.source import chunks, line_type, read_rows
 
     require_format(form)
-    if learner is not None and labels is None:
-        raise BadInput("--learner applies to a new model only; give its --labels too", "bad_option")
+    if (learner is not None or interactions) and labels is None:
+        raise BadInput("--learner and -q apply to a new model only; give its --labels too", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
     layout = layout_of(form, label, drop, category, positive, event_id)
     with open_rows(file, layout) as source, connected(url) as riata:
         rows = read_rows(source, file, layout.line_form)
-        if labels is not None and ensure_model(riata, model, labels, learner):
-            typer.echo(f"created model {model!r} with labels {labels}", err=True)
+        crosses = crosses_of(interactions or (), rows.form, rows.head)
+        if labels is not None and ensure_model(riata, model, labels, learner, crosses):
+            crossed = f" and {len(crosses)} crosses" if crosses else ""
+            typer.echo(f"created model {model!r} with labels {labels}{crossed}", err=True)
         with row_progress("observed") as advance:
             for chunk in chunks(rows.lines, rows_per_request, rows.header):
                 answer = _send(riata, chunk, model, line_type(rows.form))

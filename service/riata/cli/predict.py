@@ -45,7 +45,7 @@ def predict(
     level: Annotated[
         float | None,
         typer.Option(
-            help="Add the interval that holds the probability with this probability, such as 0.95; needs a particle_filter."
+            help="Add the interval that holds the probability with this probability, such as 0.95; needs standard errors."
         ),
     ] = None,
     model_file: Annotated[

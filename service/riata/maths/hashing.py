@@ -8,6 +8,7 @@ Theory of operation
         indicator            country = "de"        H(H(key, FIELD_EQUALS, "country"), NUMBER, "de")     shown as country=de
         word of a text       subject: "hello"      H(H(key, FIELD_WORD, "subject"), NUMBER, "hello")    shown as subject:hello
         namespace of VW      |user age:41          H(H(key, FIELD_NAMESPACE, "user"), NUMBER, "age")    shown as user^age
+        cross of a and b     a, b fingerprints     H(a, CROSS, the eight bytes of b)                    wire.scan.crossing
 
     H(key, tag, bytes):
         h = key ^ (length * M1) ^ (tag * M2)
@@ -32,6 +33,7 @@ NUMBER = np.uint64(0)
 FIELD_EQUALS = np.uint64(1)
 FIELD_WORD = np.uint64(2)
 FIELD_NAMESPACE = np.uint64(3)
+CROSS = np.uint64(4)
 _32 = np.uint64(32)
 _ALL = np.uint64(2**64 - 1)
 _WORD_BYTES, _TWO_WORDS = 8, 16

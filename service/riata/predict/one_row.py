@@ -38,6 +38,7 @@ from riata.wire.rows import (
     FOUND,
     MARKS_MAX,
     OWED,
+    PARTS_MAX,
     PLACES,
     ROWS,
     BatchBuilder,
@@ -56,10 +57,10 @@ FRONT: Final = 64  # bytes before the block, since the reader needs some; a cach
 DATA_BYTES: Final = room_of(BYTES_MAX)
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
-# Words of a `Plan`; after them the hashes of the text fields.
+# Words of a `Plan`; after them the hashes of the text fields and of the crossed fields, and the crosses.
 KEY_WORD, LABELS, L2, NGRAMS, TEXTS, BITS, LINK, NEGATIVE, NON_ZEROS, BUCKETS = range(10)
-SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT, WORDS = range(10, 15)
-PLAN_SCALARS: Final = 15
+SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT, WORDS, FIELDS, CROSSES = range(10, 17)
+PLAN_SCALARS: Final = 17
 _KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _NEWLINE: Final = 0x0A
 _LISTED_MAX: Final = 1024  # records of a query with lists
@@ -126,7 +127,11 @@ def rules_in(plan: I64, plan_at: int) -> Rules:
     """The rules for reading a row without a label. Source: wire.parse, `make_rules`."""
     key = array_at(plan_at, (PLAN_SCALARS,), np.uint64)[KEY_WORD]
     texts = array_at(plan_at + 8 * PLAN_SCALARS, (plan[TEXTS],), np.uint64)
-    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], plan[WORDS], texts, array_at(plan_at, (0,), np.uint64))
+    fields_at = plan_at + 8 * (PLAN_SCALARS + plan[TEXTS])
+    fields = array_at(fields_at, (plan[FIELDS],), np.uint64)
+    crosses = array_at(fields_at + 8 * plan[FIELDS], (plan[CROSSES], PARTS_MAX), np.int64)
+    nothing = array_at(plan_at, (0,), np.uint64)
+    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], plan[WORDS], texts, nothing, fields, crosses)
 
 
 @inline_kernel
@@ -197,15 +202,15 @@ class Plan:
         context         : the one that rows are parsed with
         """
         rules = make_rules(context, labelled=False)
-        words = np.zeros(PLAN_SCALARS + len(rules.text), np.int64)
+        after = (rules.text.view(np.int64), rules.fields.view(np.int64), rules.crosses.ravel())
+        words = np.concatenate((np.zeros(PLAN_SCALARS, np.int64), *after))
         words[KEY_WORD] = rules.key.astype(np.int64)
         words[LABELS], words[L2], words[NGRAMS], words[TEXTS] = rules.labels, rules.l2, rules.ngrams, len(rules.text)
-        words[WORDS] = rules.words
+        words[WORDS], words[FIELDS], words[CROSSES] = rules.words, len(rules.fields), len(rules.crosses)
         words[BITS], words[LINK], words[NEGATIVE] = weights.bits, link, int(context.labels == "-1/+1")
         words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(bucket)
         words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (address_of(array) for array in (weights.slot, weights.beta, bucket))
         words.view(np.float64)[INTERCEPT] = weights.intercept
-        words[PLAN_SCALARS:] = rules.text.view(np.int64)
         self.words = words
         self._kept = (weights, bucket)  # the words hold the addresses of their arrays
         self.at = address_of(words)

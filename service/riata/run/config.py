@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
+from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.store import records
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
 
@@ -22,7 +23,18 @@ DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
 _CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/+1": (-1.0, 1.0)}
 
 AFTER: Final = "after"  # key beside the settings in the payload of a config event
-CHANGEABLE = frozenset({"publish_every_ms", "checkpoint_every_s", "checkpoint_every_events", "label_ttl_s", "default_label"})
+CHANGEABLE = frozenset(
+    {
+        "publish_every_ms",
+        "checkpoint_every_s",
+        "checkpoint_every_events",
+        "label_ttl_s",
+        "default_label",
+        "decision",
+        "negatives_kept",
+    }
+)
+_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0}  # settings that came later, and where they have no effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +62,24 @@ class ModelConfig:
         "label given to a remembered prediction after label_ttl_s, in the form set by `labels`; null: it is discarded",
     ] = None
 
+    decision: Annotated[
+        Decision,
+        "costs of errors: predictions then have a `decision`, the class of the lower expected cost, and the metrics its cost",
+    ] = field(default_factory=Decision)
+    negatives_kept: Annotated[
+        float,
+        Gt(0.0),
+        Le(1.0),
+        "share of the negative rows that are sent; log(negatives_kept) is added to every margin that is served, so that"
+        " probabilities are those of all rows. Metrics are those of the rows that are sent, except costs",
+    ] = 1.0
+
     def __post_init__(self) -> None:
         learner = self.learner
+        if self.decision.is_wanted and not (answers_probability(learner) and self.labels in _CLASSES):
+            raise BadInput("decision: needs probabilities of two classes; choose another loss, and labels of two", "out_of_range")
+        if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
+            raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
         if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
             needed = [
                 f"the learner {kind} with {_settings_text(spec.real_labels)}" for kind, spec in SPECS.items() if spec.real_labels
@@ -108,6 +136,11 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     document["learner"] = {
         name: value for name, value in document["learner"].items() if name not in older or value != older[name]
     }
+    if not config.encoder.crosses:
+        del document["encoder"]["crosses"]
+    for name, idle in _LATER.items():
+        if getattr(config, name) == idle:
+            del document[name]
     return document
 
 

@@ -21,8 +21,9 @@ from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.ordered_map import ordered_map
 from riata.wire.batch import Batch, select_rows
-from riata.wire.parse import Context, format_of, parse_examples
+from riata.wire.parse import Context, format_of, make_rules, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.rows import growth_of
 from riata.wire.workspace import Workspace, Workspaces
 
 BLOCKS_AHEAD: Final = 2  # for each thread: enough that none waits for a slow block of another thread
@@ -89,7 +90,7 @@ class FileReading:
         self._content_type = content_type
         self._by_line = format_of(content_type).split == "lines"
         self._context = Context(config.encoder, config.labels, self.names.seen)
-        self.scratch = Workspaces(config.encoder.ngrams)
+        self.scratch = Workspaces(growth_of(make_rules(self._context, labelled=True)))
         self._ids: dict[bytes, int] = {}
 
     def begin_file(self, content_type: str) -> None:

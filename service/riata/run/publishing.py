@@ -7,12 +7,16 @@ from typing import Final
 from riata.base.clock import Clock
 from riata.learn.learner import Weights
 from riata.learn.registry import spec_of
+from riata.maths.links import LINKS
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.uncertainty import Covariance
 from riata.run.core import Schedule
+from riata.run.decision import margin_shift, served_weights
 from riata.run.model_state import ModelState
 from riata.run.published import Published
+from riata.watch.costs import cost_figures
+from riata.watch.figures import Figures
 from riata.watch.warnings import warnings_of
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
@@ -50,13 +54,15 @@ def schedule_of(state: ModelState) -> Schedule:
 
 def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
-    weights = state.learner.weights()
+    weights = served_weights(state.learner.weights(), state.config.negatives_kept)
     state.yield_to_loop()
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
     now_ms = clock.monotonic_ms()
     model = make_model(origin, weights, gen, state.applied if state.has_learnt else 0, covariance)
     state.yield_to_loop()
     figures = state.progressive.figures()
+    if state.config.decision.is_wanted:
+        figures["cost"] = _cost(state)
     columns = [] if state.columns is None else state.columns.large()
     figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
     state.yield_to_loop()
@@ -76,6 +82,12 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         chain=state.chain,
         changes=state.changes,
     )
+
+
+def _cost(state: ModelState) -> Figures:
+    decision, shift = state.config.decision, margin_shift(state.config.negatives_kept)
+    link = LINKS[state.progressive.config.answers].code
+    return cost_figures(state.progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
 
 
 def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:

@@ -131,6 +131,10 @@ class Progressive:
             "window_calibration": calibration_cells(cells, self._link),
         }
 
+    def past(self) -> F64:
+        """Return the events of the window, f64[PAST, n], in no order: a view, valid until the next event."""
+        return self._window[:, : self._span()[1]]
+
     def history(self, since: int = 0) -> list[Figures]:
         """Return the points of the learning curve after event `since`, oldest first. The list is shared: do not change it.
 

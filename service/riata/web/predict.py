@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+import numpy as np
+
+from riata.base.arrays import I64
 from riata.base.errors import BadInput, TooLarge, nearest
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
+from riata.predict.intervals import intervals_of
+from riata.predict.model import Scores
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import OneRow
-from riata.predict.posterior import require_posterior
+from riata.run.config import ModelConfig
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, Answer
@@ -239,6 +244,14 @@ def refuse_errors(parsed: Parsed) -> None:
         raise RowsNotPredicted(detail, parsed.errors)
 
 
+def decided(scores: Scores, config: ModelConfig) -> I64 | None:
+    """Return the class that costs least for each row, as labels are written; None if the model has no costs."""
+    if not config.decision.is_wanted:
+        return None
+    negative = -1 if config.labels == "-1/+1" else 0
+    return np.where(scores.probability > config.decision.threshold, 1, negative)
+
+
 def predictions(parsed: Parsed, served: Served, question: Question, named: NamedRows | None, rows: list[bytes]) -> Predicted:
     """Score the rows; explain them if `named` has their features; add intervals if the question has a level."""
     published = served.published
@@ -247,5 +260,7 @@ def predictions(parsed: Parsed, served: Served, question: Question, named: Named
     explained = [model.explain(row, served.names.in_slot).answer() for row in named or ()]
     whole_labels = published.config.labels != "real"
     level = question.level
-    intervals = None if level is None else Intervals(level, require_posterior(model).intervals(parsed.batch, level))
-    return Predicted(model.score(parsed.batch), source, whole_labels, parsed.single, explained, rows, intervals=intervals)
+    scores = model.score(parsed.batch)
+    intervals = None if level is None else Intervals(level, intervals_of(model, parsed.batch, scores, level))
+    decisions = decided(scores, published.config)
+    return Predicted(scores, source, whole_labels, parsed.single, explained, rows, intervals=intervals, decisions=decisions)

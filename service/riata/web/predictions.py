@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from riata.base.arrays import F64
+from riata.base.arrays import F64, I64
 from riata.predict.model import Scores
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, NDJSON, Answer
@@ -61,6 +61,7 @@ class Predicted:
     rows      : the encoded rows to remember; empty if none is
     ids       : the prediction ids of these rows
     intervals : of the probabilities; None if none was requested
+    decisions : i64[n], the class of the lower expected cost, as the client writes labels; None if the model has no costs
     """
 
     scores: Scores
@@ -71,6 +72,7 @@ class Predicted:
     rows: list[bytes]
     ids: list[str] = field(default_factory=list)
     intervals: Intervals | None = None
+    decisions: I64 | None = None
 
 
 def wanted_form(accept: bytes | None) -> bytes:
@@ -104,6 +106,8 @@ def columns(predicted: Predicted) -> bytes:
         integers("known_features", scores.known),
         integers("unknown_features", scores.unknown),
     ]
+    if predicted.decisions is not None:
+        made.append(integers("decision", predicted.decisions))
     if predicted.intervals is not None:
         made += [floats(f"interval_{name}", column) for name, column in zip(ENDS, predicted.intervals.ends.T, strict=True)]
     if predicted.ids:
@@ -118,9 +122,12 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     rows = zip(*(column.tolist() for column in members), strict=True)
     answers = [row_document(row, predicted.whole_labels, predicted.source) for row in rows]
     intervals = predicted.intervals
-    if not predicted.explained and not predicted.ids and intervals is None:
+    if not predicted.explained and not predicted.ids and intervals is None and predicted.decisions is None:
         return answers
     longer = [msgspec.structs.asdict(answer) for answer in answers]
+    if predicted.decisions is not None:
+        for answer, decided in zip(longer, predicted.decisions.tolist(), strict=True):
+            answer["decision"] = decided
     if intervals is not None:
         for answer, ends in zip(longer, intervals.ends.tolist(), strict=True):
             answer["interval"] = {"level": intervals.level, **dict(zip(ENDS, ends, strict=True))}

@@ -99,15 +99,19 @@ def rows_body(one: str, many: str) -> Schema:
 def _features() -> Schema:
     text = {"type": "string", "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN}
     number = {"type": "number", "minimum": -VALUE_ABS_MAX, "maximum": VALUE_ABS_MAX}
+    simple = [number, text, YES_OR_NO, {"type": "null"}, array(text)]
+    names = {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN}
+    namespace = {"type": "object", "propertyNames": names, "additionalProperties": {"anyOf": simple}}
     return {
         "type": "object",
         "description": "A number is a numeric feature; a string s under k is the indicator k=s; true is 1 and false 0; a list of "
-        "strings is several indicators; null means absent. Names and strings: Unicode normal form C, "
+        "strings is several indicators; null means absent; an object is a namespace of such features, `user^age`. Names "
+        "and strings: Unicode normal form C, "
         "no control characters (U+0000 to U+001F, U+007F to U+009F); in the fields that the encoder splits as text, a control "
         "character separates words.",
-        "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN},
+        "propertyNames": names,
         "maxProperties": FEATURES_PER_ROW_MAX,
-        "additionalProperties": {"anyOf": [number, text, YES_OR_NO, {"type": "null"}, array(text)]},
+        "additionalProperties": {"anyOf": [*simple, namespace]},
     }
 
 

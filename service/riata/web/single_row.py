@@ -30,7 +30,7 @@ class SingleRowResponder:
     def __call__(self, row: bytes, json: bool) -> bytes | None:
         """Answer a row; None if it needs the general path. Raises errors of `riata.base.errors`."""
         published, stale_s = self._now(self._model)
-        plan = published.model.plan
+        plan = None if published.config.decision.is_wanted else published.model.plan
         found = None if plan is None else self._answer(plan, row, json)
         if found is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.limits import FEATURES_PER_ROW_MAX, LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
+from riata.wire.encoder import CROSSED_PER_ROW_MAX
 
 OK: Final = 0
 HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the reference reader
@@ -37,6 +38,7 @@ BAD_INDEX: Final = 27
 DUPLICATE_INDEX: Final = 28
 BAD_NUMBER: Final = 29
 LENGTHS_DIFFER: Final = 30
+TOO_MANY_CROSSED: Final = 31
 
 SLUGS: Final[dict[int, tuple[str, str]]] = {
     SYNTAX: ("malformed", "not well-formed"),
@@ -55,7 +57,10 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
         "labels_by_prediction_not_available",
         "labels by prediction_id are not available on this server; send features",
     ),
-    BAD_FEATURE: ("bad_feature", "expected a number, a string, true, false, null or a list of strings"),
+    BAD_FEATURE: (
+        "bad_feature",
+        "expected a number, a string, true, false, null, a list of strings, or an object of these (a namespace)",
+    ),
     BAD_NAME: (
         "bad_name",
         "names, and strings outside the encoder's texts, are not empty and hold no control characters (C0, U+007F, C1)",
@@ -63,7 +68,10 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     NAME_TOO_LONG: ("name_too_long", f"longer than {NAME_BYTES_MAX} bytes of UTF-8"),
     NOT_NFC: ("not_nfc", "names are compared byte by byte; send them in Unicode normal form C"),
     BAD_TEXT: ("bad_text", f"a text has at most {TEXT_BYTES_MAX} bytes of UTF-8"),
-    OUT_OF_RANGE: ("out_of_range", f"expected a magnitude of at most {VALUE_ABS_MAX:g}, duplicates summed"),
+    OUT_OF_RANGE: (
+        "out_of_range",
+        f"expected a magnitude of at most {VALUE_ABS_MAX:g}, duplicates summed, crossed features multiplied",
+    ),
     TOO_MANY_IN_ROW: ("too_many_features_in_row", f"more than {FEATURES_PER_ROW_MAX} features"),
     INVALID_UTF8: ("invalid_utf8", "not valid UTF-8"),
     BASE_NOT_SUPPORTED: ("base_not_supported", "an initial prediction other than 0 is not supported"),
@@ -71,6 +79,10 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     BAD_INDEX: ("bad_index", "expected a decimal index from 0 to 9223372036854775807 without leading zeros"),
     DUPLICATE_INDEX: ("duplicate_index", "this index comes twice"),
     BAD_NUMBER: ("bad_number", "not a decimal number"),
+    TOO_MANY_CROSSED: (
+        "too_many_crossed_in_row",
+        f"with this field the encoder's crosses make more than {CROSSED_PER_ROW_MAX} features; cross fields of fewer values",
+    ),
     LENGTHS_DIFFER: ("lengths_differ", "the row has more names than values, or fewer"),
 }
 

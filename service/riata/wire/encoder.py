@@ -10,11 +10,15 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge, Le, MaxLen
 
 from riata.base.document import write_document
+from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
 
 FEATURE_HASH_VERSION: Final = 1  # maths/hashing.py; another function would be another version
 FIRST_RULE: Final = 1  # of words: encoders stored without `words` have it
 TEXT_FIELDS_MAX: Final = 64  # each string feature is compared with all of them
+CROSSES_MAX: Final = 1024  # all pairs of 45 fields
+CROSSED_FIELDS_MAX: Final = 64  # each name of a row is compared with all of them
+CROSSED_PER_ROW_MAX: Final = 4096  # features that crosses add to one row
 _HASH_KEY_MAX: Final = 2**63 - 1
 _FINGERPRINT_BYTES: Final = 8
 
@@ -36,6 +40,13 @@ class EncoderConfig:
     ngrams: Annotated[int, Ge(1), Le(3)] = field(
         default=1, metadata={"doc": "Longest run of neighbouring words that is a feature of its own; 1 counts single words."}
     )
+    crosses: Annotated[tuple[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], ...], MaxLen(CROSSES_MAX)] = field(
+        default=(),
+        metadata={
+            "doc": "Pairs and triples of fields whose combinations are features of their own, as `country=DE × device=phone`; a"
+            " namespace of VW text is a field."
+        },
+    )
     words: Literal[1, 2] = field(
         default=2,
         metadata={"doc": "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."},
@@ -51,13 +62,31 @@ class EncoderConfig:
         default=NAMES_KEPT_MAX, metadata={"doc": "How many feature names are remembered, so that weights can be shown by name."}
     )
 
+    def __post_init__(self) -> None:
+        """Check the crosses. Raises `BadInput`."""
+        known: set[tuple[str, ...]] = set()
+        for i, cross in enumerate(self.crosses):
+            path = f"encoder.crosses[{i}]"
+            if len(cross) not in (2, 3) or not all(cross):
+                raise BadInput(f'{path}: expected the names of two or three fields, as ["country", "device"]', "out_of_range")
+            if len(cross) == 3 and cross[0] == cross[2] != cross[1]:
+                raise BadInput(f"{path}: name a field that is crossed with itself twice in a row", "out_of_range")
+            if tuple(sorted(cross)) in known:
+                raise BadInput(f"{path}: these fields are crossed already", "out_of_range")
+            known.add(tuple(sorted(cross)))
+        if len({name for cross in self.crosses for name in cross}) > CROSSED_FIELDS_MAX:
+            raise BadInput(f"encoder.crosses: more than {CROSSED_FIELDS_MAX} different fields", "out_of_range")
+
 
 def fingerprint(config: EncoderConfig) -> str:
     """Return 16 hex digits that are equal only if two encoders make the same features; `names_max` does not matter."""
     document = write_document(config)
     del document["names_max"]
     document["feature_hash"] = FEATURE_HASH_VERSION
+    # Fingerprints of models that were made before these settings existed stay as they are.
+    if not config.crosses:
+        del document["crosses"]
     if config.words == FIRST_RULE:
-        del document["words"]  # fingerprints of models made before there was another rule
+        del document["words"]
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest()

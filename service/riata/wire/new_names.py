@@ -5,7 +5,8 @@ Theory of operation
     fingerprint. It uses a table at most a quarter full, whose probes give up as those of `wire.names` do. Then the lengths
     of the shown names are summed, and the names are written one after another.
 
-    A name from a reference reader is not a span of the body: its span is (-1, i, ., .), and it is name i of `slow`.
+    A name from a reference reader is not a span of the body: its span is (-1, i, ., .), and it is name i of `slow`. A crossed
+    name is made of names that were found, by their positions; those that were listed only for that (PART) are no new names.
 """
 
 from __future__ import annotations
@@ -19,23 +20,26 @@ from riata.base.arrays import I64, U8, U32, U64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.unowned import borrow
 from riata.wire.names import NOTHING_NAMED, PROBE_MAX, Names
-from riata.wire.rows import EQUALS, FOUND, NAMESPACE, PLAIN, WORD, BatchBuilder
+from riata.wire.rows import CROSSED, EQUALS, FOUND, NAMESPACE, PART, PARTS_MAX, PLAIN, WORD, BatchBuilder
 
 _SPARE: Final = 4  # places of the table for each record
 _KIND_SHOWN: Final = 3  # the bits of a kind that say how it is shown
 _FREE = np.uint32(0)
 _ONE = np.uint64(1)
+TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
+_TIMES_BYTES = np.frombuffer(TIMES, np.uint8)
 BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 _BETWEEN_BYTES = np.array([BETWEEN.get(kind, b"\0")[0] for kind in range(_KIND_SHOWN + 1)], np.uint8)
 
 
 @kernel
-def first_found(fingerprints: U64, table: U32, first: I64) -> int:
-    """Find the first occurrence of each fingerprint.
+def first_found(fingerprints: U64, kinds: U8, table: U32, first: I64) -> int:
+    """Find the first occurrence of each fingerprint, without those listed as parts.
 
     Parameters
     ----------
     fingerprints : u64[n]   read only, n < 2^32 - 1
+    kinds : u8[n]           read only
     table : u32[2^k]        all 0; overwritten. More than n long
     first : i64[n]          positions are written, increasing
 
@@ -46,6 +50,8 @@ def first_found(fingerprints: U64, table: U32, first: I64) -> int:
     mask = np.uint64(len(table) - 1)
     count = 0
     for i in range(len(fingerprints)):
+        if kinds[i] & PART:
+            continue
         wanted = fingerprints[i]
         at = wanted & mask
         for _ in range(PROBE_MAX):
@@ -59,6 +65,17 @@ def first_found(fingerprints: U64, table: U32, first: I64) -> int:
                 break
             at = (at + _ONE) & mask
     return count
+
+
+@inline_kernel
+def length_of(kind: int, span: I64, slow_ends: I64) -> int:
+    """Length of the name of one record that is not crossed. Source: this module's theory of operation."""
+    if span[0] < 0:
+        return int(slow_ends[span[1] + 1] - slow_ends[span[1]])
+    length = span[3] - span[2]
+    if kind & _KIND_SHOWN != PLAIN:
+        length += span[1] - span[0] + 1
+    return int(length)
 
 
 @kernel
@@ -79,12 +96,13 @@ def shown_lengths(kinds: U8, spans: I64, chosen: I64, slow_ends: I64, lengths: U
     total = 0
     for k in range(len(chosen)):
         i = chosen[k]
-        if spans[i, 0] < 0:
-            length = slow_ends[spans[i, 1] + 1] - slow_ends[spans[i, 1]]
+        if kinds[i] & CROSSED:
+            length = -len(_TIMES_BYTES)
+            for part in spans[i, :PARTS_MAX]:
+                if part >= 0:
+                    length += length_of(kinds[part], spans[part], slow_ends) + len(_TIMES_BYTES)
         else:
-            length = spans[i, 3] - spans[i, 2]
-            if kinds[i] & _KIND_SHOWN != PLAIN:
-                length += spans[i, 1] - spans[i, 0] + 1
+            length = length_of(kinds[i], spans[i], slow_ends)
         lengths[k] = np.uint32(length)
         total += length
     return total
@@ -97,6 +115,19 @@ def _copy(source: U8, start: int, stop: int, target: U8, at: int) -> int:
         target[at] = source[p]
         at += 1
     return at
+
+
+@inline_kernel
+def _write(data: U8, kind: int, span: I64, slow: tuple[U8, I64], text: U8, at: int) -> int:
+    """Write the name of one record that is not crossed to text[at:]; the position after it. Source: as `length_of`."""
+    if span[0] < 0:
+        return _copy(slow[0], slow[1][span[1]], slow[1][span[1] + 1], text, at)
+    shown = kind & _KIND_SHOWN
+    if shown != PLAIN:
+        at = _copy(data, span[0], span[1], text, at)
+        text[at] = _BETWEEN_BYTES[shown]
+        at += 1
+    return _copy(data, span[2], span[3], text, at)
 
 
 @kernel
@@ -116,18 +147,16 @@ def write_shown(data: U8, kinds: U8, spans: I64, chosen: I64, slow: tuple[U8, I6
     Source                  this module's theory of operation
     """
     data, kinds, spans, text = borrow(data), borrow(kinds), borrow(spans), borrow(text)
-    slow_text, slow_ends = slow
     at = 0
     for i in chosen:
-        if spans[i, 0] < 0:
-            at = _copy(slow_text, slow_ends[spans[i, 1]], slow_ends[spans[i, 1] + 1], text, at)
+        if not kinds[i] & CROSSED:
+            at = _write(data, kinds[i], spans[i], slow, text, at)
             continue
-        kind = kinds[i] & _KIND_SHOWN
-        if kind != PLAIN:
-            at = _copy(data, spans[i, 0], spans[i, 1], text, at)
-            text[at] = _BETWEEN_BYTES[kind]
-            at += 1
-        at = _copy(data, spans[i, 2], spans[i, 3], text, at)
+        for k in range(PARTS_MAX):
+            part = spans[i, k]
+            if part >= 0:
+                at = _copy(_TIMES_BYTES, 0, len(_TIMES_BYTES) if k > 0 else 0, text, at)
+                at = _write(data, kinds[part], spans[part], slow, text, at)
 
 
 def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
@@ -141,7 +170,7 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
         return NOTHING_NAMED
     fingerprints, kinds, spans = sink.found_fingerprint[:n], sink.found_kind[:n], sink.found_span[:n]
     chosen = np.empty(n, np.int64)
-    chosen = chosen[: first_found(fingerprints, np.zeros(1 << (_SPARE * n).bit_length(), np.uint32), chosen)]
+    chosen = chosen[: first_found(fingerprints, kinds, np.zeros(1 << (_SPARE * n).bit_length(), np.uint32), chosen)]
     slow_ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
     slow_text = np.array(bytearray(b"".join(slow_names)), np.uint8)
     lengths = np.empty(len(chosen), np.uint32)

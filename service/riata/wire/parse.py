@@ -35,6 +35,9 @@ from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
     FOUND,
     KEY,
+    NO_CROSSES,
+    PART,
+    PARTS_MAX,
     RECORDS_PER_ROW_MAX,
     ROW_START,
     ROW_STOP,
@@ -43,6 +46,7 @@ from riata.wire.rows import (  # fmt: skip
     Refusal,
     Rules,
     SlowRow,
+    growth_of,
     make_row,
     make_sink,
     row_capacity,
@@ -90,6 +94,8 @@ FORMATS: Final[dict[str, Format]] = dict(_formats())
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
     """Convert `context` to the scalars and arrays that kernels take; `seen` is the table of names for lookups."""
     encoder = context.encoder
+    fields = list(dict.fromkeys(name for cross in encoder.crosses for name in cross))
+    crosses = [[*map(fields.index, cross), *[-1] * (PARTS_MAX - len(cross))] for cross in encoder.crosses]
     return Rules(
         key=np.uint64(encoder.hash_key),
         labels=_LABELS.index(context.labels),
@@ -99,6 +105,8 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
         words=encoder.words,
         text=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in encoder.text], np.uint64),
         seen=seen,
+        fields=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in fields], np.uint64),
+        crosses=np.array(crosses, np.int64) if crosses else NO_CROSSES,
     )
 
 
@@ -194,6 +202,9 @@ def read_body(
     """Read the whole body with the readers of `form`; every row then has its code. Raises as `parse_examples` does."""
     if len(body) > BODY_BYTES_MAX:
         raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+    if len(rules.crosses) and not form.reader.has_fields:
+        told = f"the model crosses fields, and features in {form.reader.title} have none; send JSON or VW text"
+        raise Unsupported(told, "crosses_need_fields")
     functions = form.functions
     if functions is None:
         if not header:
@@ -227,7 +238,7 @@ def _read_text(
     given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
     if not by_line and not (whole := bytes(body)).isascii():
         check_utf8(whole)
-    work = scratch or workspace(len(body), rules.ngrams)
+    work = scratch or workspace(len(body), growth_of(rules))
     data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
     if isinstance(body, PaddedBuffer) and by_line and scratch is None:
         data = body.room
@@ -262,7 +273,7 @@ def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRo
         sink.code[number] = TOO_MANY_IN_ROW
         return row
     if len(records) > len(row.value):
-        row = make_row(len(records))
+        row = make_row(RECORDS_PER_ROW_MAX if len(reading.rules.crosses) else len(records))
     first = len(reading.slow_names)
     for k, (fingerprint, value, kind, _) in enumerate(records):
         row.fingerprint[k], row.value[k], row.kind[k] = fingerprint, value, kind
@@ -293,10 +304,12 @@ def _parsed(reading: Reading, single: bool) -> Parsed:
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:
     sink = reading.sink
     count = int(sink.count[FOUND])
-    if count == len(sink.found_value):
+    if count >= len(sink.found_value) - PARTS_MAX:
         raise TooLarge("too many features to explain at once", "too_many_features")
     by_row: dict[int, dict[bytes, tuple[int, float]]] = {int(number): {} for number in accepted(reading)}
     for k in range(count):
+        if sink.found_kind[k] & PART:
+            continue
         name = shown_name(reading, k)
         shares = by_row[int(sink.found_row[k])]
         feature = int(sink.found_fingerprint[k]) >> 32
@@ -308,13 +321,13 @@ def _read_query(pairs: list[tuple[str, str]], rules: Rules) -> Reading:
     if sum(len(name) + len(value) for name, value in pairs) > QUERY_BYTES_MAX:
         raise TooLarge(f"a query has at most {QUERY_BYTES_MAX} bytes", "query_too_large")
     size = sum(len(name) + len(value) + 2 for name, value in pairs) * 4  # a character is at most four bytes
-    reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, rules.ngrams), rules)
+    reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, growth_of(rules)), rules)
     reading.sink.count[ROWS] = 1
     try:
         result: SlowRow | Refusal = SlowRow(_query_records(pairs, rules))
     except Refused as refused:
         result = refused.refusal
-    _take_slow(reading, make_row(row_capacity(size, rules.ngrams)), 0, result)
+    _take_slow(reading, make_row(row_capacity(size, growth_of(rules))), 0, result)
     return reading
 
 

@@ -17,10 +17,11 @@ from riata.jit.kernel import quick_kernel
 from riata.wire.batch import Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
-from riata.wire.new_names import BETWEEN, names_found
+from riata.wire.new_names import BETWEEN, TIMES, names_found
 from riata.wire.rows import (
     AT,
     BEGIN,
+    CROSSED,
     END,
     FIELD_START,
     FIELD_STOP,
@@ -237,6 +238,8 @@ def _digest(identity: bytes) -> U8:
 def shown_name(reading: Reading, found: int) -> bytes:
     """The name of a found record as users see it."""
     a, b, c, d = (int(x) for x in reading.sink.found_span[found])
+    if reading.sink.found_kind[found] & CROSSED:
+        return TIMES.join(shown_name(reading, part) for part in (a, b, c) if part >= 0)
     if a < 0:
         return reading.slow_names[b]
     second = reading.data[c:d].tobytes()

@@ -69,6 +69,8 @@ class FileRows:
     without_label : (line, header) for a request to predict: without label, weight and event id
     query         : (line, header) as parameters of a query; None if a query cannot express the row
     texts         : names of the features that hold prose in any of these lines
+    namespaces    : names of the namespaces in these lines, in their order, for options that name them by first letters; None if
+                    the format has no such options
     hint          : an example of a row with a label, for an error message
     """
 
@@ -77,6 +79,7 @@ class FileRows:
     without_label: Callable[[bytes, bytes], bytes]
     query: Callable[[bytes, bytes], list[tuple[str, str]] | None] = lambda _line, _header: None
     texts: Callable[[Iterable[bytes]], list[str]] = lambda _lines: []
+    namespaces: Callable[[Iterable[bytes]], list[str]] | None = None
     hint: str = ""
 
 
@@ -103,6 +106,7 @@ class Reader:
     suffixes    : of files, as ".vw"; consulted if the first lines of a file are not recognised
     load        : its functions. Imports them inside the function: they need the compiler. The argument is the header of the
                   body, empty if `has_header` is false; raises `Malformed` if the header is not one
+    has_fields  : whether features have fields, which crosses need
     has_header  : whether the first line of a body or file is a header: it is no row, and every row is read with it
     file        : its rows as lines of a file; None if the command line cannot send such files
     columns     : its rows as columns of a file; None if no file is read so
@@ -115,6 +119,7 @@ class Reader:
     media_types: tuple[MediaType, ...]
     suffixes: tuple[str, ...] = ()
     load: Callable[[bytes], Functions]
+    has_fields: bool = True
     has_header: bool = False
     file: FileRows | None = None
     columns: FileColumns | None = None

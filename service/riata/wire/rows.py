@@ -4,6 +4,7 @@ Theory of operation
     A reader (JSON, VW, svmlight) reads the bytes of one row and writes one record per value to `RecordScratch`: the 64-bit
     fingerprint of the name, the value as written, the kind of name, and where its bytes are. `finish_row` then
 
+        0  adds a record for each combination of crossed fields (`wire.scan.crossing`), if the encoder has crosses
         1  orders the records by feature hash (the top 32 bits), equal hashes in the order they came
         2  sums equal hashes, in that order; refuses a JSON key that came twice, and a sum beyond VALUE_ABS_MAX
         3  drops sums that are zero or subnormal
@@ -56,7 +57,14 @@ EQUALS: Final = 1  # prefix=name
 WORD: Final = 2  # prefix:name
 NAMESPACE: Final = 3  # prefix^name
 KEY: Final = 4  # a JSON key: its fingerprint must not come twice among records of this kind
-SHADOWED: Final = 8  # no feature, value 0: there only so that a key of a string, list or null is seen
+SHADOWED: Final = 8  # no feature, value 0: there only so that the key of a string, list or null, or a namespace, is seen
+CROSSED: Final = 16  # made of other records of the row: the span holds their positions, -1 after the last
+PART: Final = 32  # only in `found_kind`: listed because a crossed name needs it, not for itself
+
+# The field of a record, for crosses, is its fingerprint if it is PLAIN, otherwise that of the last PLAIN record before it. So
+# readers write a SHADOWED record before those of a string or a namespace; the reader of VW text only if the encoder has crosses.
+
+PARTS_MAX: Final = 3  # fields of a cross
 
 # Places in BatchBuilder.count
 FEATURES: Final = 0
@@ -78,12 +86,12 @@ PLACES: Final = 10
 
 
 class RecordScratch(NamedTuple):
-    """Records of the row being read, as arrays; reused for every row. m = capacity, `row_capacity(body bytes, ngrams)`."""
+    """Records of the row being read, as arrays; reused for every row. m = capacity, `row_capacity(body bytes, growth)`."""
 
     fingerprint: U64  # u64[m]
     value: F64  # f64[m] as written, not yet checked; may be infinite
     kind: U8  # u8[m]  PLAIN, EQUALS, WORD or NAMESPACE, with KEY and SHADOWED
-    span: I64  # i64[m, 4] prefix start, prefix stop, name start, name stop in the body; start == stop: empty
+    span: I64  # i64[m, 4] prefix start, prefix stop, name start, name stop in the body; start == stop: empty. Or see CROSSED
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
     mark: I64  # i64[MARKS_MAX] small scratch of the reader; its module names the places
@@ -109,7 +117,7 @@ class BatchBuilder(NamedTuple):
     found_value: F64  # f64[c] its own value, after normalising
     found_row: I64  # i64[c]
     found_kind: U8  # u8[c]
-    found_span: I64  # i64[c, 4]
+    found_span: I64  # i64[c, 4]; if CROSSED, positions of the parts among those found
     listed: U32  # u32[LISTED_PLACES] by the low bits of a fingerprint: where it may be in found_fingerprint; never cleared
     code: I64  # i64[r]  OK, HANDOVER or why the row was refused (wire.codes)
     place: I64  # i64[r, PLACES]
@@ -128,11 +136,22 @@ class Rules(NamedTuple):
     words: int  # the rule of words (wire.readers.json.texts)
     text: U64  # u64[fields] H(key, NUMBER, name) of the fields that are split into words
     seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 if no names are wanted
+    fields: U64  # u64[f] H(key, NUMBER, name) of the fields that are crossed
+    crosses: I64  # i64[k, PARTS_MAX] positions in `fields`, -1 after the last
 
 
-def row_capacity(body_bytes: int, ngrams: int) -> int:
-    """Maximal number of records of one row of such a body: a record takes at least two bytes, once for each length of n-gram."""
-    return min(RECORDS_PER_ROW_MAX, ngrams * (body_bytes // 2) + 4)
+NO_CROSSES: Final = np.zeros((0, PARTS_MAX), np.int64)
+_UNBOUNDED: Final = 2**32  # growth of crosses: the bounds of rows and requests apply
+
+
+def growth_of(rules: Rules) -> int:
+    """How many features two bytes of a body may become: one for each length of n-gram, or any number if fields are crossed."""
+    return _UNBOUNDED if len(rules.crosses) > 0 else rules.ngrams
+
+
+def row_capacity(body_bytes: int, growth: int) -> int:
+    """Maximal number of records of one row of such a body: a record takes at least two bytes, `growth` times."""
+    return min(RECORDS_PER_ROW_MAX, growth * (body_bytes // 2) + 4)
 
 
 def make_row(capacity: int) -> RecordScratch:
@@ -173,9 +192,9 @@ def _on_lines(count: int) -> U32:
     return aligned(np.empty(count + _LINE_BYTES // 4, np.uint32), count, _LINE_BYTES)
 
 
-def make_sink(body_bytes: int, rows: int, ngrams: int) -> BatchBuilder:
+def make_sink(body_bytes: int, rows: int, growth: int) -> BatchBuilder:
     """Allocate a `BatchBuilder` for at most `rows` rows of a body of `body_bytes`."""
-    c = min(FEATURES_PER_REQUEST_MAX, ngrams * (body_bytes // 2) + 4)
+    c = min(FEATURES_PER_REQUEST_MAX, growth * (body_bytes // 2) + 4)
     return BatchBuilder(
         hash=np.empty(c, np.uint32),
         value=np.empty(c, np.float64),
@@ -237,7 +256,16 @@ def borrow_sink(sink: BatchBuilder) -> BatchBuilder:
 def borrow_rules(rules: Rules) -> Rules:
     """The same rules without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
     return Rules(
-        rules.key, rules.labels, rules.labelled, rules.l2, rules.ngrams, rules.words, borrow(rules.text), borrow(rules.seen)
+        rules.key,
+        rules.labels,
+        rules.labelled,
+        rules.l2,
+        rules.ngrams,
+        rules.words,
+        borrow(rules.text),
+        borrow(rules.seen),
+        borrow(rules.fields),
+        borrow(rules.crosses),
     )
 
 

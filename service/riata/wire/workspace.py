@@ -31,10 +31,10 @@ _FEATURE_BYTES: Final = 12  # a hash and a value
 
 @dataclass(slots=True, eq=False)
 class Workspace:
-    """Scratch for bodies of at most `size` bytes, whose texts have n-grams of at most `ngrams` words; `sink` may be replaced."""
+    """Scratch for bodies of at most `size` bytes and models of at most this `wire.rows.growth_of`; `sink` may be replaced."""
 
     size: int
-    ngrams: int
+    growth: int
     data: U8  # FRONT bytes, and those of `room_of`
     ends: I64
     row: RecordScratch
@@ -76,16 +76,16 @@ def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows:
             place[i, k] = 0
 
 
-def make_workspace(size: int, ngrams: int) -> Workspace:
+def make_workspace(size: int, growth: int) -> Workspace:
     """Allocate a workspace; pages that no body reaches are never touched."""
     rows = min(size // 2 + 1, ROWS_PER_REQUEST_MAX)
     return Workspace(
         size=size,
-        ngrams=ngrams,
+        growth=growth,
         data=np.zeros(FRONT + room_of(size), np.uint8),
         ends=np.empty(size + 3, np.int64),
-        row=make_row(row_capacity(size, ngrams)),
-        sink=make_sink(size, rows, ngrams),
+        row=make_row(row_capacity(size, growth)),
+        sink=make_sink(size, rows, growth),
     )
 
 
@@ -131,16 +131,16 @@ class _Loan:
 _kept = _Kept()
 
 
-def workspace(size: int, ngrams: int) -> Workspace:
+def workspace(size: int, growth: int) -> Workspace:
     """Scratch of this thread for a body of `size` bytes; valid until the thread calls this again."""
     held = _kept.held
-    if held is not None and size <= held.size and ngrams <= held.ngrams:
+    if held is not None and size <= held.size and growth <= held.growth:
         return held
     if size > KEPT_BYTES_MAX:
-        return make_workspace(size, ngrams)
+        return make_workspace(size, growth)
     if held is not None:
-        size, ngrams = max(size, held.size), max(ngrams, held.ngrams)
-    made = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), ngrams)
+        size, growth = max(size, held.size), max(growth, held.growth)
+    made = make_workspace(max(_BYTES_MIN, 1 << (size - 1).bit_length()), growth)
     _kept.held, _kept.pool = made, FeaturePool(len(made.sink.hash))
     return made
 
@@ -160,8 +160,8 @@ def leave_features(sink: BatchBuilder) -> bool:
 class Workspaces:
     """A pool of scratch for any number of threads. Scratch that is given back is lent again."""
 
-    def __init__(self, ngrams: int) -> None:
-        self._ngrams = ngrams
+    def __init__(self, growth: int) -> None:
+        self._growth = growth
         self._free: deque[Workspace] = deque()
 
     def lend(self, size: int) -> Workspace:
@@ -172,7 +172,7 @@ class Workspaces:
             found = None
         if found is not None and size <= found.size:
             return found
-        return make_workspace(max(_BYTES_MIN, size + size // _SPARE), self._ngrams)
+        return make_workspace(max(_BYTES_MIN, size + size // _SPARE), self._growth)
 
     def give(self, back: Workspace) -> None:
         """Return scratch to the pool; nothing in `back` may be used any more."""

@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import Arrays
-from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.run.cluster.editions import decode_edition, encode_edition
-from riata.run.config import read_config
+from riata.run.config import read_stored, stored_document
 from riata.run.model_state import ModelState
 from riata.run.publishing import Curvature, publish
 from riata.store import layout
@@ -53,9 +52,9 @@ def one_input(data: bytes) -> None:
 
 
 def completed(content: bytes) -> bytes:
-    """The same with every setting of the configuration: settings that an older program did not know have their defaults."""
+    """The same with the configuration as this program stores it."""
     header, arrays = layout.decode_checkpoint(content)
-    return layout.encode_checkpoint({**header, "config": write_document(read_config(header["config"]))}, arrays)
+    return layout.encode_checkpoint({**header, "config": stored_document(read_stored(header["config"]))}, arrays)
 
 
 def crafted(draw: Draw) -> bytes | None:

@@ -18,6 +18,7 @@ from riata.base.priority import lower_priority
 from riata.learn.learner import Weights
 from riata.predict.factory import make_model
 from riata.run.adopting import link_of
+from riata.run.decision import served_weights
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.gate import LABELS_MIN, Ledger
@@ -132,7 +133,8 @@ class Refits:
         job = self._last(model)
         published, clock = self._engine.published(model), self._engine.clock
         seq = int((job.found or {})["seq"])
-        served = make_model(published.model.origin, self._weights[job.id], 0, seq)
+        weights = served_weights(self._weights[job.id], published.config.negatives_kept)
+        served = make_model(published.model.origin, weights, 0, seq)
         age_ms = clock.unix_ms() - job.created_ms
         made_ms = clock.monotonic_ms() - max(0, age_ms)
         return replace(published, model=served, applied=seq, published_ms=job.created_ms, published_mono_ms=made_ms, refit=job.id)

@@ -182,6 +182,12 @@ def _figures() -> Schema:
         "window": ref("Figures"),
         "calibration": array({"type": "object", "additionalProperties": FIGURE}, description="of all events, by probability"),
         "window_calibration": array({"type": "object", "additionalProperties": FIGURE}, description="the same of the window"),
+        "cost": {
+            "type": "object",
+            "description": "if the model has costs: mean cost of an event of the window, realised with the labels that came, "
+            "expected by the model, and that of other rules",
+            "additionalProperties": FIGURE,
+        },
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
         "history": array(
@@ -194,7 +200,7 @@ def _figures() -> Schema:
         "detail": {**TEXT, "description": "what was measured, and what to set"},
         "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
     }
-    listed = record(metrics, optional=("history", "window_calibration"))
+    listed = record(metrics, optional=("history", "window_calibration", "cost"))
     return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 

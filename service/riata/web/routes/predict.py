@@ -56,8 +56,10 @@ SCHEMAS: Final = {
             "interval": {
                 **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "mean": NUMBER}),
                 "description": "with level: the central interval of the probability under the posterior distribution of the "
-                "weights, and its mean; features that the model has not met add nothing",
+                "weights, and its mean; from draws, or from std_error as if the margin were normal; features that the model has "
+                "not met add nothing",
             },
+            "decision": {"type": "integer", "description": "if the model has costs: the class of the lower expected cost"},
             "known_features": COUNT,
             "unknown_features": COUNT,
             "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE, "refit": _REFIT}, optional=("refit",)),
@@ -68,12 +70,12 @@ SCHEMAS: Final = {
                 description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
             ),
         },
-        optional=("interval", "prediction_id", "bias", "contributions"),
+        optional=("interval", "decision", "prediction_id", "bias", "contributions"),
     ),
 }
 _EXPLAIN: Final = "add bias and contributions, which add up to the margin"
 _MIN_SEQ: Final = "wait until the served model includes this log position"
-_LEVEL: Final = "add the interval that holds the probability with this probability; the learner has to keep a posterior"
+_LEVEL: Final = "add the interval that holds the probability with this probability; the model has to have standard errors"
 _BETWEEN: Final = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _FROM: Final = "refit answers with the weights of the model's last refit instead of its own"
 _SOURCE: Final[Schema] = {"type": "string", "enum": ["model", "refit"], "default": "model"}

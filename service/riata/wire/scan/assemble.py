@@ -13,9 +13,22 @@ from riata.jit.raw.memory import LINE_KEYS, LINE_WORDS, in_line, peek, poke
 from riata.jit.raw.prefetch import AHEAD, prefetch, prefetch_to_read
 from riata.jit.raw.unowned import bare, borrow
 from riata.jit.simd.rank import RANK_KEYS, RANKED_MAX, keys_below, make_keys
-from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_CROSSED, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import lacks
-from riata.wire.rows import BEGIN, END, FEATURES, FOUND, KEY, LISTED_PLACES, BatchBuilder, RecordScratch, Rules
+from riata.wire.rows import (  # fmt: skip
+    BEGIN,
+    CROSSED,
+    END,
+    FEATURES,
+    FOUND,
+    KEY,
+    LISTED_PLACES,
+    PARTS_MAX,
+    BatchBuilder,
+    RecordScratch,
+    Rules,
+)
+from riata.wire.scan.crossing import UNLISTED, cross_row, list_parts
 from riata.wire.scan.normalise import SMALLEST_NORMAL, normalise_l2
 from riata.wire.scan.sorting import rank_words, sort_keys, sort_range
 from riata.wire.scan.tokens import settle
@@ -233,7 +246,7 @@ def list_new(
 
     Parameters
     ----------
-    row : RecordScratch  n records; spans that are owed are written
+    row : RecordScratch  n records; spans that are owed are written, and `order` is overwritten
     first, n : int       the names of the records before `first` are known
     sink : BatchBuilder  found_… and count[FOUND] are written
     seen : u64[2^k]      the table
@@ -249,6 +262,9 @@ def list_new(
     found, room = int(sink.count[FOUND]), len(sink.found_value)
     if row.owed[0] > 0:
         settle(row)
+    if row.kind[n - 1] & CROSSED:
+        for i in range(n):
+            row.order[i] = UNLISTED
     lined = len(seen) >= LINE_WORDS
     for i in range(first, n):
         fingerprint = peek(fingerprints, i)
@@ -258,14 +274,22 @@ def list_new(
         before = int(np.int64(peek(listed, place)))
         if lined and before < found and peek(found_fingerprint, before) == fingerprint:
             continue
-        if values[i] != 0.0 and found < room and lacks(seen, fingerprint):
+        is_crossed = row.kind[i] & CROSSED != 0
+        if values[i] != 0.0 and found < (room - PARTS_MAX if is_crossed else room) and lacks(seen, fingerprint):
+            if is_crossed:
+                found = list_parts(row, i, sink, found)
             poke(listed, place, np.uint32(found))
             sink.found_fingerprint[found] = fingerprint
             sink.found_value[found] = values[i] * lift / norm
             sink.found_row[found] = number
             sink.found_kind[found] = row.kind[i]
+            row.order[i] = np.uint64(found)
             for k in range(4):
                 sink.found_span[found, k] = row.span[i, k]
+            if is_crossed:
+                for k in range(PARTS_MAX):
+                    part = row.span[i, k]
+                    sink.found_span[found, k] = np.int64(row.order[part]) if part >= 0 else -1
             found += 1
     sink.count[FOUND] = found
 
@@ -286,7 +310,11 @@ def finish_row(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules, num
     Cost                 one sort of n, one probe of the table of names for each record
     Source               wire.rows, theory of operation
     """
-    start = int(sink.count[FEATURES])
+    start, given = int(sink.count[FEATURES]), n
+    if len(rules.crosses) > 0:
+        n = cross_row(row, n, rules)
+        if n < 0:
+            return TOO_MANY_CROSSED, -1 - n
     if len(rules.seen) > PREFETCHED_FROM:
         prefetch_names(row.fingerprint, n, rules.seen)
     code, done = OK, -1
@@ -298,7 +326,7 @@ def finish_row(row: RecordScratch, n: int, sink: BatchBuilder, rules: Rules, num
     if done < 0:
         code, done = sum_row(row, n, sink.hash, sink.value, start)
     if code != OK:
-        return code, done
+        return code, done if done < given else int(row.span[done, 0])
     stop = start + done
     lift, norm = 1.0, 1.0
     if rules.l2:

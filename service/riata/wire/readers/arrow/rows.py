@@ -65,6 +65,7 @@ from riata.wire.rows import (  # fmt: skip
     borrow_row,
     borrow_rules,
     borrow_sink,
+    growth_of,
     make_row,
     make_sink,
 )
@@ -189,7 +190,7 @@ def read_arrow(body: memoryview, rules: Rules) -> Reading:
     if items > FEATURES_PER_REQUEST_MAX:
         raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
     side = _DIGITS_MAX * items if names is None else 0
-    work = workspace(len(body) + side, 1)
+    work = workspace(len(body) + side, growth_of(rules))
     data = np.frombuffer(body, np.uint8)
     if body.readonly or names is None or names.at < FRONT or names.at + names.size + PADDING > len(body):  # otherwise in place
         copied = work.data[FRONT : FRONT + len(body) + side + PADDING]

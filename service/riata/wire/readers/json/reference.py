@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from riata.base.limits import (
     EVENT_ID_BYTES_MAX,
@@ -19,6 +21,7 @@ from riata.base.limits import (
     LABEL_ABS_MAX,
     WEIGHT_MAX,
 )  # fmt: skip
+from riata.maths.hashing import FIELD_NAMESPACE
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_LABEL,
@@ -36,9 +39,10 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     UNKNOWN_KEY,
 )  # fmt: skip
+from riata.wire.names import NO_NAMES
 from riata.wire.readers.json.members import EXAMPLE_KEYS
-from riata.wire.rows import RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, feature_records
+from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
+from riata.wire.scan.reference import Record, Refused, feature_records, hash_of
 
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
@@ -156,12 +160,25 @@ def _label(item: Any, rules: Rules) -> float:
     raise Refused(BAD_LABEL, "label")
 
 
+def _namespace_records(name: str, value: Pairs, rules: Rules) -> Iterator[Record]:
+    yield from feature_records(name, None, rules)  # the key, and the field of what follows
+    shown = name.encode()
+    space = rules._replace(key=np.uint64(hash_of(shown, int(rules.key), FIELD_NAMESPACE)), text=NO_NAMES)
+    for inner, item in value:
+        for fingerprint, number, kind, said in feature_records(inner, item, space):
+            if kind == EQUALS:
+                said = inner.encode() + b":" + said[len(inner.encode()) + 1 :]
+            yield fingerprint, number, (kind & ~EQUALS) | NAMESPACE, shown + b"^" + said
+
+
 def _features(item: Any, rules: Rules) -> list[Record]:
     if not isinstance(item, Pairs):
         raise Refused(MISSING_FEATURES, "features")
     records: list[Record] = []
     for name, value in item:
-        records.extend(feature_records(name, value, rules))
+        records.extend(
+            _namespace_records(name, value, rules) if isinstance(value, Pairs) else feature_records(name, value, rules)
+        )
         if len(records) > RECORDS_PER_ROW_MAX:
             raise Refused(TOO_MANY_IN_ROW, f"features.{name}")
     return records

@@ -58,6 +58,7 @@ from riata.wire.rows import (
     NAMESPACE,
     PLAIN,
     ROWS,
+    SHADOWED,
     BatchBuilder,
     RecordScratch,
     Rules,
@@ -108,7 +109,7 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
     Source             this module's theory of operation
     """
     data, ends, row, sink, rules = borrow(text.data), borrow(text.ends), borrow_row(row), borrow_sink(sink), borrow_rules(rules)
-    number, k, known, taken = 0, 0, 0, 0
+    number, k, known, taken, is_crossed = 0, 0, 0, 0, len(rules.crosses) > 0
     row.mark[SIDE] = text.size + 1
     while True:
         if k == known:
@@ -129,7 +130,7 @@ def read_vw(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) ->
             while bar < stop and data[bar] != BAR:
                 plain &= SPACE <= peek(data, bar) < DELETE
                 bar += 1
-        n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop else LEFT
+        n = vw_tokens(data, bar, stop, row, VW, rules.key) if plain and bar < stop and not is_crossed else LEFT
         if n < 0:
             marks = mark_row(data, start, stop, VW, row.position)
             n = fast_vw(data, bar, stop, row, rules) if marks != 0 else LEFT
@@ -262,6 +263,15 @@ def number_name(data: U8, at: int, number: int) -> tuple[int, int, int]:
     return at, at + size, at + size
 
 
+@inline_kernel
+def put_field(data: U8, start: int, stop: int, row: RecordScratch, n: int, rules: Rules) -> int:
+    """Write record n, which tells the field of those after it, start:stop of the body; n + 1. Source: wire.rows, CROSSED."""
+    row.fingerprint[n], row.value[n] = hash_name(data, start, stop, rules.key, NUMBER), 0.0
+    row.kind[n] = PLAIN | SHADOWED
+    row.span[n, 0], row.span[n, 1], row.span[n, 2], row.span[n, 3] = start, stop, start, stop
+    return n + 1
+
+
 @kernel
 def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, place: I64) -> int:
     """Read everything from the first bar on.
@@ -271,7 +281,7 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
     data : u8[...]     the body
     p, stop : int      the first bar; end of the line
     row : RecordScratch  records are written
-    rules : Rules      key
+    rules : Rules      key and crosses
     place : i64[PLACES]   the field at fault is written
 
     Returns            how many records, or minus a code
@@ -287,6 +297,11 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
         if code != OK:
             blame(place, start, named, code)
             break
+        if len(rules.crosses) > 0 and named > start:
+            if n >= len(value):
+                code = TOO_MANY_IN_ROW
+                break
+            n = put_field(data, start, named, row, n, rules)
         key = rules.key if named == start else hash_name(data, start, named, rules.key, FIELD_NAMESPACE)
         p = skip_spaces(data, p, stop)
         while p < stop and data[p] != BAR:
@@ -301,8 +316,10 @@ def read_namespaces(data: U8, p: int, stop: int, row: RecordScratch, rules: Rule
                 p, end, row.mark[SIDE] = number_name(data, row.mark[SIDE], nameless)
                 fresh = hash_name(data, p, end, key, NUMBER)
                 nameless += 1
-            fingerprint[n] = fresh
             is_named = named > start
+            if len(rules.crosses) > 0 and number != number and not is_named and n + 1 < len(value):
+                n = put_field(data, p, end, row, n, rules)
+            fingerprint[n] = fresh
             if number == number:
                 value[n] = number * scale
                 kind[n] = NAMESPACE if is_named else PLAIN

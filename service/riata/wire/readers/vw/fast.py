@@ -17,7 +17,7 @@ from riata.jit.kernel import kernel
 from riata.jit.raw.memory import peek, poke
 from riata.jit.raw.unowned import borrow
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER, hash_usual
-from riata.wire.rows import NAMESPACE, PLAIN, RecordScratch, Rules
+from riata.wire.rows import NAMESPACE, PLAIN, SHADOWED, RecordScratch, Rules
 from riata.wire.scan.delimiters import position
 from riata.wire.scan.lines import COLON, DELETE, SPACE
 from riata.wire.scan.simple_numbers import number_between
@@ -35,7 +35,7 @@ def fast_vw(data: U8, bar: int, stop: int, row: RecordScratch, rules: Rules) -> 
     data : u8[...]     the body
     bar, stop : int    the first bar; end of the line
     row : RecordScratch  `position` lists what vw_marks finds from the line's first byte on; records are written
-    rules : Rules      key
+    rules : Rules      key and crosses
 
     Returns            how many records, or LEFT
     Cost               about twenty operations for each feature
@@ -61,6 +61,14 @@ def fast_vw(data: U8, bar: int, stop: int, row: RecordScratch, rules: Rules) -> 
                     if named - p > NAME_BYTES_MAX or (named < stop and peek(data, named) != SPACE):
                         return LEFT
                     key, kind = hash_usual(data, p, named, rules.key, FIELD_NAMESPACE), NAMESPACE
+                    if len(rules.crosses) > 0:
+                        if n >= room:
+                            return LEFT
+                        poke(fingerprints, n, hash_usual(data, p, named, rules.key, NUMBER))
+                        poke(values, n, 0.0)
+                        poke(kinds, n, np.uint8(PLAIN | SHADOWED))
+                        span[n, 0], span[n, 1], span[n, 2], span[n, 3] = start, named, start, named
+                        n += 1
                     p = named
                 elif named < p:
                     return LEFT

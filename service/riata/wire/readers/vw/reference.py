@@ -21,7 +21,7 @@ from riata.wire.codes import (
     OUT_OF_RANGE,
     SYNTAX,
 )  # fmt: skip
-from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, Refusal, Rules, SlowRow
+from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, SHADOWED, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, check_name, checked_label, decimal, hash_of
 
 _FRONT_WORDS_MAX: Final = 3  # label, importance, base
@@ -84,14 +84,22 @@ def _slow_namespace(text: str, rules: Rules) -> list[Record]:
     if abs(scale) > VALUE_ABS_MAX:
         raise Refused(OUT_OF_RANGE, name)
     nameless = 0
-    records: list[Record] = []
+    crossed = len(rules.crosses) > 0
+    records = [_field_record(prefix.removesuffix(b"^"), rules)] if prefix and crossed else []
     for feature in filter(None, features):
         said, colon, value = feature.partition(":")
         if colon and not said and decimal(value) is not None:
             said = str(nameless)
             nameless += 1
+        if crossed and not prefix and value and decimal(value) is None:
+            records.append(_field_record(check_name(said, said), rules))
         records.append(_slow_feature(said, value if colon else None, prefix, key, scale))
     return records
+
+
+def _field_record(name: bytes, rules: Rules) -> Record:
+    """The record that tells the field of the records after it; only if the encoder has crosses."""
+    return hash_of(name, int(rules.key), NUMBER), 0.0, PLAIN | SHADOWED, name
 
 
 def _slow_feature(name: str, value: str | None, prefix: bytes, key: int, scale: float) -> Record:
