@@ -20,6 +20,12 @@ SEEDS_MAX: Final = 1500
 SHOWN_BY: Final[dict[str, int]] = {
     "no_chain_in_commit": FIRST + 30,
     "rot_counts": FIRST + 958,
+    "no_recheck": FIRST + 653,
+    "upgrade_lost": FIRST + 87,
+    "upgrade_of_lost": FIRST + 15,
+    "not_again": FIRST + 14,
+    "trim_between": FIRST + 44,
+    "upgrade_twice": FIRST + 57,
 }
 
 
