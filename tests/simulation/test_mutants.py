@@ -18,7 +18,10 @@ SEEDS_MAX: Final = 1500
 # The first history from FIRST that shows a rare one. It is tried first; if the code has changed and it no longer shows anything,
 # the others are tried, which takes longer and proves the same.
 SHOWN_BY: Final[dict[str, int]] = {
-    "no_chain_in_commit": FIRST + 30,
+    "no_chain_in_commit": FIRST + 20,
+    "no_generation_watch": FIRST + 1083,
+    "no_scrub": FIRST + 28,
+    "miscounted": FIRST + 15,
     "rot_counts": FIRST + 958,
     "no_recheck": FIRST + 653,
     "upgrade_lost": FIRST + 87,
