@@ -186,7 +186,7 @@ FAST: dict[str, tuple[bytes, int]] = {
     "text object": (post(b'{"features":{"subject":"One two","x":[ "y" ]}}', of(b"texts")), 200),
     "escape": (post(b'{"features":{"\\u0061":1}}'), 200),
     "not ASCII": (post('{"features":{"ä":"ö"}}'.encode()), 200),
-    "bad feature": (post(b'{"features":{"a":{}}}'), 422),
+    "bad feature": (post(b'{"features":{"a":{"b":{}}}}'), 422),
     "bad JSON": (post(b'{"features":{"a":1}'), 400),
     "labelled": (post(b'{"features":{"a":1},"label":1}'), 422),
     "nothing": (post(b""), 400),
