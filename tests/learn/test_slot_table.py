@@ -54,7 +54,7 @@ def test_a_table_that_grows_learns_the_same_bits_as_a_direct_one(name: str, monk
         return build_learner(read_config({"learner": LEARNERS[name]}).learner, BITS)
 
     grows, thawed = build(), build()
-    monkeypatch.setattr(slot_table, "_SMALL_BITS", BITS)
+    monkeypatch.setattr(slot_table, "SMALL_BITS", BITS)
     direct = build()
     monkeypatch.undo()
     sizes = []

@@ -24,7 +24,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import LEFT_FROM, Parsed
-from riata.wire.workspace import FeaturePool
+from riata.wire.workspace import FeaturePool, leave_features, workspace
 from tests.twins.hashing import hash_name
 
 NDJSON = "application/x-ndjson"
@@ -471,6 +471,13 @@ def test_features_of_a_long_body_stay_in_place_until_they_are_released() -> None
     again = {parse_examples(body, "text/x-vw", context, True).batch.hash.ctypes.data for body in bodies}
     assert len(again) <= 3, "one after another, in two by turns"
     assert again & places
+
+
+def test_a_document_whose_features_stay_in_place_takes_no_room_for_rows_from_the_next_body() -> None:
+    work = workspace(20_000, 1)
+    rows = len(work.sink.code)
+    assert leave_features(work.cleared(2))
+    assert len(workspace(20_000, 1).sink.code) == rows
 
 
 def test_memory_of_features_is_lent_again_only_after_the_last_view_of_it_is_gone() -> None:

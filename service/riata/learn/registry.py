@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Union
 
 import numpy as np
 
-from riata.base.limits import BITS_MIN
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
+from riata.learn.slot_table import SMALL_BITS
 from riata.learn.spec import LearnerSpec
 from riata.wire.batch import Batch
 
@@ -67,7 +67,7 @@ def warm_up(config: LearnerConfig | None = None, batch: Batch | None = None) -> 
     config = default_learner() if config is None else config
     spec = spec_of(config)
     config = spec.eventful(config)
-    learner = spec.build(config, BITS_MIN, 0)
+    learner = spec.build(config, SMALL_BITS + 1, 0)  # of a compact table, whose kernels direct tables do not call
     learner.step(_one_event() if batch is None else batch)
     learner.thaw(learner.freeze())
     spec.adjust(learner, config)

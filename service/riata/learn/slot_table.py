@@ -27,7 +27,7 @@ from riata.jit.kernel import inline_kernel, kernel
 HASH_BITS: Final = 32
 _COMPACT_SHARE: Final = 64
 _COMPACT_MIN: Final = 4096  # lines that a compact table may have at least
-_SMALL_BITS: Final = 13  # tables of up to this many bits are direct from the start
+SMALL_BITS: Final = 13  # tables of up to this many bits are direct from the start
 _LINES_MIN: Final = 256
 _SPARSE: Final = 4  # entries of the map for each line
 _CACHE_LINE_BYTES: Final = 64
@@ -150,7 +150,7 @@ class SlotTable:
         self._used = 0
         self._slot_of: U32 = np.empty(0, np.uint32)
         self._places: I64 = np.empty(0, np.int64)
-        self.is_direct = bits <= _SMALL_BITS
+        self.is_direct = bits <= SMALL_BITS
         self.shift = HASH_BITS - (bits if self.is_direct else self._compact_lines.bit_length() - 1)
         self.line = zero_table((2**bits if self.is_direct else 0) + 1, width)
         if not self.is_direct:

@@ -153,7 +153,7 @@ def leave_features(sink: BatchBuilder) -> bool:
     held = _kept.held
     if held is None or held.sink.hash is not sink.hash or (lent := _kept.pool.lend()) is None:
         return False
-    held.sink = sink._replace(hash=lent[0], value=lent[1])
+    held.sink = held.sink._replace(hash=lent[0], value=lent[1])  # `sink` may have room for the rows of its body only
     return True
 
 

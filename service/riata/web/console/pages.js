@@ -274,7 +274,6 @@ export function tryIt(context) {
   const input = panel("Features", null), parts = { rows: [] };
   const output = panel("Prediction", () => ({ columns: ["feature", "value", "weight", "contribution"], rows: parts.rows.map(one => [one.feature, one.value, one.weight, one.contribution]) }));
   const told = h("p", { class: "bad", role: "alert" });
-  let logistic = false;
   put(output.body, h("p", {}, "Write the features of one row, then press Predict. Nothing is learnt from it."));
   put(input.body, row, told, h("div", { class: "row" }, button("Predict", "predict", context.can, predict), h("button", { type: "button", onclick: () => copy(curl()) }, "copy as curl"), h("button", { type: "button", onclick: () => copy(python()) }, "copy as Python")));
   if (!context.can("predict")) put(input.caption, "This key may not predict: it lacks the scope predict.");
@@ -312,12 +311,12 @@ export function tryIt(context) {
   }
 
   function show(answer) {
-    const ends = answer.interval || approximate(answer);
+    const ends = answer.interval;
     parts.rows = [{ feature: "bias", value: 1, weight: answer.bias, contribution: answer.bias }, ...answer.contributions];
     const largest = [...parts.rows].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution)).slice(0, 30);
     put(output.body, facts([
       [answer.probability === null ? "prediction" : "probability of label 1", number(answer.probability ?? answer.margin)],
-      ["95 % interval", ends ? `${number(ends[0], 3)} to ${number(ends[1], 3)}${answer.interval ? "" : ", from the standard error"}` : "unknown: the learner keeps no curvature, or has not computed it yet"],
+      ["95 % interval", ends ? `${number(ends[0], 3)} to ${number(ends[1], 3)}` : "unknown: the learner keeps no curvature, or has not computed it yet"],
       ["margin", answer.std_error === null ? number(answer.margin) : `${number(answer.margin)} ± ${number(2 * answer.std_error, 2)}`],
       ["features", `${answer.known_features} known, ${answer.unknown_features} unknown to the model`],
       ["model", `version ${answer.model.version}, event ${number(answer.model.seq)}`],
@@ -326,19 +325,9 @@ export function tryIt(context) {
     context.say(`prediction ${number(answer.probability ?? answer.margin)}`);
   }
 
-  /** The interval that the standard error of the margin gives; null unless the link is logistic. */
-  function approximate(answer) {
-    if (answer.std_error === null || answer.probability === null || !logistic) return null;
-    return [-1.96, 1.96].map(width => 1 / (1 + Math.exp(-(answer.margin + width * answer.std_error))));
-  }
-
   return {
     node: h("div", { class: "columns" }, input.node, output.node),
-    async tick() {
-      const { learner } = (await get(of(context.model)).catch(refusedIs({ config: { learner: {} } }))).config;
-      logistic = [learner.link, learner.loss].includes("logistic");
-      return "";
-    },
+    async tick() { return ""; },
     every: 30,
   };
 }
