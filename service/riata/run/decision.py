@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from riata.base.errors import BadInput
 from riata.learn.learner import Weights
 
-COST_MAX = 1e9
+COST_MAX: Final = 10**9  # an int, as other settings have: typing caches equal bounds, and pages show whichever came first
 
 
 @dataclass(frozen=True, slots=True)
