@@ -45,12 +45,17 @@ class Decision:
 
 def answers_probability(learner: Any) -> bool:
     """Whether the answers of a learner with this configuration are probabilities by the logistic or the probit link."""
-    return getattr(learner, "link", getattr(learner, "loss", "logistic")) in ("logistic", "probit")
+    return _link(learner) in ("logistic", "probit")
 
 
 def is_logistic(learner: Any) -> bool:
-    """Whether a learner with this configuration has the logistic link; the settings that choose it are `link` and `loss`."""
-    return getattr(learner, "link", getattr(learner, "loss", "logistic")) == "logistic"
+    """Whether a learner with this configuration has the logistic link."""
+    return bool(_link(learner) == "logistic")
+
+
+def _link(learner: Any) -> Any:
+    """Return the setting that chooses the link: `link` or `loss`; learners without either are logistic."""
+    return getattr(learner, "link", getattr(learner, "loss", "logistic"))
 
 
 def margin_shift(negatives_kept: float) -> float:

