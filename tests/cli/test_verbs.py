@@ -20,7 +20,7 @@ from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
 VERBS = (
-    "serve observe predict models metrics weights explain snapshots export import fit refit posterior sequences path tune "
+    "serve observe predict models metrics weights explain snapshots export import backup fit refit posterior sequences path tune "
     "replay repair inspect demo "
     "warm keys version"
 )

@@ -27,6 +27,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "weights": lambda riata: riata.weights("m"),
     "snapshots": lambda riata: riata.snapshots("m"),
     "snapshot_now": lambda riata: riata.snapshot_now("m"),
+    "back_up": lambda riata: riata.back_up(),
     "restore": lambda riata: riata.restore("m", 1),
     "export": lambda riata: riata.export("m"),
     "import_": lambda riata: riata.import_("m", b"\x00"),

@@ -268,6 +268,14 @@ class FakeService:
             raise Conflict("the default model stays", "default_stays")
         del self.all[self.model(model).name]
 
+    async def back_up(self) -> dict[str, Any]:
+        return {
+            "directory": "/data/backups/1",
+            "bytes": 8,
+            "seconds": 0.5,
+            "models": {name: m.seq for name, m in self.all.items()},
+        }
+
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         return [self._snapshot(generation) for generation in self.model(model).generations]
 

@@ -145,7 +145,7 @@ def test_busy_names_the_time_to_retry(client: Client, service: FakeService) -> N
 
 
 def test_too_fast_is_429(client: Client, service: FakeService) -> None:
-    service.fail = Busy("slow down", "too_fast")
+    service.fail = Busy("slow down", "too_many_requests")
     assert client.post("/observe", ROW).status_code == 429
 
 

@@ -18,6 +18,7 @@ from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
 from riata.cli import (
+    backup,
     compare,
     demo,
     explain,
@@ -128,6 +129,7 @@ app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
+app.command(name="backup", epilog=backup.EXAMPLE)(backup.backup)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)

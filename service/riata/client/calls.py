@@ -18,13 +18,16 @@ NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
 COMPILING_AGAIN_S: Final = 2.0
 COMPILING_S_MAX: Final = 1800.0  # a busy machine may be many times slower than an idle one, where it takes a minute
+TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
+BACKUP_S_MAX: Final = 86_400.0
 BINARY: Final = "application/octet-stream"
 Rows = Any  # examples, one alone, flat dictionaries, a table of `riata.wire.tables`, or a body in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `repeatable`: it is idempotent, so sending it twice has the effect of sending it once."""
+    """One request. `repeatable`: it is idempotent, so sending it twice has the effect of sending it once.
+    `timeout_s`: longest silence of the service while it works on the answer."""
 
     method: str
     path: str
@@ -32,6 +35,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
     repeatable: bool = True
+    timeout_s: float = TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,11 @@ def drop_model(model: str) -> Call:
 def snapshot_now(model: str) -> Call:
     """Write a checkpoint now."""
     return Call("POST", _model(model, "/snapshots"), repeatable=False)
+
+
+def back_up() -> Call:
+    """Copy the store of the service. Not repeatable: each makes another copy."""
+    return Call("POST", "/backup", repeatable=False, timeout_s=BACKUP_S_MAX)
 
 
 def restore(model: str, generation: int) -> Call:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import httpx
 
@@ -16,8 +16,6 @@ from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.retry import Attempts, Patience
 from riata.wire.tables import Roles
-
-TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
 
 
 def new_key() -> str:
@@ -56,7 +54,7 @@ class Riata:
         self._sleep = sleep
         self._known = False
         try:
-            self._http = httpx.Client(base_url=self.url, timeout=TIMEOUT_S, transport=transport, headers=bearer(api_key))
+            self._http = httpx.Client(base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=bearer(api_key))
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 
@@ -202,6 +200,10 @@ class Riata:
         """Write a checkpoint; durable on return."""
         return self._object(calls.snapshot_now(model))
 
+    def back_up(self) -> dict[str, Any]:
+        """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""
+        return self._object(calls.back_up())
+
     def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of a generation."""
         return self._object(calls.restore(model, generation))
@@ -276,7 +278,12 @@ class Riata:
         while True:
             try:
                 answer = self._http.request(
-                    call.method, call.path, params=call.params or None, headers=call.headers, content=call.content or None
+                    call.method,
+                    call.path,
+                    params=call.params or None,
+                    headers=call.headers,
+                    content=call.content or None,
+                    timeout=call.timeout_s,
                 )
             except httpx.TransportError as error:
                 self._sleep(attempts.after_silence(self.url, error))

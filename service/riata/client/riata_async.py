@@ -14,7 +14,7 @@ from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.retry import Attempts, Patience
-from riata.client.riata import TIMEOUT_S, bearer, new_key
+from riata.client.riata import bearer, new_key
 from riata.wire.tables import Roles
 
 
@@ -40,7 +40,9 @@ class AsyncRiata:
         self._sleep = sleep
         self._known = False
         try:
-            self._http = httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT_S, transport=transport, headers=bearer(api_key))
+            self._http = httpx.AsyncClient(
+                base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=bearer(api_key)
+            )
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 
@@ -174,6 +176,10 @@ class AsyncRiata:
         """Write a checkpoint; durable on return."""
         return await self._object(calls.snapshot_now(model))
 
+    async def back_up(self) -> dict[str, Any]:
+        """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""
+        return await self._object(calls.back_up())
+
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of a generation."""
         return await self._object(calls.restore(model, generation))
@@ -248,7 +254,12 @@ class AsyncRiata:
         while True:
             try:
                 answer = await self._http.request(
-                    call.method, call.path, params=call.params or None, headers=call.headers, content=call.content or None
+                    call.method,
+                    call.path,
+                    params=call.params or None,
+                    headers=call.headers,
+                    content=call.content or None,
+                    timeout=call.timeout_s,
                 )
             except httpx.TransportError as error:
                 await self._sleep(attempts.after_silence(self.url, error))

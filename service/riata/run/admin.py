@@ -10,6 +10,7 @@ from typing import Any
 from riata.base.actor import current_actor, with_actor
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Busy, Conflict, NotFound
+from riata.run.backing_up import back_up
 from riata.run.changing import append_and_serve
 from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
 from riata.run.creating import Creations
@@ -69,6 +70,10 @@ class Admin:
         await self._engine.led("dropping a model").drop(model)
         if model == DEFAULT_MODEL:
             await self._engine.create(model, ModelConfig())
+
+    async def back_up(self) -> dict[str, Any]:
+        """Copy the store into its directory while it is in use; see `riata.run.backing_up`."""
+        return await back_up(self._engine)
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Retained generations, newest first."""

@@ -32,7 +32,6 @@ STATUS: Final[dict[type[RiataError], int]] = {
 }
 # Codes with a status of their own.
 STATUS_OF_CODE: Final = {
-    "too_fast": 429,
     "too_many_requests": 429,
     "unauthenticated": 401,
     "bad_key": 401,

@@ -5,6 +5,7 @@ A schema of one resource is in its module in `riata.web.routes`.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from riata.base.limits import (
@@ -39,6 +40,7 @@ MODEL: Final[Schema] = {
     "required": True,
     "schema": {"type": "string", "pattern": NAME_PATTERN},
     "description": "name of a model; `default` always exists",
+    "example": "example",
 }
 FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
 SEQ: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": SEQ_MAX}
@@ -83,16 +85,23 @@ def answer(name: str, *statuses: int) -> dict[int, Schema]:
     return {status: json_content(name) for status in statuses or (200,)}
 
 
-def json_body(name: str) -> Schema:
-    """Declare a request body of JSON."""
-    return {"required": True, "content": json_content(name)}
+def json_body(name: str, example: Any) -> Schema:
+    """Declare a request body of JSON. A test sends the example, and it must be harmless: /docs fills it in."""
+    return {"required": True, "content": {"application/json": {"schema": ref(name), "example": example}}}
 
 
-def rows_body(one: str, many: str) -> Schema:
-    """Declare a request body of rows."""
+def rows_body(one: str, many: str, labelled: bool) -> Schema:
+    """Declare a request body of rows, with the reader's own example for each media type that is text."""
     content: Schema = {"application/json": {"schema": {"anyOf": [ref(one), ref(many)]}}}
     for media, text in TEXT_TYPES.items():
         content[media] = {"schema": {"type": "string", "description": text}}
+    for reader in READERS:
+        if reader.file is not None:
+            row = reader.file.hint.encode()
+            line = (row if labelled else reader.file.without_label(row, b"")).decode()
+            content[reader.line_type]["example"] = f"{line}\n"
+            if reader.row_type != reader.line_type:  # a document of one row, as people write it
+                content[reader.row_type]["example"] = json.loads(line)
     return {"required": True, "content": content}
 
 
@@ -149,7 +158,7 @@ def _problem() -> Schema:
         "title": TEXT,
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": TEXT,
-        "code": {**TEXT, "description": "stable error code for programs"},
+        "code": {**TEXT, "description": "stable error code for programs; docs/errors.md has cause and remedy of each"},
         "outcome": {
             "enum": ["not_accepted", "unknown"],
             "description": "whether the events were accepted; if unknown, sending the same ids again is safe",

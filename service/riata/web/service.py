@@ -172,6 +172,10 @@ class AdminProtocol(Protocol):
         """Drop a model and everything stored for it."""
         ...
 
+    async def back_up(self) -> dict[str, Any]:
+        """Copy the store into its data directory; returns once the copy is durable."""
+        ...
+
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Return the retained generations."""
         ...

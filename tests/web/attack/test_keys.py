@@ -73,11 +73,12 @@ def service() -> FakeService:
 
 
 TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in SCOPES}
+OF_EVERY_MODEL = {scope: made(f"all-{scope}", [scope]) for scope in SCOPES}
 
 
 @pytest.fixture
 def client(service: FakeService) -> Iterator[Client]:
-    with asking(app_of([entry for _, entry in TOKENS.values()], service)) as found:
+    with asking(app_of([entry for _, entry in (*TOKENS.values(), *OF_EVERY_MODEL.values())], service)) as found:
         yield found
 
 
@@ -88,6 +89,12 @@ def ask(client: Client, method: str, template: str, model: str, headers: dict[st
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     options = f"?confirm={model}" if method == "DELETE" and not verb else ""
     return client.ask(method, path + options, content=body, headers={"Content-Type": kind, **headers})
+
+
+def test_a_key_of_some_models_makes_no_backup_which_holds_all(client: Client) -> None:
+    answer = ask(client, "POST", "/backup", "", bearer(TOKENS[ADMIN][0]))
+    assert (answer.status_code, answer.json()["code"]) == (403, "wrong_scope")
+    assert ask(client, "POST", "/backup", "", bearer(OF_EVERY_MODEL[ADMIN][0])).status_code == 201
 
 
 # -- the table
@@ -120,7 +127,8 @@ def test_without_a_key_only_open_routes_answer(client: Client, method: str, temp
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize(("method", "template"), ROUTE_AT)
 def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method: str, template: str, scope: str) -> None:
-    answer = ask(client, method, template, "mine", bearer(TOKENS[scope][0]))
+    tokens = OF_EVERY_MODEL if template == "/backup" else TOKENS
+    answer = ask(client, method, template, "mine", bearer(tokens[scope][0]))
     if scope in ROUTE_AT[method, template].scopes or ROUTE_AT[method, template].scopes == OPEN:
         assert answer.status_code not in (401, 403, 429)
         assert answer.status_code < 500

@@ -9,8 +9,10 @@ To fold the write-ahead log is to run an SQLite checkpoint: its pages are copied
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from riata.base.errors import Conflict, Corrupt, StoreFailed, Unavailable
@@ -44,6 +46,8 @@ class Session:
         self._wal_bytes = self._payload_bytes = 0
         self._changes_folded = 0
         self._failure = ""
+        self._held = False  # whether a backup holds folds
+        self._database = -1  # see `database_descriptor`
         self.writes = 0  # number of `write` calls
         if read_only:
             connection.execute("PRAGMA query_only = ON")
@@ -56,6 +60,8 @@ class Session:
             self._failure = "the store is closed"
             self._connection.close()
             self.files.close()
+            if self._database >= 0:
+                os.close(self._database)
 
     def usable(self, to_write: bool = False) -> sqlite3.Connection:
         """Return the connection. Raises `Unavailable` after a failure, `Conflict` (code `read_only`)."""
@@ -88,6 +94,7 @@ class Session:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
             self.ballast.release()
+            self._held = False  # a backup under way is given up
             self.fold_wal()  # frames that are folded can be overwritten
         try:
             return self.transaction(write, full_is_known=True)
@@ -163,9 +170,37 @@ class Session:
         if self._payload_bytes > self._wal_bytes_max // _SOON_PART:
             self.fold_wal()
 
+    def hold_folds(self) -> None:
+        """Fold the write-ahead log completely, and from then on not at all: the database file does not change.
+
+        Raises `Conflict` (code `backup_running`) if folds are held already, `Unavailable` (code `disk_full`) if the log cannot be
+        folded.
+        """
+        if self._held:
+            raise Conflict("a backup is being made; wait for it", "backup_running")
+        self.fold_wal()
+        _, frames, folded = self.usable().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if frames != folded:
+            raise Unavailable("the disk is full, so that the log cannot be folded: free some space", "disk_full")
+        self._held = True
+
+    def release_folds(self) -> bool:
+        """Let folds go on. Returns whether they were held until now: a full disk ends that."""
+        held, self._held = self._held, False
+        return held
+
+    def database_descriptor(self, path: Path) -> int:
+        """Return a descriptor for reading the database file. It is closed after the connection, and only then: closing any
+        descriptor of the file would drop the locks of this process on it."""
+        if self._database < 0:
+            self._database = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._database
+
     def fold_wal(self) -> None:
         """Copy the write-ahead log into the database. On a full disk this is left for later, and nothing is lost."""
         connection = self.usable()
+        if self._held:
+            return
         for attempt in ("with the ballast", "without"):
             try:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

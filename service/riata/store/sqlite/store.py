@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
@@ -21,6 +22,7 @@ from riata.store.sqlite import pending_predictions as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
 from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
+from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
 from riata.store.sqlite.session import DiskFull, Session
@@ -113,6 +115,7 @@ class SqliteStore:
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         files = PayloadFiles(directory, settings.long_bytes)
         self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
+        self.begin_backup = partial(OnlineBackup, directory, self._session, settings.reserve_bytes)
         self._models: dict[str, log_sql.ModelRow] = {}  # rows after the last append; valid while nothing else is written
         self._models_at = 0  # session.writes at that append
         if not read_only:
@@ -231,8 +234,7 @@ class SqliteStore:
 
     def renew_witness(self) -> None:
         """Write the current state of the log to the witness, whatever it held before."""
-        rows = self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models")])
-        self._witness.renew([(name, self.head(name)) for name in rows])
+        self._witness.renew([(name, self.head(name)) for name in self.models()])
 
     def forget_off_log(self, model: str) -> None:
         """Delete the generations of `model` whose event is not on its log."""

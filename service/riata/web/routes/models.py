@@ -278,7 +278,7 @@ ROUTES: Final = (
         "Create a model, or change the changeable settings of an existing one.",
         answer("ModelPut", 200, 201, 202),
         (409, 503, 507),
-        body=json_body("ModelConfig"),
+        body=json_body("ModelConfig", {"learner": {"kind": "truncated_gradient"}, "labels": "0/1"}),
         creates=True,
     ),
     Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),

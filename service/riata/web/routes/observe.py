@@ -49,7 +49,7 @@ def _observe(path: str) -> Route:
         answer("Observed", 202, 200),
         (404, 429, 503, 507),
         OPTIONS,
-        rows_body("Observation", "Observations"),
+        rows_body("Observation", "Observations", labelled=True),
     )
 
 

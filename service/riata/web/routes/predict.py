@@ -90,6 +90,7 @@ QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
         "style": "form",
         "explode": True,
         "description": "every other parameter is a feature: numeric if its value is a number, otherwise an indicator",
+        "example": {"age": "40", "country": "de"},
     },
 )
 BODY_OPTIONS: Final = (
@@ -131,7 +132,7 @@ def _predict_body(path: str) -> Route:
         {200: PREDICTIONS},
         (404, 409, 503, 507),
         BODY_OPTIONS,
-        rows_body("UnlabelledExample", "UnlabelledExamples"),
+        rows_body("UnlabelledExample", "UnlabelledExamples", labelled=False),
     )
 
 

@@ -217,7 +217,7 @@ ROUTES: Final = (
         "Find the batch optimum of what a model has learnt, in a process of its own. One at a time in a service.",
         answer("Refit", 202),
         (404, 409, 503, 507),
-        body=json_body("RefitRequest"),
+        body=json_body("RefitRequest", {"promote": "never"}),
     ),
     Route("GET", f"{AT}/refits", (ADMIN, WATCH), list_refits, "Refits of a model, newest first.", answer("RefitList"), _READ),
     Route(
@@ -249,7 +249,7 @@ ROUTES: Final = (
         answer("Promoted"),
         (404, 409, 503, 507),
         (_ID,),
-        json_body("PromoteRequest"),
+        json_body("PromoteRequest", {"force": False}),
     ),
     Route(
         "GET",

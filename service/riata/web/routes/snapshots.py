@@ -147,7 +147,7 @@ ROUTES: Final = (
         "Go back to a generation.",
         answer("Restored"),
         (404, 409, 503, 507),
-        body=json_body("Restore"),
+        body=json_body("Restore", {"generation": 1}),
     ),
     Route(
         "GET",

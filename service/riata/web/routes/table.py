@@ -11,7 +11,19 @@ from riata.web.route import AT, Hot, Route
 from riata.web.schemas import SHARED, Schema
 
 # Modules beside this one.
-RESOURCES: Final = ("observe", "predict", "models", "tuning", "snapshots", "refits", "watching", "health", "docs", "console")
+RESOURCES: Final = (
+    "observe",
+    "predict",
+    "models",
+    "tuning",
+    "snapshots",
+    "refits",
+    "watching",
+    "backup",
+    "health",
+    "docs",
+    "console",
+)
 MODELS: Final = "/models/"
 DEFAULT_MODEL: Final = "default"
 

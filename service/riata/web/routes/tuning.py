@@ -131,6 +131,6 @@ ROUTES: Final = (
         "Change settings of a model while it learns; answers once the served model uses them.",
         answer("ModelChanged"),
         (404, 409, 503, 507),
-        body=json_body("ModelChange"),
+        body=json_body("ModelChange", {"publish_every_ms": 200}),
     ),
 )

@@ -61,6 +61,8 @@ READER: Final = Reader(
     suffixes=(".svm", ".svmlight", ".libsvm"),
     load=_load,
     has_fields=False,
-    file=FileRows(sniff=_looks_like_svmlight, label=_label_of, without_label=_without_label, query=_query_of),
+    file=FileRows(
+        sniff=_looks_like_svmlight, label=_label_of, without_label=_without_label, query=_query_of, hint="1 3:41.5 7:1"
+    ),
     examples={"text/x-svmlight": (b"1 1:1.5 2:2\n", b"1 1:1.5 2:2 # c\n-1 7:1e5\n", b"0.5 0:1")},
 )

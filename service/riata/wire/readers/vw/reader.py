@@ -44,6 +44,7 @@ READER: Final = Reader(
         sniff=lambda line: b"|" in line,
         label=_label_of,
         without_label=lambda line, _header: b"|" + line.partition(b"|")[2],  # no query: it has no namespaces
+        hint="1 |user age:41.5 country=de",
         namespaces=_namespaces_of,
     ),
     examples={"text/x-vw": (b"1 1.0 'tag|n:2 a:1.5 b\n", b"1 2.0 'tag|n:2 a:1.5 b\n-1 |f c d:3 |g e", b"1 |a b")},
