@@ -36,6 +36,16 @@ def test_a_refit_is_started_listed_and_described(client: Client) -> None:
         ('{"promote":"always"}', "out_of_range", "always"),
         ('{"memory_bytes_max":5}', "out_of_range", "memory_bytes_max"),
         ('{"solver":"mp","k":5}', "bad_option", "k is the size"),
+        ('{"solver":"rmmp","machines":2}', "bad_option", "machines is a setting of parallel_sgd"),
+        ('{"solver":"irls_lars","gamma":1,"bound":2}', "bad_option", "a bound takes the place of gamma"),
+        ('{"solver":"irls_lars","bound":-2}', "out_of_range", "bound"),
+        ('{"solver":"laps"}', "bad_groups", "groups: expected at least one"),
+        ('{"solver":"laps","groups":["t"]}', "wrong_type", "groups: expected an object"),
+        ('{"solver":"laps","groups":{"a":{"features":["t","u"],"runs":true}}}', "unordered_runs", "runs need an order"),
+        ('{"solver":"laps","groups":{"a":"t*"},"run_k":1}', "out_of_range", "run_k"),
+        ('{"solver":"laps","groups":{"a":"t*"},"gamma":[1,0]}', "out_of_range", "above 0"),
+        ('{"solver":"laps","groups":{"a":"t*"},"rounds":9}', "bad_option", "rounds is no setting of laps"),
+        ('{"groups":{"a":"t*"}}', "bad_option", "groups is a setting of laps"),
     ],
 )
 def test_what_a_refit_cannot_be_asked_for_is_refused_by_name(client: Client, body: str, code: str, told: str) -> None:

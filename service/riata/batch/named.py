@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from riata.base.errors import BadInput, nearest
 
 AUTO: Final = "auto"
+LAPS: Final = "laps"  # takes groups of features, which the others do not have; `run_search.RunLasso`
 COMMON: Final = frozenset({"tolerance", "passes_max", "memory_bytes_max"})
 
 

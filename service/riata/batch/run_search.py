@@ -82,7 +82,8 @@ class RunSolution:
     solution : weights and certificate; its trace is empty
     problem  : with the gamma that was chosen
     log_likelihood : of the rows
-    runs     : of groups in their order, then the features of no group that have a weight
+    runs     : of groups in their order, then the features of no group that have a weight; neighbouring zero runs are one
+    lengths  : of the runs of each group under which the weights are the optimum: zero runs are not merged
     grid     : every point
     spread   : of each group, see `runs.spread`
     """
@@ -93,11 +94,13 @@ class RunSolution:
     score: float
     log_likelihood: float
     runs: tuple[Run, ...]
+    lengths: tuple[tuple[int, ...], ...]
     grid: tuple[GridPoint, ...]
     spread: tuple[float, ...]
 
 
 WatchGrid = Callable[[GridPoint], bool]  # called after each point, in order; False: begin no other
+GoOn = Callable[[], bool]  # asked between descents, by any thread; False: end the search with the runs so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,9 @@ class RunLasso:
         if not 0.0 < self.tolerance < 1.0:
             raise BadInput("tolerance: expected a number between 0 and 1", "out_of_range")
 
-    def solve(self, problem: Problem, pool: Pool, watch: WatchGrid = lambda _point: True) -> RunSolution:
+    def solve(
+        self, problem: Problem, pool: Pool, watch: WatchGrid = lambda _point: True, go_on: GoOn = lambda: True
+    ) -> RunSolution:
         """Solve every point of the grid and take the one of least score. The penalties of the problem are not used.
 
         Raises `TooLarge` (code `memory_bound`) if the values do not fit, `Conflict` (code `one_class`).
@@ -136,7 +141,7 @@ class RunLasso:
         columns = columns_of(problem.data, layout, self.threads, self.memory_bytes_max)
         ks = self.ks if np.any(layout.free) else self.ks[:1]
         cells = list(itertools.product(sorted(set(self.gammas), reverse=True), ks))
-        tasks = [_Task(columns, replace(problem, gamma=gamma), layout, k, self.tolerance) for gamma, k in cells]
+        tasks = [_Task(columns, replace(problem, gamma=gamma), layout, k, self.tolerance, go_on) for gamma, k in cells]
         found: list[_Found] = []
         stopped = False
         for one in _in_order([task.run for task in tasks], self.threads):
@@ -154,7 +159,8 @@ class RunLasso:
         )  # fmt: skip
         return RunSolution(
             solution, best.task.problem, best.task.k, best.checked.score, best.checked.log_likelihood,
-            tuple(_runs(self.grouping, layout, best)), tuple(one.point for one in found),
+            tuple(_runs(self.grouping, layout, best)), _lengths(layout, best.at.edges, len(self.grouping.names)),
+            tuple(one.point for one in found),
             tuple(spread(columns, layout, len(self.grouping.names))),
         )  # fmt: skip
 
@@ -182,6 +188,7 @@ class _Task:
     layout: Layout
     k: float
     tolerance: float
+    go_on: GoOn
 
     def run(self) -> _Found:
         """Search the runs, solve, and check by a pass over the rows."""
@@ -228,7 +235,7 @@ class _Task:
         while True:
             best, reach = at, (first, end)
             for edge, then in ((first - 1, (first - 1, end)), (end - 1, (first, end + 1))):
-                if 0 <= edge < len(self.layout.free) and self.layout.free[edge]:
+                if 0 <= edge < len(self.layout.free) and self.layout.free[edge] and self.go_on():
                     edges = at.edges.copy()
                     edges[edge] = True
                     tried = self._tried(edges, at)
@@ -243,6 +250,8 @@ class _Task:
         for _ in range(SWEEPS_MAX):
             before = at
             for edge in np.flatnonzero(self.layout.free).tolist():
+                if not self.go_on():
+                    return at
                 edges = at.edges.copy()
                 edges[edge] = not edges[edge]
                 tried = self._tried(edges, at)
@@ -304,6 +313,29 @@ def _in_order(jobs: Sequence[Callable[[], _Found]], threads: int) -> Iterator[_F
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def _lengths(layout: Layout, edges: BOOL, groups: int) -> tuple[tuple[int, ...], ...]:
+    """Return the lengths of the runs of each group, in order."""
+    start = np.concatenate([[0], np.flatnonzero(~edges) + 1, [len(layout.rank)]]).astype(np.int64)
+    group, lengths = layout.group[start[:-1]], np.diff(start)
+    return tuple(tuple(lengths[group == number].tolist()) for number in range(groups))
+
+
+def edges_of(layout: Layout, lengths: Sequence[Sequence[int]]) -> BOOL:
+    """Return which neighbours are joined by runs of these lengths. Raises `BadInput` (code `bad_groups`) if the groups do not
+    have such runs."""
+    edges = np.zeros(max(len(layout.rank) - 1, 0), np.bool_)
+    at = 0
+    for number, own in enumerate(lengths):
+        if sum(own) != int(np.count_nonzero(layout.group == number)) or any(length < 1 for length in own):
+            raise BadInput(f"the runs of group {number} do not cover it", "bad_groups")
+        for length in own:
+            edges[at : at + length - 1] = True
+            at += length
+    if np.any(edges & ~(layout.tied | layout.free)) or np.any(layout.tied & ~edges):
+        raise BadInput("a group without an order is one run", "bad_groups")
+    return edges
 
 
 def _runs(grouping: Grouping, layout: Layout, best: _Found) -> Iterator[Run]:

@@ -39,7 +39,7 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
         choice, solved = solve(options, found.data, found.config, pool, may_go_on)
         content = None if request.out is None else export(found, *solved[0])
         bits, names = found.data.bits, found.names
-        report = {**rows_report(found), **report_of(choice, solved, pool), "interrupted": not may_go_on()}
+        report = {**rows_report(found), **report_of(choice.name, choice.reason, solved, pool), "interrupted": not may_go_on()}
         notes = notes_of(report["solutions"], lambda slot: names.in_slot(slot, bits))
     if request.out is not None and content is not None:
         write_whole(request.out, content)

@@ -11,6 +11,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import Request
+from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import MemoryOption
 from riata.cli.tables import Layout
@@ -32,10 +33,8 @@ A file of groups in TOML:
 
 def groups(
     file: Annotated[str, typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin.")],
-    groups_file: Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, as sensor=t{00..59}. Repeatable.")
-    ] = None,
+    groups_file: GroupsOption = None,
+    group: GroupOption = None,
     form: FormatOption = "auto",
     labels: Annotated[str, typer.Option(help="0/1, -1/+1 or auto, which detects them from the first rows.")] = "auto",
     learner: Annotated[
@@ -60,7 +59,7 @@ def groups(
     tolerance: Annotated[float, typer.Option(help="Largest violation of a condition, as a share of gamma.")] = 1e-8,
     memory_bytes_max: MemoryOption = None,
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads. They do not change the result.")] = 2,
-    svg: Annotated[Path | None, typer.Option(help="Draw groups, runs and weights to this file.")] = None,
+    svg: SvgOption = None,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Write nothing if a row cannot be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import typer
 
-from riata.base.errors import BadInput, Malformed
+from riata.base.errors import Malformed
 from riata.batch.data import Data
-from riata.batch.groups import Declared, grouping_of, read_groups
+from riata.batch.groups import grouping_of, read_groups
 from riata.batch.pool import Threads
 from riata.batch.problem import Problem
 from riata.batch.run_search import GAMMAS, KS, MEMORY_BYTES_MAX, GridPoint, RunLasso, RunSolution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_batch import export, rows_report
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
-from riata.cli.fit_setup import read_document
+from riata.cli.group_tables import group_tables
 from riata.cli.groups_view import draw_groups, shown
 from riata.cli.progress import pass_progress, rows_so_far
 from riata.run.adopting import link_of
@@ -42,26 +42,11 @@ class GroupOptions:
     svg: Path | None
     strict: bool
 
-    def declared(self) -> list[Declared]:
-        """Read the groups. Raises `BadInput`."""
-        tables: dict[str, Any] = {}
-        if self.file is not None:
-            document = read_document(self.file)
-            tables |= document.get("groups", document)
-        for one in self.given:
-            name, is_given, pattern = one.partition("=")
-            if not is_given or not name or not pattern:
-                raise BadInput(f"--group {one}: expected NAME=PATTERN, as sensor=t{{00..59}}", "bad_groups")
-            if name in tables:
-                raise BadInput(f"--group {one}: there are two groups {name!r}", "bad_groups")
-            tables[name] = pattern
-        return read_groups(tables)
-
 
 def fit_groups(request: Request, options: GroupOptions) -> None:
     """Read the file, solve, write the model and the drawing, and report."""
     started = time.perf_counter()
-    declared = options.declared()
+    declared = read_groups(group_tables(options.file, options.given))
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:
             files = data_of_files([request.file], request.config, request.layout, request.threads, on_block=on_block)

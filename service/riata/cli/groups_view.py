@@ -35,15 +35,20 @@ def shown(report: dict[str, Any]) -> str:
         ),
         _optimum(report),
     ]
-    for group in report["groups"]:
-        lines += _group(group, [run for run in report["partition"] if run["group"] == group["name"]])
-    lines += _singles([run for run in report["partition"] if not run["group"]])
+    lines += partition_lines(report["groups"], report["partition"])
     lines.append(f"time      {report['seconds']:.2f} s")
     if report["out"] is not None:
         lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")
     if report["interrupted"]:
         lines.append("stopped   by Ctrl-C; this is the best point so far")
     return "\n".join(lines)
+
+
+def partition_lines(groups: Partition, partition: Partition) -> Iterator[str]:
+    """Yield groups with their runs, then the features of no group, as lines of text."""
+    for group in groups:
+        yield from _group(group, [run for run in partition if run["group"] == group["name"]])
+    yield from _singles([run for run in partition if not run["group"]])
 
 
 def _optimum(report: dict[str, Any]) -> str:

@@ -11,8 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
+from riata.batch.named import LAPS
+from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.solver_options import (
+    PANEL,
     AtOnceOption,
     BoundOption,
     EtaOption,
@@ -30,10 +33,24 @@ from riata.cli.solver_options import (
 )
 from riata.run.solver_options import SolverOptions
 
+HoldOutOption = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=0.5, help="With --url: share of the newest events that judges. [default: the gate's]"),
+]
+PromoteOption = Annotated[bool, typer.Option("--promote", help="With --url: let the model go on from it if the gate says so.")]
+RunKOption = Annotated[
+    list[float] | None,
+    typer.Option(
+        help="laps: how alike neighbours in a run are, 0 to below 1. Repeatable: the score chooses. [default: five values]",
+        rich_help_panel=PANEL,
+    ),
+]
+
 EXAMPLE: Final = """Examples:
 
 - `riata refit clicks --url http://127.0.0.1:8080` has a running service do it, with a verdict; `--promote` uses it if better.
 - `riata refit clicks --data ./riata-data` after the service has stopped: how much would the optimum gain?
+- `riata refit curves --url http://127.0.0.1:8080 --solver laps --group "sensor=t{00..59}"` finds which runs of features matter.
 - `riata refit clicks --store redis://localhost:6379/0 --gamma 10 --gamma 1` compares two penalties while services run.
 - `riata refit clicks --data ./riata-data --out clicks.riata`, then `POST /models/clicks/import`, replaces the model."""
 
@@ -59,13 +76,12 @@ def refit(
     rounds: RoundsOption = None,
     passes_max: PassesOption = None,
     seed: SeedOption = None,
-    hold_out: Annotated[
-        float | None,
-        typer.Option(min=0.0, max=0.5, help="With --url: share of the newest events that judges. [default: the gate's]"),
-    ] = None,
-    promote: Annotated[
-        bool, typer.Option("--promote", help="With --url: let the model go on from it if the gate says so.")
-    ] = False,
+    hold_out: HoldOutOption = None,
+    promote: PromoteOption = False,
+    groups: GroupsOption = None,
+    group: GroupOption = None,
+    run_k: RunKOption = None,
+    svg: SvgOption = None,
 ) -> None:
     """Find the best weights for the events of a model's log, and compare the online model with them.
 
@@ -77,6 +93,14 @@ def refit(
 
     Ctrl-C ends the passes with the best weights so far.
     """
+    if solver == LAPS:
+        about = {"gamma": gamma, "run_k": run_k, "memory_bytes_max": memory_bytes_max, "tolerance": tolerance}
+        _with_groups(
+            url, model, {"groups": group_tables(groups, group or ()), **about}, (events, hold_out, promote), as_json, svg
+        )
+        return
+    if groups or group or run_k or svg:
+        raise BadInput("--groups, --group, --run-k and --svg are options of --solver laps", "bad_option")
     options = solver_options(
         solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
         rounds=rounds, passes_max=passes_max, seed=seed,
@@ -94,6 +118,22 @@ def refit(
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
     _of_store(model, (data, store), events, threads, options, out, as_json)
+
+
+def _with_groups(
+    url: str | None,
+    model: str,
+    settings: dict[str, Any],
+    how: tuple[int | None, float | None, bool],
+    as_json: bool,
+    svg: Path | None,
+) -> None:
+    """Refit a running service by laps. how : events, hold-out, and whether to promote"""
+    if url is None:
+        raise BadInput("laps refits a running service: give --url. For a file there is riata groups", "bad_option")
+    from riata.cli.refit_running import refit_running, request_of_groups
+
+    refit_running(url, model, request_of_groups(settings, *how), as_json, svg)
 
 
 def _of_store(
@@ -124,7 +164,7 @@ def _of_store(
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, task.data, task.config, pool, may_go_on, task.online)
         content = None if out is None else task.export(*solved[0])
-        report = {"model": model, "window": task.window.document(), **report_of(choice, solved, pool)}
+        report = {"model": model, "window": task.window.document(), **report_of(choice.name, choice.reason, solved, pool)}
         for one, (problem, solution) in zip(report["solutions"], solved, strict=True):
             online = task.online_objective(problem, pool)
             one["objective_excess"] = solution.certificate.objective - online

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from riata.base.errors import BadInput, Unavailable
+from riata.batch.named import LAPS
 from riata.cli.connect import connected
-from riata.cli.fit_request import INTERRUPTED, interruptible
+from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
+from riata.cli.groups_view import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
-from riata.cli.solve import table_of
+from riata.cli.solve import notes_of, table_of
 from riata.run.solver_options import SolverOptions
 
 if TYPE_CHECKING:
@@ -26,16 +29,31 @@ def request_of(options: SolverOptions, events: int | None, hold_out: float | Non
     return {
         "solver": options.solver,
         **({"gamma": list(options.gammas)} if options.gammas else {}),
-        **({} if options.k is None else {"k": options.k}),
+        **({"bound": list(options.bounds)} if options.bounds else {}),
+        **options.settings,
+        **_how(events, hold_out, promote),
+    }
+
+
+def request_of_groups(settings: dict[str, Any], events: int | None, hold_out: float | None, promote: bool) -> dict[str, Any]:
+    """Return the body of the request of a refit with groups. settings : those that are None are left out"""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return {"solver": LAPS, **given, **_how(events, hold_out, promote)}
+
+
+def _how(events: int | None, hold_out: float | None, promote: bool) -> dict[str, Any]:
+    return {
         **({} if events is None else {"window": {"events": events}}),
         **({} if hold_out is None else {"hold_out": {"share": hold_out}}),
-        **({} if options.memory_bytes_max is None else {"memory_bytes_max": options.memory_bytes_max}),
         "promote": "if_better" if promote else "never",
     }
 
 
-def refit_running(url: str, model: str, request: dict[str, Any], as_json: bool) -> None:
-    """Start the refit, wait for it, and report. Ctrl-C ends it with the best weights so far."""
+def refit_running(url: str, model: str, request: dict[str, Any], as_json: bool, svg: Path | None = None) -> None:
+    """Start the refit, wait for it, and report. Ctrl-C ends it with the best weights so far.
+
+    svg : where groups and runs are drawn, if it has some
+    """
     with connected(url) as riata:
         begun = riata.begin_refit(model, **request)
         found, interrupted = _awaited(riata, model, begun)
@@ -45,6 +63,8 @@ def refit_running(url: str, model: str, request: dict[str, Any], as_json: bool) 
             raise (Unavailable if code == "refit_failed" else BadInput)(f"refit {found['id']}: {detail} [{code}]", code)
         typer.echo(f"riata: {detail}", err=True)
     else:
+        if svg is not None:
+            write_whole(svg, draw_groups(found["runs"]["partition"]).encode())
         typer.echo(json.dumps(found) if as_json else "\n".join(shown(found)))
     if interrupted:
         raise typer.Exit(INTERRUPTED)
@@ -86,6 +106,8 @@ def shown(found: dict[str, Any]) -> list[str]:
         f"rows      {window['events']:,}; {left_out}",
         f"solver    {found['reason']}",
         *table_of(found["solutions"]),
+        *notes_of(found["solutions"]),
+        *runs_lines(found["runs"]),
         *regret_lines(found["regret"], found["certificate"]),
         f"verdict   {verdict['decision']}: {verdict['why']}",
         f"time      {found['seconds']:.1f} s",
@@ -102,6 +124,13 @@ def shown(found: dict[str, Any]) -> list[str]:
     if found["state"] == "cancelled":
         lines.append("stopped   before the end; these are the best weights so far")
     return lines
+
+
+def runs_lines(runs: dict[str, Any] | None) -> list[str]:
+    """Return groups and runs as lines of text; none for a refit without groups."""
+    if runs is None:
+        return []
+    return [f"runs      k {runs['k']:g}, score {runs['score']:.2f}", *partition_lines(runs["groups"], runs["partition"])]
 
 
 def regret_lines(regret: dict[str, Any], certificate: dict[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ class Contribution:
     """The contribution of one feature to the margin. weight and contribution are 0.0 for a feature unknown to the model.
 
     shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
+    slot             : of the model's table
     """
 
     feature: str
@@ -30,6 +31,7 @@ class Contribution:
     weight: float
     contribution: float
     shares_slot_with: tuple[str, ...]
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def explain(
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
-        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others)))
+        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot))
     return Explanation(weights.intercept, tuple(parts))
 
 

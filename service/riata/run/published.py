@@ -8,6 +8,7 @@ from typing import Any
 from riata.base.arrays import U32
 from riata.predict.model import Model
 from riata.predict.name_book import NameBook
+from riata.predict.partition import Partition
 from riata.run.config import ModelConfig
 
 
@@ -30,6 +31,7 @@ class Published:
     chain: bytes = b""  # of the log at `applied`
     changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty if unknown
     refit: str = ""  # if it is that of a refit: which
+    partition: Partition | None = None  # its groups and runs of features, if it has them
 
     def warnings(self, names: NameBook) -> list[dict[str, Any]]:
         """Return what is wrong with the model: `code`, `detail` with what to set, and `features` if it concerns some."""

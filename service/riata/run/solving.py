@@ -75,7 +75,7 @@ def _within_bounds(options: SolverOptions, problem: Problem, pool: Pool, watch: 
     return choice, solved
 
 
-def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
+def report_of(solver: str, reason: str, solved: Solved, pool: Pool) -> dict[str, Any]:
     """Return the solver, the total weight of the rows, the loss of the base rate, and the solutions, as a document."""
     data = solved[0][0].data
     negative, positive = pool.fold("labels", data.parts, {})["weight"].tolist()
@@ -83,8 +83,8 @@ def report_of(choice: Choice, solved: Solved, pool: Pool) -> dict[str, Any]:
     return {
         "features": data.features,
         "weight": weight,
-        "solver": choice.name,
-        "reason": choice.reason,
+        "solver": solver,
+        "reason": reason,
         "base_log_loss": -share * math.log(share) - (1.0 - share) * math.log(1.0 - share),
         "solutions": [solution_document(problem, solution, weight) for problem, solution in solved],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -252,12 +252,19 @@ def decided(scores: Scores, config: ModelConfig) -> I64 | None:
     return np.where(scores.probability > config.decision.threshold, 1, negative)
 
 
+def explained_row(published: Published, row: list[tuple[int, float, str]], names: NameBook) -> dict[str, Any]:
+    """Explain one row: bias and contributions, and those of runs if the model has groups."""
+    found = published.model.explain(row, names.in_slot)
+    runs = {} if published.partition is None else {"runs": published.partition.answer(found)}
+    return {**found.answer(), **runs}
+
+
 def predictions(parsed: Parsed, served: Served, question: Question, named: NamedRows | None, rows: list[bytes]) -> Predicted:
     """Score the rows; explain them if `named` has their features; add intervals if the question has a level."""
     published = served.published
     model = published.model
     source = source_document(published, served.age_s, served.stale_s)
-    explained = [model.explain(row, served.names.in_slot).answer() for row in named or ()]
+    explained = [explained_row(published, row, served.names) for row in named or ()]
     whole_labels = published.config.labels != "real"
     level = question.level
     scores = model.score(parsed.batch)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from riata.base.arrays import Arrays
-from riata.base.errors import Corrupt
+from riata.base.errors import BadInput, Corrupt
 from riata.batch.data import Part
 from riata.batch.jobs import JOBS, Job
-from riata.batch.pool import summed
+from riata.batch.pool import Pool, summed
 from riata.batch.problem import Problem
+from riata.batch.runs import Layout
 from riata.batch.segment_data import data_of
+from riata.batch.solution import Certificate
+from riata.learn.learner import Weights
 from riata.run.adopting import link_of, rho_of
 from riata.run.effective_log import Window
+from riata.run.refits.grouped import RunCheck, grouping_in
 from riata.run.refits.task import Outcome, Task
 from riata.run.refitting import certificate_at
 from riata.run.solving import GAMMA, mean_loss
@@ -46,19 +52,21 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
 
     The bound `gap` is that of this one pass; the solver may have found a better one in an earlier pass.
     """
-    report = dict(outcome.document)
+    report = copy.deepcopy(outcome.document)
     report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
     one = report["solutions"][report["chosen"]]
     data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config))
     problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
-    found = certificate_at(problem, outcome.weights, pool)
+    runs = report.setdefault("runs", None)
+    measure = partial(_measured, problem, pool, report["weight"], _run_check(problem, task, runs))
+    found, log_loss = measure(outcome.weights)
     if abs(found.objective - one["objective"]) > SAME * max(1.0, abs(found.objective)) or found.kkt > one["kkt"] + SAME:
         raise Corrupt(
             f"the process that solved claims an objective of {one['objective']!r} with violation {one['kkt']:.1e}, and it is "
             f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
             "certificate_mismatch",
         )
-    online = certificate_at(problem, task.online, pool).objective
+    online, online_loss = measure(task.online)
     verdict, progressive = report["verdict"], report.pop("progressive_regret")
     has_gamma = hasattr(task.config.learner, "gamma")
     report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
@@ -68,10 +76,10 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
     report["regret"] = {
         "gamma": one["gamma"],
         "gamma_of": _gamma_of(task, has_gamma),
-        "objective_excess": found.objective - online,
+        "objective_excess": found.objective - online.objective,
         "log_loss": {
-            "online": mean_loss(problem, task.online, online, report["weight"]),
-            "batch": one["log_loss"],
+            "online": online_loss,
+            "batch": log_loss,
             "base": report["base_log_loss"],
         },
         "tail_log_loss": _tail(verdict),
@@ -80,7 +88,30 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
     return report
 
 
+def _run_check(problem: Problem, task: Task, runs: dict[str, Any] | None) -> RunCheck | None:
+    """How weights are measured under the runs that a solution claims; None for solvers without groups. Takes the lengths of the
+    runs out of the report: they are of no use to people."""
+    if runs is None:
+        return None
+    layout = Layout.of(grouping_in(task.groups, problem.data), problem.data.features)
+    return RunCheck(problem, layout, [group.pop("lengths") for group in runs["groups"]], runs["k"])
+
+
+def _measured(problem: Problem, pool: Pool, weight: float, runs: RunCheck | None, weights: Weights) -> tuple[Certificate, float]:
+    """Return the certificate of weights and their mean loss. Raises `Corrupt` (code `certificate_mismatch`)."""
+    if runs is None:
+        found = certificate_at(problem, weights, pool)
+        return found, mean_loss(problem, weights, found.objective, weight)
+    try:
+        checked = runs.at(weights, pool)
+    except BadInput as error:
+        raise Corrupt(f"the process that solved claims runs that cannot be: {error.detail}", "certificate_mismatch") from None
+    return checked.certificate, -checked.log_likelihood / weight
+
+
 def _gamma_of(task: Task, has_gamma: bool) -> str:
+    if task.request.bounds:
+        return "the bound, which is the optimum under this gamma"
     if task.request.gammas:
         return "the request"
     return "the learner" if has_gamma else f"the default {GAMMA:g}: this learner has no L1 penalty of this kind"

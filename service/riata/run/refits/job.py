@@ -29,7 +29,7 @@ from riata.run.store_pace import StorePace
 
 STAGES: Final = ("reading", "loading", "counting", "solving", "judging", "checking", "promoting")
 FOUND: Final = (
-    "window", "solver", "reason", "features", "memory_bytes", "solutions", "chosen", "certificate", "regret", "verdict",
+    "window", "solver", "reason", "features", "memory_bytes", "solutions", "chosen", "runs", "certificate", "regret", "verdict",
     "not_promotable",
 )  # fmt: skip
 TRACE_MAX: Final = 200
@@ -165,8 +165,16 @@ class RefitJob:
             (work / STATE).replace(folder / f"{self.id}{STATE_SUFFIX}")
         (work / BASE).write_bytes(prepared.online)
         (work / BASE).replace(folder / ONLINE)  # the next refit follows the online learner from there
+        self._name_features(context, found, outcome.weights.bits)
         self.found = found
         self.keep(folder, outcome.weights)
+
+    def _name_features(self, context: EngineContext, found: dict[str, Any], bits: int) -> None:
+        """Name the features of no group in the partition of a refit with groups, as far as they have names."""
+        names = context.catalogue.served_models[self.model].names
+        for run in (found["runs"] or {}).get("partition", ()):
+            if not run["features"]:
+                run["features"] = [" / ".join(names.in_slot(slot, bits)) or f"slot {slot}" for slot in run["slots"]]
 
     def keep(self, folder: Path, weights: Weights) -> None:
         """Write the result, for after a restart."""
@@ -223,10 +231,13 @@ class RefitJob:
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:
-    """Estimate how long the passes of one stage still take, from how fast the violation falls; None if it does not yet."""
+    """Estimate how long the passes of one stage still take, from how fast the violation falls; None if it does not yet. Points of
+    a grid take as long as those before, on the average."""
     if len(rows) < 2:
         return None
     first, last = rows[0], rows[-1]
+    if "points" in last:
+        return round(float((last["points"] - len(rows)) * last["seconds"] / len(rows)), 1)
     if not 0.0 < last["kkt"] < first["kkt"]:
         return None
     falls = math.log(first["kkt"] / last["kkt"]) / (len(rows) - 1)

@@ -15,6 +15,7 @@ from riata.run.adopting import link_of
 from riata.run.effective_log import EffectiveLog, Window, chain_at, read_effective_log
 from riata.run.engine_context import EngineContext
 from riata.run.model_state import ModelState
+from riata.run.refits.grouped import grouping_by_slot
 from riata.run.refits.judging import split_before
 from riata.run.refits.request import RefitRequest
 from riata.run.refits.task import BASE, Task, described, write_task
@@ -24,6 +25,7 @@ from riata.store.segment import Origin, Pace, Segment
 from riata.store.segments import FOLDER, Segments
 from riata.store.store import Generation
 from riata.wire.encoder import fingerprint
+from riata.wire.names import NOTHING_NAMED
 
 ONLINE: Final = "online.ckp"  # the online state of the last refit
 NO_BASE: Final = (
@@ -58,8 +60,8 @@ class Preparing:
     on_read: Callable[[int, int], None]
 
     def prepare(self, work: Path, pace: Pace) -> Prepared:
-        """Write the task of the child process to `work`. Raises `BadInput` (codes `no_events`, `not_for_this_loss`), and what
-        reading the log and writing segments raise."""
+        """Write the task of the child process to `work`. Raises `BadInput` (codes `no_events`, `not_for_this_loss`, and those of
+        groups), and what reading the log and writing segments raise."""
         call, model = self.context.log_thread.call, self.model
         generations: list[Generation] = call(lambda s: s.generations(model)).result()
         if not generations:
@@ -67,6 +69,9 @@ class Preparing:
         online = self._checkpoint(generations[0].gen)
         state = ModelState.thaw(*layout.decode_checkpoint(online))
         link_of(state.config)
+        online_weights = state.learner.weights()
+        names = self.context.catalogue.served_models[model].names.everything() if self.request.groups else NOTHING_NAMED
+        groups = grouping_by_slot(self.request.declared(), names, online_weights.bits)
         origin = Origin(model, state.lineage, fingerprint(state.config.encoder))
         segments = self._segments(origin, work, pace)
         log = read_effective_log(call, model, segments)
@@ -80,7 +85,7 @@ class Preparing:
             split, begins, no_gate = self._follow(work, log, state, split, generations)
         task = Task(
             origin, state.config, self.request, state.applied, state.chain, state.changes, described(segments, work), counted,
-            log.counted(log.first, state.applied), split, begins, no_gate, max(1, cores() // 2), state.learner.weights(),
+            log.counted(log.first, state.applied), split, begins, no_gate, max(1, cores() // 2), online_weights, groups,
         )  # fmt: skip
         write_task(work, task)
         return Prepared(task, window, online)

@@ -17,6 +17,7 @@ from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
 from riata.base.priority import lower_priority
 from riata.learn.learner import Weights
 from riata.predict.factory import make_model
+from riata.predict.partition import Partition
 from riata.run.adopting import link_of
 from riata.run.decision import served_weights
 from riata.run.engine import Engine
@@ -51,6 +52,7 @@ class Refits:
         self._settings = engine.settings.refits
         self._jobs: dict[str, list[RefitJob]] = {}  # by model, oldest first; loaded when a model is first asked for
         self._weights: dict[str, Weights] = {}  # by refit
+        self._partitions: dict[str, Partition] = {}  # by refit, if it has groups
         self._running: tuple[RefitJob, asyncio.Task[None]] | None = None
         self._schedule: asyncio.Task[None] | None = None
         self._temporary: TemporaryDirectory[str] | None = None
@@ -137,7 +139,11 @@ class Refits:
         served = make_model(published.model.origin, weights, 0, seq)
         age_ms = clock.unix_ms() - job.created_ms
         made_ms = clock.monotonic_ms() - max(0, age_ms)
-        return replace(published, model=served, applied=seq, published_ms=job.created_ms, published_mono_ms=made_ms, refit=job.id)
+        partition = self._partitions.get(job.id)
+        return replace(
+            published, model=served, applied=seq, published_ms=job.created_ms, published_mono_ms=made_ms, refit=job.id,
+            partition=partition,
+        )  # fmt: skip
 
     def counts(self) -> Mapping[str, RefitTally]:
         """Return the tallies of models that are served."""
@@ -174,6 +180,7 @@ class Refits:
         found, folder = job.found or {}, self._folder(job.model)
         job_read = await asyncio.get_running_loop().run_in_executor(None, RefitJob.read, folder / f"{job.id}{SUFFIX}", job.model)
         self._weights[job.id] = job_read[1]
+        self._note_partition(job)
         tally = self.tallies.setdefault(job.model, RefitTally())
         tally.seconds, tally.gap = job.seconds, found["certificate"]["gap"]
         tally.passes += sum(one["passes"] for one in found["solutions"])
@@ -184,6 +191,7 @@ class Refits:
         for old in kept[:-RESULTS_KEPT]:
             (folder / f"{old.id}{SUFFIX}").unlink(missing_ok=True)
             self._weights.pop(old.id, None)
+            self._partitions.pop(old.id, None)
         for old in kept[:-STATES_KEPT]:
             (folder / f"{old.id}{STATE_SUFFIX}").unlink(missing_ok=True)
         self._jobs[job.model] = self._jobs[job.model][-2 * RESULTS_KEPT :]
@@ -303,10 +311,16 @@ class Refits:
             except (Corrupt, BadInput, KeyError, TypeError, OSError) as error:
                 log.warning("%s: not the result of a refit that this version can read: %s", path, error)
             else:
+                self._note_partition(job)
                 found.append(job)
         for left in folder.glob("*.job"):
             shutil.rmtree(left, ignore_errors=True)
         return found
+
+    def _note_partition(self, job: RefitJob) -> None:
+        runs = (job.found or {}).get("runs")
+        if runs is not None:
+            self._partitions[job.id] = Partition.of(runs["partition"])
 
     def _find(self, model: str, refit: str) -> RefitJob:
         for job in self._known(model):

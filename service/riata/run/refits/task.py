@@ -9,7 +9,7 @@ state.bin    the candidate: a checkpoint whose learner continues from the optimu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import F64, I64, U32
 from riata.base.document import write_document
 from riata.base.errors import Conflict, Corrupt
+from riata.batch.groups import Grouping
 from riata.learn.learner import Weights
 from riata.run.config import ModelConfig, read_stored, stored_document
 from riata.run.refits.request import RefitRequest, read_request
@@ -45,6 +46,7 @@ class Task:
     split    : the last event before the hold-out; 0: there is none, because of `no_gate`
     begins   : the event after which the online learner is followed; 0 with an empty one, otherwise with `BASE`
     online   : the weights of the online state
+    groups   : those of the request, whose `ranks` are slots; without names if there are none
     """
 
     origin: Origin
@@ -61,6 +63,7 @@ class Task:
     no_gate: str
     threads: int
     online: Weights
+    groups: Grouping = field(default_factory=Grouping)
 
     def mapped(self) -> list[Segment]:
         """Map the segments. Raises `Conflict` (code `segment_stale`) if one is not the one that the service named."""
@@ -100,8 +103,10 @@ def write_task(folder: Path, task: Task) -> None:
         "threads": task.threads,
         "link": task.online.link,
         "bits": task.online.bits,
+        "groups": _groups_document(task.groups),
     }
     arrays = {"spans": task.counted.spans, "followed": task.followed.spans, "skipped": task.followed.skipped}
+    arrays["group_slots"] = np.concatenate([*task.groups.ranks, np.empty(0, np.int64)])
     (folder / TASK).write_bytes(layout.encode_checkpoint(header, {**arrays, **_arrays_of(task.online)}))
 
 
@@ -124,6 +129,25 @@ def read_task(folder: Path) -> Task:
         header["no_gate"],
         header["threads"],
         _weights_of(header, arrays),
+        _groups_of(header["groups"], cast(I64, arrays["group_slots"])),
+    )
+
+
+def _groups_document(groups: Grouping) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "runs": is_runs, "features": list(features), "absent": absent}
+        for name, is_runs, features, absent in zip(groups.names, groups.is_runs, groups.features, groups.absent, strict=True)
+    ]
+
+
+def _groups_of(document: Sequence[Mapping[str, Any]], slots: I64) -> Grouping:
+    ends = np.cumsum([len(one["features"]) for one in document])
+    return Grouping(
+        tuple(one["name"] for one in document),
+        tuple(np.split(slots, ends[:-1])) if len(document) else (),
+        tuple(one["runs"] for one in document),
+        tuple(tuple(one["features"]) for one in document),
+        tuple(one["absent"] for one in document),
     )
 
 

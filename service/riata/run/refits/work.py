@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from riata.base.errors import RiataError, TooLarge
 from riata.batch.data import PART_ROWS, Data
+from riata.batch.named import LAPS
 from riata.batch.pool import Threads
 from riata.batch.problem import Problem
 from riata.batch.segment_data import data_of
 from riata.batch.solution import Solution, TraceRow
 from riata.batch.warm_up import solve_two_rows
 from riata.run.adopting import rho_of, state_around
-from riata.run.refits.judging import Judged, judged, nothing
+from riata.run.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
+from riata.run.refits.judging import Judged, Resolve, judged, nothing
 from riata.run.refits.task import RESULT, STATE, Outcome, Task, read_task
 from riata.run.solving import Solved, pass_document, report_of, solve
 
@@ -40,23 +43,10 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
     segments = task.mapped()
     say({"stage": "counting"})
     data = data_of(segments, task.online.bits, task.counted, rho_of(task.config))
-    options = task.request.options(left_for_solver(bound, data, task.threads))
-
-    def watch(stage: str) -> Callable[[float, TraceRow], bool]:
-        def told(gamma: float, row: TraceRow) -> bool:
-            say({"stage": stage, "gamma": gamma, **pass_document(row)})
-            return may_go_on()
-
-        return told
-
     with Threads(task.threads) as pool:
-
-        def resolve(rest: Data) -> Solved:
-            return solve(options, rest, task.config, pool, watch("judging"), solved[0][1].weights)[1]
-
+        asked = _Asked(task, pool, left_for_solver(bound, data, task.threads), say, may_go_on)
         say({"stage": "solving", "rows": data.rows, "features": data.features})
-        choice, solved = solve(options, data, task.config, pool, watch("solving"), task.online)
-        report = report_of(choice, solved, pool)
+        solved, report, resolve = asked.grouped(data) if task.groups.names else asked.plain(data)
         found = Judged(nothing("the refit was cancelled"), 0)
         if may_go_on():
             say({"stage": "judging"})
@@ -65,6 +55,56 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
     not_promotable = leave_candidate(folder, task, problem, solution)
     figures = {"chosen": found.chosen, "verdict": found.ledger, "progressive_regret": found.regret}
     Outcome(solution.weights, {**report, **figures, "not_promotable": not_promotable}).write(folder / RESULT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the request asks for, done on the rows of a task. Both ways return the solutions, the report about them, and a
+    function that solves the same for other rows."""
+
+    task: Task
+    pool: Threads
+    memory_bytes_max: int
+    say: Say
+    may_go_on: Callable[[], bool]
+
+    def plain(self, data: Data) -> tuple[Solved, dict[str, Any], Resolve]:
+        """Solve by a solver that penalises each weight by itself."""
+        task, options = self.task, self.task.request.options(self.memory_bytes_max)
+
+        def told(stage: str) -> Callable[[float, TraceRow], bool]:
+            return lambda gamma, row: self._told(stage, gamma, row, {})
+
+        choice, solved = solve(options, data, task.config, self.pool, told("solving"), task.online)
+
+        def resolve(rest: Data) -> Solved:
+            return solve(options, rest, task.config, self.pool, told("judging"), solved[0][1].weights)[1]
+
+        return solved, report_of(choice.name, choice.reason, solved, self.pool), resolve
+
+    def grouped(self, data: Data) -> tuple[Solved, dict[str, Any], Resolve]:
+        """Solve with the groups of the request."""
+        task = self.task
+
+        def runs(stage: str) -> Grouped:
+            told: Told = lambda gamma, row, more: self._told(stage, gamma, row, more)  # noqa: E731
+            return Grouped(task.groups, task.request, task.config, task.threads, self.memory_bytes_max, told, self.may_go_on)
+
+        found = runs("solving").solve(data, self.pool)
+        solved = [(found.problem, found.solution)]
+        report = report_of(LAPS, REASON, solved, self.pool)
+        report["solutions"][0]["log_loss"] = -found.log_likelihood / report["weight"]
+        report["runs"] = runs_document(found, grouping_in(task.groups, data), data)
+
+        def resolve(rest: Data) -> Solved:
+            again = runs("judging").solve(rest, self.pool, found)
+            return [(again.problem, again.solution)]
+
+        return solved, report, resolve
+
+    def _told(self, stage: str, gamma: float, row: TraceRow, more: Mapping[str, Any]) -> bool:
+        self.say({"stage": stage, "gamma": gamma, **pass_document(row), **more})
+        return self.may_go_on()
 
 
 def leave_candidate(folder: Path, task: Task, problem: Problem, solution: Solution) -> str:

@@ -69,8 +69,12 @@ SCHEMAS: Final = {
                 ref("Contribution"),
                 description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
             ),
+            "runs": array(
+                record({"group": TEXT, "first": TEXT, "last": TEXT, "features": COUNT, "contribution": NUMBER}),
+                description="with explain, from a refit with groups: what each run of features adds in this row, largest first",
+            ),
         },
-        optional=("interval", "decision", "prediction_id", "bias", "contributions"),
+        optional=("interval", "decision", "prediction_id", "bias", "contributions", "runs"),
     ),
 }
 _EXPLAIN: Final = "add bias and contributions, which add up to the margin"

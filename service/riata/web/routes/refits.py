@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
-from riata.batch.named import AUTO, SOLVERS
-from riata.run.refits.request import MEMORY_BYTES, PENALTIES_MAX
+from riata.batch.named import AUTO, LAPS, SOLVERS
+from riata.run.refits.request import MEMORY_BYTES, SEVERAL_MAX, RefitRequest
+from riata.run.solver_options import TOLERANCE
 from riata.web.answers import Answer, json_answer
 from riata.web.options import model_in_path
 from riata.web.route import AT, Call, Route
@@ -74,9 +76,16 @@ def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-_GAMMA: Final = {"type": "number", "minimum": 0}
+_NUMBER: Final = {"type": "number", "minimum": 0}
+_SEVERAL: Final = (_NUMBER, array(_NUMBER, minItems=1, maxItems=SEVERAL_MAX, uniqueItems=True))
 _WINDOW: Final = record({"from": COUNT, "to": COUNT, "events": COUNT, "of": COUNT, "skipped": COUNT, "undone_by_restore": COUNT})
 _WHOLE: Final = {"type": "integer", "minimum": 1}
+
+
+def _whole(maximum: int, description: str) -> Schema:
+    return {**_or_null({**_WHOLE, "maximum": maximum}), "description": description}
+
+
 _ID: Final = {
     "name": "refit",
     "in": "path",
@@ -88,13 +97,9 @@ TAG: Final = "refits"
 SCHEMAS: Final = {
     "RefitRequest": record(
         {
-            "solver": {"type": "string", "enum": [AUTO, *SOLVERS], "default": AUTO},
+            "solver": {"type": "string", "enum": [AUTO, *SOLVERS, LAPS], "default": AUTO},
             "gamma": {
-                "anyOf": [
-                    {"type": "string", "enum": ["as_online"]},
-                    _GAMMA,
-                    array(_GAMMA, minItems=1, maxItems=PENALTIES_MAX, uniqueItems=True),
-                ],
+                "anyOf": [{"type": "string", "enum": ["as_online"]}, *_SEVERAL],
                 "default": "as_online",
                 "description": "L1 penalty in units of the summed log-likelihood; as_online is that of the learner, 1 if it has "
                 "none. Of several the older half of the hold-out chooses one",
@@ -113,8 +118,34 @@ SCHEMAS: Final = {
                 "description": "memory of the process that solves, beside the program and the mapped segments; it cannot take "
                 "more",
             },
+            "bound": {
+                "anyOf": [*_SEVERAL, {"type": "null"}],
+                "description": "of irls_lars, in place of gamma: the sizes of all weights sum to at most this",
+            },
+            "at_once": _whole(10**6, "of shotgun: weights that move at the same time; null: by an estimate"),
+            "machines": _whole(4096, "of parallel_sgd: machines that learn every k-th row each; null: 8"),
+            "eta": {
+                **_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 1e6}),
+                "description": "of parallel_sgd: step size; null: 1",
+            },
+            "rounds": _whole(10**9, "of sllr_l1 and sllr_l2; null: 10000"),
+            "passes_max": _whole(10**6, "most passes over the rows; null: by the solver"),
+            "seed": {
+                **_or_null({**_WHOLE, "minimum": 0, "maximum": 2**63 - 1}),
+                "description": "of solvers that draw random numbers; null: 0",
+            },
+            "tolerance": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": TOLERANCE},
+            "groups": {
+                **_or_null({"type": "object"}),
+                "description": 'of laps: features by name or pattern, as {"temperature": "t{00..59}", "country": "country=*"}',
+            },
+            "run_k": {
+                "anyOf": [*_SEVERAL, {"type": "null"}],
+                "description": "of laps: how alike neighbours in a run are, 0 to below 1; null: five values, of which the score "
+                "chooses",
+            },
         },
-        optional=("solver", "gamma", "k", "window", "hold_out", "promote", "memory_bytes_max"),
+        optional=tuple(one.name for one in fields(RefitRequest)),
     ),
     "RefitPass": record(
         {
@@ -127,7 +158,26 @@ SCHEMAS: Final = {
             "non_zeros": COUNT,
             "members": COUNT,
             "frozen": COUNT,
+            "accesses": COUNT,
             "seconds": NUMBER,
+            "run_k": NUMBER,
+            "score": NUMBER,
+            "points": {**COUNT, "description": "of laps: a pass is one of so many points of the grid"},
+        },
+        optional=("run_k", "score", "points"),
+    ),
+    "RefitRuns": record(
+        {
+            "k": NUMBER,
+            "score": {**NUMBER, "description": "less is better: minus the logarithm of the evidence, approximately"},
+            "groups": array(
+                record({"name": TEXT, "features": COUNT, "runs": YES_OR_NO, "absent": COUNT, "spread": NUMBER}),
+            ),
+            "partition": array(
+                record({"group": TEXT, "features": array(TEXT), "slots": array(COUNT), "weights": array(NUMBER)}),
+                description="runs of groups in their order, then the features of no group that have a weight",
+            ),
+            "grid": array({"type": "object"}),
         }
     ),
     "RefitVerdict": record(
@@ -183,6 +233,7 @@ SCHEMAS: Final = {
             "memory_bytes": _or_null(COUNT),
             "solutions": _or_null(array({"type": "object"})),
             "chosen": _or_null(COUNT),
+            "runs": {**_or_null(ref("RefitRuns")), "description": "of laps"},
             "certificate": _or_null(ref("RefitCertificate")),
             "regret": _or_null(ref("RefitRegret")),
             "verdict": _or_null(ref("RefitVerdict")),
