@@ -17,7 +17,7 @@ from tests.twins import truncated_columns as twin
 from tests.twins.truncated_row import collect
 from tests.twins.truncated_step import Eager, Event, learn_rows
 
-BOTH = TruncatedGradientConfig(centred=True, calibrated=True)
+BOTH = TruncatedGradientConfig()
 
 
 def events_of(value: F64, label: F64) -> list[Event]:
@@ -47,8 +47,8 @@ def loss(margin: F64, label: F64) -> float:
 @pytest.mark.parametrize("apart", [1, 512])  # in sets of their own, or all in one set
 def test_the_book_is_its_twin(apart: int) -> None:
     rng = np.random.default_rng(apart)
-    book, column, tracked = twin.Book(), np.zeros((ENTRIES, ENTRY)), 0
-    start, x, centre, span = np.zeros(16, np.uint32), np.zeros(16), np.zeros(16), np.zeros(16)
+    book, column, tracked = twin.Book(), np.zeros((ENTRY, ENTRIES)), 0
+    start, x, centre, span, entry = np.zeros(16, np.uint32), *np.zeros((4, 16))
     evicted = 0
     for learnt in range(400):
         slots = [slot for slot in range(9) if rng.random() < (0.95 if slot < 3 else 0.03)]
@@ -58,7 +58,7 @@ def test_the_book_is_its_twin(apart: int) -> None:
         x[:k] = [1.0 if slot == 8 and learnt < 200 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
         row = {apart * slot: float(value) for slot, value in zip(slots, x, strict=False)}
         expected = twin.centre_row(book, learnt, 2.0, row)
-        centre_row(column, tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span))
+        centre_row(column, tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span, entry))
         found = {apart * slot: (centre[j], span[j]) for j, slot in enumerate(slots) if centre[j] != 0.0}
         assert found.keys() == expected.keys()
         for slot, pair in found.items():
@@ -66,9 +66,9 @@ def test_the_book_is_its_twin(apart: int) -> None:
         assert centre[k : -(-k // WIDTH) * WIDTH].tolist() == [0.0] * (-k % WIDTH)
         x[:k] -= centre[:k]
         twin.note_row(book, learnt, {slot: x[j] + centre[j] for j, slot in enumerate(row)})
-        before, tracked = tracked, note_row(column, tracked, learnt, (k, start, x, np.zeros(0, np.uint32)), centre)
+        before, tracked = tracked, note_row(column, tracked, learnt, (k, start, x, np.zeros(0, np.uint32)), (centre, entry))
         evicted += tracked < before
-        assert tracked == sum(len(inside) for inside in book.sets.values()) == np.count_nonzero(column[:, KEY])
+        assert tracked == sum(len(inside) for inside in book.sets.values()) == np.count_nonzero(column[KEY])
     assert {0, apart, 2 * apart} <= set(found) | {apart * slot for slot in range(3) if slot not in slots}
     assert (evicted > 0) == (apart == 512)
 
@@ -123,7 +123,7 @@ def test_a_column_that_appears_late_or_stays_constant_for_long_is_learnt() -> No
     value[:3000, 1] = 50.0
     learner = TruncatedGradient(BOTH, 8)
     margin = learner.step(table(value, label)).margin
-    assert np.isfinite(margin).all()
+    assert abs(margin).max() < 20.0  # also in the first rows in which the constant column is another
     assert loss(margin[4500:], label[4500:]) < 0.8 * loss(np.zeros(1500), label[4500:])
 
 
@@ -163,7 +163,7 @@ def test_a_state_with_columns_that_cannot_be_is_refused() -> None:
 
 
 def test_without_the_settings_a_state_is_as_it_was() -> None:
-    learner = TruncatedGradient(TruncatedGradientConfig(), 8)
+    learner = TruncatedGradient(replace(BOTH, centred=False, calibrated=False), 8)
     learner.step(table(*labelled(20, 6)))
     assert learner.freeze().keys() == {"counts", "scalars", "slot", "beta", "tau", "seen", "squares", "scale"}
     assert learner.freeze()["scalars"].shape == (6,)

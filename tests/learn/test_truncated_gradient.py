@@ -70,7 +70,7 @@ class TestContract(LearnerContract):
     @pytest.fixture(
         params=EVERY[::5]
         + [_on_grid(config) for config in DYADIC[1::14]]
-        + [TruncatedGradientConfig(), TruncatedGradientConfig(centred=True, calibrated=True)],
+        + [TruncatedGradientConfig(), TruncatedGradientConfig(centred=False, calibrated=False)],
         ids=_name,
     )
     def build(self, request: pytest.FixtureRequest) -> Build:

@@ -32,7 +32,8 @@ def _dense(learner: TruncatedGradient, d: int) -> list[float]:
 
 
 def _config(trace: dict[str, Any]) -> TruncatedGradientConfig:
-    settings = {**GOLDEN["defaults"], **{key: value for key, value in trace.items() if key != "beta_after_row"}}
+    own = {key: value for key, value in trace.items() if key != "beta_after_row"}
+    settings = {"centred": False, "calibrated": False, **GOLDEN["defaults"], **own}
     for name in NUMBERS:
         settings[name] = float("inf") if settings[name] == "inf" else float(Fraction(settings[name]))
     return TruncatedGradientConfig(**settings)

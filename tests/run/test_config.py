@@ -44,6 +44,16 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
     assert read_config({"learner": {"eta": 0.5}}).learner.kind == "truncated_gradient"
 
 
+@pytest.mark.parametrize("learner", [{"kind": "truncated_gradient", "eta": 0.5}, {"eta": 0.5}])
+def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any]) -> None:
+    old = read_stored({"learner": learner})
+    assert old == read_config({"learner": {**learner, "centred": False, "calibrated": False}})
+    assert not {"centred", "calibrated"} & stored_document(old)["learner"].keys()
+    new = read_config({"learner": learner})
+    assert changed(old, new) == ["learner.calibrated", "learner.centred"]
+    assert read_stored(stored_document(new)) == new
+
+
 @pytest.mark.parametrize("kind", ["taylor_sketch", "ftrl_proximal"])
 def test_labels_of_any_number_need_the_learner_that_can(kind: str) -> None:
     with pytest.raises(BadInput, match='"real" needs the learner truncated_gradient'):

@@ -41,8 +41,11 @@ def centre_row(book: Book, learnt: int, reach: float, x: Mapping[int, float]) ->
         mean = column.values[0] if len(set(column.values)) == 1 else sum(column.values) / rows
         centre = min(1.0, max(0.0, (share - 0.5) / 0.4)) * mean
         if centre != 0.0:
-            old = max(*(abs(one - centre) for one in column.values), 2.0**-40 * abs(centre))
-            found[slot] = centre, max(old, min(abs(value - centre), reach * old))
+            old, least, distance = max(abs(one - centre) for one in column.values), 2.0**-40 * abs(centre), abs(value - centre)
+            if old > least:
+                found[slot] = centre, max(old, min(distance, reach * old))
+            else:  # constant until now
+                found[slot] = (centre, distance) if distance > least else (value, least)
     return found
 
 

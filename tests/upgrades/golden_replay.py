@@ -34,7 +34,7 @@ Logged = tuple[Kind, int, bytes]  # kind, events, payload
 
 
 def _gradient(**settings: Any) -> dict[str, Any]:
-    return {"kind": "truncated_gradient", "period": 7, "gravity": 0.001, **settings}
+    return {"kind": "truncated_gradient", "period": 7, "gravity": 0.001, "centred": False, "calibrated": False, **settings}
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
@@ -47,6 +47,7 @@ def _particles(**settings: Any) -> dict[str, Any]:
 
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
+    "gradient defaults": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),
@@ -77,7 +78,7 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
 }
 FEW: Final = (
-    "gradient adaptive normalised",
+    "gradient defaults",
     "sketch exact probit",
     "sketch hybrid forgetting",
     "ftrl",

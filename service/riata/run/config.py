@@ -13,6 +13,7 @@ from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
+from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.store import records
@@ -115,14 +116,14 @@ def read_stored(document: object) -> ModelConfig:
     """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
 
     An encoder without `words` was written before there was a second rule of words, and keeps the first. A learner without
-    settings that are newer than the document does what it did without them.
+    settings that are newer than the document does what it did without them; one without a kind was written when there was one.
     """
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(encoder, Mapping) and "words" not in encoder:
         document = {**document, "encoder": {**encoder, "words": FIRST_RULE}}
-    learner = document.get("learner") if isinstance(document, Mapping) else None
-    if isinstance(document, Mapping) and isinstance(learner, Mapping) and learner.get("kind") in SPECS:
-        document = {**document, "learner": {**SPECS[learner["kind"]].older, **learner}}
+    learner = document.get("learner", {}) if isinstance(document, Mapping) else None
+    if isinstance(document, Mapping) and isinstance(learner, Mapping) and (kind := learner.get("kind", KINDS[0])) in SPECS:
+        document = {**document, "learner": {**SPECS[kind].older, **learner}}
     return read_config(document)
 
 

@@ -7,11 +7,13 @@ when a centre does.
 
 A column is a feature that has had a value other than 1 and occurs in more than half of the rows. Absent means zero, so the centre
 is the mean of the values that were present times a factor that grows from 0 to 1 with the share p of the rows that have the
-feature: 5 / 2 (p - 1 / 2). The scale of a centred column is its largest distance from the centre. A centred column is not
-truncated: it occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
+feature: 5 / 2 (p - 1 / 2). The scale of a centred column is its largest distance from the centre. A column that has been constant
+has no scale yet: nothing is learnt of it, and the first value that differs gives its scale. A centred column is not truncated: it
+occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
 
 The book has a bounded number of entries, in sets of WAYS by slot. A feature for which its set has no room takes one from the
-count of each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays.
+count of each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays. The
+numbers of an entry are in rows of an array: the keys of a set are adjacent, and so are its counts.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ ENTRY: Final = 6
 
 PRIOR_ROWS: Final = 2.0  # without the feature, so that no feature is a column at its first rows
 FULL_SHARE: Final = 0.9  # of the rows, from which the centre is the mean
-NARROW: Final = 2.0**-40  # of the centre: the smallest scale, above the rounding error of a difference
+NARROW: Final = 2.0**-40  # of the centre: distances up to it may be rounding errors; a column without others is constant
 NEVER: Final = 2.0**900  # a clock that is never reached: a weight with it is not truncated
 
 
@@ -47,10 +49,10 @@ def entry_of(column: F64, slot: int) -> int:
     Source    this module
     """
     first = (slot & (SETS - 1)) * WAYS
+    key, found = slot + 1.0, -1
     for at in range(first, first + WAYS):
-        if column[at, KEY] == slot + 1.0:
-            return at
-    return -1
+        found = at if column[KEY, at] == key else found  # without a branch
+    return found
 
 
 @inline_kernel
@@ -67,25 +69,29 @@ def slot_at(slot_of: U32, start: int) -> int:
 @inline_kernel
 def centre_of(column: F64, at: int, learnt: int) -> float:
     """The centre of a column in the row after `learnt` others; 0 if it is not centred. That of a constant column is exactly its
-    value: with a rounding error, its weight would be learnt from that.
+    value.
 
     Source    this module
     """
-    share = (column[at, COUNT] + 1.0) / (learnt - column[at, SINCE] + 1.0 + PRIOR_ROWS)
-    factor = min(1.0, max(0.0, (share - 0.5) / (FULL_SHARE - 0.5)))
-    mean = column[at, SUM] / column[at, COUNT]
-    return float(factor * (column[at, LOW] if column[at, LOW] == column[at, HIGH] else mean))
+    count, rows = column[COUNT, at] + 1.0, learnt - column[SINCE, at] + 1.0 + PRIOR_ROWS
+    if 2.0 * count <= rows:
+        return 0.0
+    factor = min(1.0, (count / rows - 0.5) / (FULL_SHARE - 0.5))
+    mean = column[SUM, at] / column[COUNT, at]
+    return float(factor * (column[LOW, at] if column[LOW, at] == column[HIGH, at] else mean))
 
 
 @inline_kernel
-def span_of(column: F64, at: int, centre: float, x: float, reach: float) -> float:
-    """The scale of a centred column after a value: its largest distance from the centre. The distance of the new value counts up
-    to `reach` times the largest before.
+def centre_and_span(column: F64, at: int, centre: float, x: float, reach: float) -> tuple[float, float]:
+    """The centre and the scale of a centred column for a row with a value: its largest distance from the centre. The distance of
+    the new value counts up to `reach` times the largest before. While the column is constant, the centre is the value itself.
 
     Source    this module
     """
-    old = max(column[at, HIGH] - centre, centre - column[at, LOW], NARROW * abs(centre))
-    return float(max(old, min(abs(x - centre), reach * old)))
+    old, least, distance = max(column[HIGH, at] - centre, centre - column[LOW, at]), NARROW * abs(centre), abs(x - centre)
+    if old > least:
+        return centre, float(max(old, min(distance, reach * old)))
+    return (centre, distance) if distance > least else (x, least)
 
 
 @inline_kernel
@@ -100,67 +106,73 @@ def some_varied(x: F64, j: int, k: int) -> bool:
 
 @inline_kernel
 def centre_row(
-    column: F64, tracked: int, learnt: int, reach: float, row: tuple[int, U32, F64, U32], out: tuple[F64, F64]
+    column: F64, tracked: int, learnt: int, reach: float, row: tuple[int, U32, F64, U32], out: tuple[F64, F64, F64]
 ) -> None:
     """Write the centres and the scales of the features of a row.
 
     Parameters
     ----------
-    column : f64[ENTRIES, ENTRY]   the book; read only
+    column : f64[ENTRY, ENTRIES]   the book; read only
     tracked : int                  how many entries it has; 0: nothing is centred
     learnt : int                   rows learnt before
     reach : float                  of the configuration
     row                            k, start, x, slot_of: the number of slots, where their lines of four numbers start, their
                                    values; and the slots of lines, as in `SlotTable`
-    out                            centre, span: overwritten, in multiples of eight; a centre of 0 means not centred
+    out                            centre, span: overwritten, in multiples of eight; a centre of 0 means not centred. entry:
+                                   overwritten if there are entries: which one a feature has, -1 for none
 
     Returns                        nothing
     Cost                           O(k) if there are entries
     Source                         this module
     """
     k, start, x, slot_of = row
-    centre, span = out
+    centre, span, entry = out
     for j in range(0, k, WIDTH):
         store(centre, j, spread(0.0))
         store(span, j, spread(0.0))
     if tracked > 0:
         for j in range(k):
             at = entry_of(column, slot_at(slot_of, int(start[j])))
+            entry[j] = at
             if at >= 0:
-                centre[j] = centre_of(column, at, learnt)
-                if centre[j] != 0.0:
-                    span[j] = span_of(column, at, centre[j], x[j], reach)
+                middle = centre_of(column, at, learnt)
+                if middle != 0.0:
+                    centre[j], span[j] = centre_and_span(column, at, middle, x[j], reach)
 
 
 @inline_kernel
-def note_row(column: F64, tracked: int, learnt: int, row: tuple[int, U32, F64, U32], centre: F64) -> int:
+def note_row(column: F64, tracked: int, learnt: int, row: tuple[int, U32, F64, U32], met: tuple[F64, F64]) -> int:
     """Add a learnt row to the book.
 
     Parameters
     ----------
-    column : f64[ENTRIES, ENTRY]   the book; overwritten
+    column : f64[ENTRY, ENTRIES]   the book; overwritten
     tracked : int                  how many entries it has
     learnt : int                   rows learnt before
     row                            k, start, x, slot_of: as for `centre_row`, but the values less their centres, as learnt
-    centre : f64                   as `centre_row` has written it
+    met                            centre, entry: as `centre_row` has written them
 
     Returns                        how many entries it has now
     Cost                           O(k) if there are entries, or values other than 1
     Source                         Misra & Gries 1982, in each set
     """
     k, start, x, slot_of = row
+    centre, entry = met
+    known = tracked > 0
     for j in range(0, k, WIDTH):
         if tracked == 0 and not some_varied(x, j, k):
             continue
         for i in range(j, min(j + WIDTH, k)):
-            slot = slot_at(slot_of, int(start[i]))
             value = centre[i] + x[i]
-            at = entry_of(column, slot)
-            if at >= 0:
-                column[at, COUNT] += 1.0
-                column[at, SUM] += value
-                column[at, LOW] = min(column[at, LOW], value)
-                column[at, HIGH] = max(column[at, HIGH], value)
+            at = int(entry[i]) if known else -1
+            if at < 0 and value == 1.0:
+                continue
+            slot = slot_at(slot_of, int(start[i]))
+            if at >= 0 and column[KEY, at] == slot + 1.0:  # unless a feature of this row has removed it
+                column[COUNT, at] += 1.0
+                column[SUM, at] += value
+                column[LOW, at] = min(column[LOW, at], value)
+                column[HIGH, at] = max(column[HIGH, at], value)
             elif value != 1.0:
                 tracked += _enter(column, slot, value, learnt)
     return tracked
@@ -174,18 +186,18 @@ def _enter(column: F64, slot: int, value: float, learnt: int) -> int:
     """
     first = (slot & (SETS - 1)) * WAYS
     for at in range(first, first + WAYS):
-        if column[at, KEY] == 0.0:
-            column[at, KEY] = slot + 1.0
-            column[at, COUNT] = 1.0
-            column[at, SINCE] = learnt
-            column[at, SUM] = value
-            column[at, LOW] = value
-            column[at, HIGH] = value
+        if column[KEY, at] == 0.0:
+            column[KEY, at] = slot + 1.0
+            column[COUNT, at] = 1.0
+            column[SINCE, at] = learnt
+            column[SUM, at] = value
+            column[LOW, at] = value
+            column[HIGH, at] = value
             return 1
     freed = 0
     for at in range(first, first + WAYS):
-        column[at, COUNT] -= 1.0
-        if column[at, COUNT] <= 0.0:
-            column[at] = 0.0
+        column[COUNT, at] -= 1.0
+        if column[COUNT, at] <= 0.0:
+            column[KEY, at] = 0.0
             freed += 1
     return -freed

@@ -140,9 +140,9 @@ class TruncatedGradient:
         if self._settings.calibrated:
             arrays["calibration"] = table.scalars[row.GAIN :].copy()
         if self._settings.centred:
-            arrays["entry"] = entry = np.flatnonzero(table.column[:, columns.KEY]).astype(np.uint32)
-            arrays["column_slot"] = table.column[entry, columns.KEY].astype(np.int64) - 1
-            arrays["column"] = table.column[entry, columns.COUNT :].ravel()
+            arrays["entry"] = entry = np.flatnonzero(table.column[columns.KEY]).astype(np.uint32)
+            arrays["column_slot"] = table.column[columns.KEY, entry].astype(np.int64) - 1
+            arrays["column"] = table.column[columns.COUNT :, entry].T.ravel()
         arrays["beta"], arrays["tau"] = self._columns(slot, row.BETA)
         if self._settings.adaptive:
             arrays["seen"] = seen = self._seen.sorted().copy()
@@ -173,8 +173,8 @@ class TruncatedGradient:
             table.scalars[row.GAIN :] = arrays["calibration"]
         if self._settings.centred:
             entry = arrays["entry"]
-            table.column[entry, columns.KEY] = arrays["column_slot"].astype(np.int64) + 1
-            table.column[entry, columns.COUNT :] = arrays["column"].reshape(-1, columns.ENTRY - 1)
+            table.column[columns.KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
+            table.column[columns.COUNT :, entry] = arrays["column"].reshape(-1, columns.ENTRY - 1).T
             table.counts[row.N_COLUMNS] = len(arrays["entry"])
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)
@@ -228,7 +228,7 @@ class TruncatedGradient:
             seen=self._seen.slot,
             counts=counts,
             scalars=np.zeros(row.SCALARS, np.float64),
-            column=np.zeros((columns.ENTRIES if self._settings.centred else 0, columns.ENTRY)),
+            column=np.zeros((columns.ENTRY, columns.ENTRIES if self._settings.centred else 0)),
             slot_of=self._slots.slot_of,
         )
         self._table.scalars[row.GAIN] = 1.0

@@ -53,7 +53,8 @@ class Settings(NamedTuple):
 class Scratch(NamedTuple):
     """Work space for one row, one column each, in multiples of eight: where the line of the slot starts; value, less its centre
     from the gather on; weight as it enters the margin; weight after a change of the scale; sum of squared gradients; last number
-    of the line, after the row; rate of the step times value, if there is a rate; centre and scale, of centred columns only."""
+    of the line, after the row; rate of the step times value, if there is a rate; centre and scale, of centred columns only; entry
+    in the book of columns, if there are any."""
 
     start: U32
     x: F64
@@ -64,6 +65,7 @@ class Scratch(NamedTuple):
     step: F64
     centre: F64
     span: F64
+    entry: F64
 
 
 @inline_kernel

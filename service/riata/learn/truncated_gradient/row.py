@@ -142,7 +142,7 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
     settings : Settings    the configuration
     rows : Rows            read only
     place                  i, k: the row, and its number of slots, which `scratch` has with their values
-    scratch : Scratch      overwritten, except for start, centre, span and, unless normalised, x
+    scratch : Scratch      overwritten, except for start, centre, span, entry and, unless normalised, x
 
     Returns                whether one of the slots may have to be listed; the calibrated margin, products added in the order of
                            the hashes; sum of (x / scale)^2 if normalised, of x^2 without the adaptive rate, and then a bound on
@@ -280,7 +280,7 @@ def write_row(
             write_two(table.line, s.start, j, (beta, tau))
     if settings.centred:
         tracked, learnt = table.counts[N_COLUMNS], table.counts[LEARNT] - 1
-        table.counts[N_COLUMNS] = note_row(table.column, tracked, learnt, (k, s.start, s.x, table.slot_of), s.centre)
+        table.counts[N_COLUMNS] = note_row(table.column, tracked, learnt, (k, s.start, s.x, table.slot_of), (s.centre, s.entry))
 
 
 @inline_kernel

@@ -52,8 +52,8 @@ SPEC: Final = LearnerSpec(
     advice={
         "worse_than_base_rate": "If consecutive labels depend on each other, create it with rate constant, normalised false and "
         "eta 2; otherwise with a smaller eta, such as 0.3.",
-        "under_confident": "Create it with calibrated true, or with a larger eta, such as 3.",
-        "over_confident": "Create it with calibrated true, or with a smaller eta, such as 0.3.",
+        "under_confident": "Create it with calibrated true, the default, or with a larger eta, such as 3.",
+        "over_confident": "Create it with calibrated true, the default, or with a smaller eta, such as 0.3.",
         "biased": "The rate of positives may have changed: create it with rate constant and normalised false.",
         "columns_not_scaled": "Create it with normalised true and rate adaptive, or scale them before they are sent.",
     },

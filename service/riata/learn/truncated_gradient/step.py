@@ -198,7 +198,7 @@ def find_centres(table: Table, settings: Settings, k: int, scratch: Scratch) -> 
     s = scratch
     tracked = table.counts[N_COLUMNS] if settings.centred else 0
     row = (k, s.start, s.x, table.slot_of)
-    centre_row(table.column, tracked, table.counts[LEARNT], settings.reach, row, (s.centre, s.span))
+    centre_row(table.column, tracked, table.counts[LEARNT], settings.reach, row, (s.centre, s.span, s.entry))
 
 
 @inline_kernel
@@ -281,7 +281,7 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     k = lay_out_row(table, settings, rows, 0, here[0], here[1])
     for i in range(len(rows.indptr) - 1):
         prefetch_row(rows, i + ROWS_AHEAD)
-        scratch = Scratch(here[0], here[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8])
+        scratch = Scratch(here[0], here[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9])
         margin[i], learnt, k = learn_row(table, settings, rows, (i, k), scratch, then)
         refused[i] = not learnt
         here, then = then, here
