@@ -46,6 +46,7 @@ THIRD_PARTY = {
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
     "cli/parquet.py": {"pyarrow"},
+    "cli/redis_stream.py": {"redis"},
     "model": set(),
     "wiring": set(),
     "__main__": set(),

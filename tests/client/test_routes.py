@@ -25,6 +25,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "drop_model": lambda riata: riata.drop_model("m"),
     "metrics": lambda riata: riata.metrics("m"),
     "weights": lambda riata: riata.weights("m"),
+    "card": lambda riata: riata.card("m"),
     "snapshots": lambda riata: riata.snapshots("m"),
     "snapshot_now": lambda riata: riata.snapshot_now("m"),
     "back_up": lambda riata: riata.back_up(),

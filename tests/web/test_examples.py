@@ -62,6 +62,9 @@ def test_every_example_works() -> None:
             learnt = answer.json()["seq"] if path == "/observe" else learnt
             if path.endswith("/refits"):
                 client.delete(answer.headers["location"])
+        card = client.get("/models/example/card").text
+        assert "| log loss | 0." in card
+        assert "| `age` | +0." in card
         query = next(one["example"] for one in openapi_document()["paths"]["/predict"]["get"]["parameters"] if "example" in one)
         assert (
             client.get("/predict", params={**query, "_min_seq": learnt}).json()["known_features"] == 1

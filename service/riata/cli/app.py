@@ -19,10 +19,12 @@ from typer.models import CommandInfo as Verb
 from riata.base.errors import BadInput, RiataError
 from riata.cli import (
     backup,
+    card,
     compare,
     demo,
     explain,
     exports,
+    feed,
     fit,
     groups,
     inspect,
@@ -121,11 +123,13 @@ def options(
 
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
 app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
+app.command(name="feed", epilog=feed.EXAMPLE)(feed.feed)
 app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
 app.add_typer(models.app, name="models")
 app.command(name="metrics", epilog=metrics.EXAMPLE)(metrics.metrics)
 app.command(name="weights", epilog=weights.EXAMPLE)(weights.weights)
 app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command(name="card", epilog=card.EXAMPLE)(card.card)
 app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)

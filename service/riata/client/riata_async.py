@@ -168,6 +168,10 @@ class AsyncRiata:
         """Return the largest weights with their names."""
         return await self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
+    async def card(self, model: str = "default", *, form: str = "markdown") -> bytes:
+        """Return the card of a model, as Markdown or, with the form `json`, as a document in JSON."""
+        return await self._send(calls.get_model(model, "/card", format=form))
+
     async def snapshots(self, model: str = "default") -> Any:
         """List the retained generations."""
         return await self._json(calls.get_model(model, "/snapshots"))

@@ -15,6 +15,7 @@ RESOURCES: Final = (
     "observe",
     "predict",
     "models",
+    "card",
     "tuning",
     "snapshots",
     "refits",

@@ -1,0 +1,186 @@
+"""The command `riata feed redis://…`: sends the messages of a stream to a running service, each once, in their order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from riata.base.errors import BadInput
+from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
+from riata.cli.feed_rows import Layout, event_of
+from riata.cli.source import BODY_BYTES
+
+if TYPE_CHECKING:
+    from riata.cli.redis_stream import RedisStream
+    from riata.client import Riata
+    from riata.client.errors import RowProblem
+
+T = TypeVar("T")
+
+EXAMPLE: Final = """Examples:
+
+- `redis-cli XADD clicks '*' age 41 country de label 1`, then `riata feed redis://localhost:6379/0 --stream clicks`: the fields of
+  a message are its features, and `label` is its label.
+- `redis-cli XADD rows '*' row '{"features": {"age": 41}, "label": 1}'`, then
+  `riata feed redis://localhost:6379/0 --stream rows --field row`: one field holds the row as JSON, or a CloudEvent
+  with the row as its data."""
+WAIT_MS: Final = 1000  # for new messages; Ctrl-C is answered as fast
+RETRY_S: Final = 1.0  # between two attempts while the service or the stream does not answer
+SHOWN: Final = 10  # refused messages that are printed
+
+
+def feed(
+    source: Annotated[str, typer.Argument(help="URL of the Redis, redis://host:port/db or rediss://…", envvar="RIATA_FEED_URL")],
+    stream: Annotated[str, typer.Option(help="Name of the stream.")],
+    url: UrlOption = DEFAULT_URL,
+    model: ModelOption = "default",
+    group: Annotated[
+        str, typer.Option(help="Consumer group; it remembers what was fed. Created if it does not exist.")
+    ] = "riata",
+    consumer: Annotated[str, typer.Option(help="Name of this consumer. Keep it from one run to the next.")] = "feeder",
+    row_field: Annotated[
+        str | None, typer.Option("--field", help="Field that holds the row as JSON. [default: every field is a feature]")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Field with the label, if every field is a feature.")] = "label",
+    start: Annotated[
+        str, typer.Option("--from", help="Where a new group begins: 0 for the oldest message, $ for those that come from now on.")
+    ] = "0",
+    claim_after_s: Annotated[
+        int, typer.Option(min=1, help="Take over messages that another consumer of the group has held for so long, in seconds.")
+    ] = 300,
+    rows_per_request: Annotated[int, typer.Option(min=1, max=10_000, help="Messages sent in one request.")] = 1000,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when there is no message left.")] = False,
+) -> None:
+    """Send the messages of a Redis stream to a running service.
+
+    A message is acknowledged to the stream after the service has it on disk. Its event id is the name of the stream and its id
+    there, so a message that is sent again after a crash, of this command, the service or the Redis, is a duplicate and counts
+    once. While one of them does not answer, the command waits. Refused messages go to the stream NAME.refused, with the reason.
+
+    One consumer keeps the order of the stream. The password of the Redis is read from the variable RIATA_FEED_PASSWORD.
+    """
+    from riata.cli.progress import row_progress
+    from riata.cli.redis_stream import RedisStream
+
+    if start not in ("0", "$"):
+        raise BadInput(f"--from {start[:64]}: expected 0 or $", "bad_option")
+    messages = RedisStream(source, stream, group, consumer, claim_after_s)
+    with messages, connected(url) as riata, row_progress("fed") as advance:
+        feeder = Feeder(messages, riata, model, Layout(stream, row_field, label), advance)
+        patiently(lambda: messages.begin(start))
+        try:
+            while feeder.turn(rows_per_request) or not until_empty:
+                pass
+        finally:
+            typer.echo(feeder.tally.text())
+    if feeder.tally.refused:
+        raise typer.Exit(1)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened to the messages of this run."""
+
+    accepted: int = 0
+    duplicate: int = 0
+    refused: int = 0
+    shown: int = 0
+
+    def text(self) -> str:
+        """Return the counts as a line."""
+        return f"{self.accepted} accepted, {self.duplicate} duplicate, {self.refused} refused"
+
+
+@dataclass(slots=True)
+class Feeder:
+    """Takes messages from the stream, sends them, and acknowledges them once the service has them."""
+
+    messages: RedisStream
+    riata: Riata
+    model: str
+    layout: Layout
+    advance: Callable[[int], None]
+    tally: Tally = field(default_factory=Tally)
+
+    def turn(self, most: int) -> bool:
+        """Feed up to `most` messages; return whether there was one. A message whose acknowledgement is lost comes again."""
+        found = patiently(lambda: self.messages.read(most, WAIT_MS))
+        if not found:
+            return False
+        refused: dict[str, str] = {}
+        rows, sent = [], []
+        for message in found:
+            try:
+                rows.append(event_of(message, self.layout))
+                sent.append(message)
+            except ValueError as error:
+                refused[message.id] = f"not_a_row: {error}"
+        if rows:
+            for problem in self._send_all(rows):
+                refused[sent[problem.index].id] = f"{problem.code}: {problem.detail}"
+        self._report(refused)
+        patiently(lambda: self.messages.acknowledge(found, refused))
+        self.advance(len(found))
+        return True
+
+    def _send_all(self, rows: Sequence[bytes]) -> Iterator[RowProblem]:
+        """Send rows in requests that are not too large; yield the problems of those that the service refuses."""
+        begin = size = 0
+        for at, row in enumerate([*rows, b""]):
+            if at == len(rows) or (size and size + len(row) > BODY_BYTES):
+                part = rows[begin:at]
+                for problem in patiently(lambda: self._send(part)):  # noqa: B023  called at once
+                    yield type(problem)(begin + problem.index, problem.code, problem.detail)
+                begin, size = at, 0
+            size += len(row)
+
+    def _send(self, rows: Sequence[bytes]) -> list[RowProblem]:
+        """Send rows; return the problems of those that the service refuses, all of them. Raises what the client raises."""
+        from riata.client import ApiRefused
+        from riata.client.calls import none_accepted
+
+        problems: list[RowProblem] = []
+        at = list(range(len(rows)))
+        while at:
+            try:
+                told = self.riata.observe(b"".join(rows[i] for i in at), model=self.model)
+            except ApiRefused as error:
+                told = none_accepted(error)
+            self.tally.accepted += told.accepted
+            self.tally.duplicate += told.duplicate if len(at) == len(rows) else 0
+            named = {at[error.index]: error for error in told.errors if 0 <= error.index < len(at)}
+            problems += [type(error)(place, error.code, error.detail) for place, error in named.items()]
+            if told.rejected <= len(named) or not named:
+                break
+            at = [place for place in at if place not in named]  # an answer names the first hundred: ask again about the others
+        return problems
+
+    def _report(self, refused: dict[str, str]) -> None:
+        self.tally.refused += len(refused)
+        for name, why in refused.items():
+            if self.tally.shown < SHOWN:
+                typer.echo(f"message {name}: {why}", err=True)
+                self.tally.shown += 1
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Return what `work` returns, as soon as the service and the stream answer. Says once that it waits."""
+    from riata.cli.redis_stream import NOT_NOW, REFUSALS
+    from riata.client import Unreachable
+    from riata.client.errors import ApiBusy, ApiFailed
+
+    told = False
+    while True:
+        try:
+            return work()
+        except REFUSALS as error:
+            raise BadInput(f"the Redis refuses: {error}", "bad_option") from None
+        except (*NOT_NOW, Unreachable, ApiBusy, ApiFailed) as error:
+            if not told:
+                typer.echo(f"waiting: {error}", err=True)
+                told = True
+            time.sleep(RETRY_S)

@@ -1,0 +1,243 @@
+"""`riata feed`: messages of a real Redis stream, each once and in order, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from riata.cli.feed_rows import Layout, Message, event_of
+from riata.cli.redis_stream import RedisStream
+from riata.store.payload import decode_batch
+from riata.store.sqlite.store import read_sqlite
+from tests.cli.test_verbs import run
+from tests.redis_server import RedisServer
+from tests.running import HANG_S, ROOT, Running
+
+FLAT = Layout("s", None, "label")
+IN_FIELD = Layout("s", "row", "label")
+
+
+def row(fields: dict[str, str], layout: Layout) -> Any:
+    return json.loads(event_of(Message("7-1", {k.encode(): v.encode() for k, v in fields.items()}), layout))
+
+
+# -- messages as rows
+
+
+def test_the_fields_of_a_message_are_features_as_in_a_query() -> None:
+    given = {"age": "41.5", "n": "-3", "country": "de", "t": "true", "zip": "01234", "e": "1e3", "inf": "NaN", "label": "1"}
+    features = {"age": 41.5, "n": -3, "country": "de", "t": "true", "zip": "01234", "e": 1000.0, "inf": "NaN"}
+    assert row(given, FLAT) == {"features": features, "label": 1, "event_id": "s/7-1"}
+    assert row({"a": "1", "y": "-1"}, Layout("s", None, "y")) == {"features": {"a": 1}, "label": -1, "event_id": "s/7-1"}
+
+
+def test_a_field_may_hold_the_row_or_a_cloud_event_or_the_label_of_a_prediction() -> None:
+    plain = {"features": {"a": 1}, "label": 1, "weight": 2.0}
+    assert row({"row": json.dumps(plain), "other": "x"}, IN_FIELD) == {**plain, "event_id": "s/7-1"}
+    event = {"specversion": "1.0", "id": "e9", "source": "/shop", "type": "click", "data": plain}
+    assert row({"row": json.dumps(event)}, IN_FIELD) == {**plain, "event_id": "/shop/e9"}
+    label = {"prediction_id": "0" * 32, "label": 0}
+    assert row({"row": json.dumps(label)}, IN_FIELD) == label
+
+
+@pytest.mark.parametrize(
+    ("fields", "layout", "why"),
+    [
+        ({"a": "1"}, FLAT, "no field 'label' for the label; --label names another"),
+        ({"a": "1"}, IN_FIELD, "no field 'row'"),
+        ({"row": "[1]"}, IN_FIELD, "the field 'row' is not a JSON object"),
+        ({"row": "{"}, IN_FIELD, "Expecting property name"),
+        ({"row": '{"specversion": "1.0", "data": 3}'}, IN_FIELD, "the data of the CloudEvent is not a JSON object"),
+    ],
+)
+def test_what_is_no_row_is_refused_with_the_reason(fields: dict[str, str], layout: Layout, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        row(fields, layout)
+
+
+# -- a real Redis and a real service
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("broker")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("served") / "data") as running:
+        running.start()
+        yield running
+
+
+def feed(broker: RedisServer, service: Running, stream: str, *more: str) -> Any:
+    return run("feed", broker.url, "--stream", stream, "--url", service.url, "--model", stream, "--until-empty", *more)
+
+
+def test_refused_messages_are_kept_with_the_reason_and_the_others_fed(broker: RedisServer, service: Running) -> None:
+    httpx.put(f"{service.url}/models/mixed", json={}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client:
+        for i in range(300):
+            client.xadd("mixed", {"a": i, "label": i % 2 if i % 2 else "no"}, id=f"{i + 1}-0")
+        client.xadd("mixed", {"a": 1}, id="999-0")
+        result = feed(broker, service, "mixed", "--rows-per-request", "200")
+        assert (result.exit_code, "150 accepted, 0 duplicate, 151 refused" in result.stdout) == (1, True), result.output
+        assert "message 1-0: bad_label: " in result.output
+        kept = client.xrange("mixed.refused")
+        assert len(kept) == 151
+        assert kept[0][1][b"refused.id"] == b"1-0"
+        assert kept[-1][1][b"refused.why"] == b"not_a_row: it has no field 'label' for the label; --label names another"
+        assert client.xpending("mixed", "riata")["pending"] == 0
+        client.xadd("mixed", {"a": 5, "label": 1}, id="1000-0")
+    again = feed(broker, service, "mixed")
+    assert (again.exit_code, "1 accepted, 0 duplicate, 0 refused" in again.stdout) == (0, True), again.output
+    other = feed(broker, service, "mixed", "--group", "second", "--from", "$")
+    assert "0 accepted, 0 duplicate" in other.stdout
+    third = feed(broker, service, "mixed", "--group", "third")
+    assert "0 accepted, 151 duplicate, 151 refused" in third.stdout  # every message was fed before, by another group
+
+
+def test_pending_messages_come_first_also_those_of_a_consumer_that_is_gone(broker: RedisServer) -> None:
+    with broker.client() as client:
+        for i in range(6):
+            client.xadd("pending", {"a": i}, id=f"{i + 1}-0")
+        gone = RedisStream(broker.url, "pending", "g", "gone", 300)
+        gone.begin("0")
+        assert [m.id for m in gone.read(2, 1)] == ["1-0", "2-0"]
+        mine = RedisStream(broker.url, "pending", "g", "mine", 1)
+        mine.begin("0")
+        assert [m.id for m in mine.read(2, 1)] == ["3-0", "4-0"]
+        client.xdel("pending", "3-0")
+        again = RedisStream(broker.url, "pending", "g", "mine", 1)
+        found = again.read(1, 1)
+        assert [m.id for m in found] == ["4-0"]  # what was deleted is passed over, and acknowledged
+        again.acknowledge(found, {})
+        ids: list[str] = []
+        while ids[-2:] != ["1-0", "2-0"]:  # new ones, until those of the other are old enough
+            if found := again.read(5, 1):
+                again.acknowledge(found, {})
+            ids += [m.id for m in found]
+        assert sorted(ids) == ["1-0", "2-0", "5-0", "6-0"]
+        assert client.xpending("pending", "g")["pending"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("redis://127.0.0.1:port", "--stream", "s"), "not the URL of a Redis"),
+        (("kafka://somewhere", "--stream", "s"), "expected a URL that begins with redis://"),
+        (("redis://127.0.0.1", "--stream", "s", "--from", "5"), "expected 0 or $"),
+    ],
+)
+def test_wrong_usage_is_answered_at_once(words: tuple[str, ...], why: str) -> None:
+    result = run("feed", *words)
+    assert (result.exit_code, why in result.output) == (2, True), result.output
+
+
+def test_a_key_that_is_no_stream_and_a_model_that_is_not_there_are_named(broker: RedisServer, service: Running) -> None:
+    with broker.client() as client:
+        client.set("text", "x")
+        client.xadd("nomodel", {"a": 1, "label": 1})
+        assert "WRONGTYPE" in feed(broker, service, "text").output
+        lost = feed(broker, service, "nomodel")
+        assert (lost.exit_code, "no model named 'nomodel'" in lost.output) == (1, True), lost.output
+        assert client.xpending("nomodel", "riata")["pending"] == 1  # it is fed once the model is there
+
+
+# -- killed at any moment
+
+
+class Feeding:
+    """`riata feed` as a process."""
+
+    def __init__(self, broker: RedisServer, service: Running, log: Path) -> None:
+        self._command = [sys.executable, "-m", "riata", "feed", broker.url, "--stream", "s", "--url", service.url]
+        self._command += ["--rows-per-request", "50"]
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        path = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(self._command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": path})
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def produce(broker: RedisServer, first: int, count: int) -> None:
+    """Add messages; each has the id that it has in the order, so adding one again after a lost answer is refused."""
+    for number in range(first, first + count):
+        end = time.monotonic() + HANG_S
+        while time.monotonic() < end:
+            try:
+                with broker.client() as client:
+                    client.xadd("s", {"n": number, "label": number % 2}, id=f"{number}-0")
+            except redis.ResponseError:
+                pass  # it is there
+            except (redis.ConnectionError, redis.TimeoutError):
+                time.sleep(0.02)
+                continue
+            break
+
+
+def fed(directory: Path) -> list[float]:
+    """The values of the events of the log, in its order."""
+    store = read_sqlite(directory)
+    values: list[float] = []
+    at, head = 0, store.head("default")
+    while at < head.seq:
+        for record in store.read("default", at):
+            at = record.last
+            values += decode_batch(record.payload).value.tolist() if record.kind == "observe" else []
+    store.close()
+    return values
+
+
+@pytest.mark.parametrize("moments", [3, pytest.param(60, marks=pytest.mark.slow)])
+def test_every_message_is_learnt_once_and_in_order_whoever_is_killed(tmp_path: Path, moments: int) -> None:
+    chance = random.Random(moments)
+    broker, service = RedisServer(tmp_path / "broker"), Running(tmp_path / "data")
+    broker.start()
+    service.start()
+    feeding = Feeding(broker, service, tmp_path / "feed.log")
+    all_three: list[RedisServer | Running | Feeding] = [broker, service, feeding]
+    sent = 0
+    try:
+        for moment in range(moments):
+            victim = all_three[moment % 3] if moments == len(all_three) else chance.choice(all_three)
+            many = chance.randrange(20, 400)
+            produce(broker, sent + 1, many)
+            sent += many
+            time.sleep(chance.random() * 0.3)
+            victim.kill()
+            time.sleep(chance.random() * 0.2)
+            victim.start()
+        produce(broker, sent + 1, 10)
+        sent += 10
+        end = time.monotonic() + HANG_S
+        while time.monotonic() < end:
+            assert feeding.process.poll() is None, (tmp_path / "feed.log").read_text()
+            with broker.client() as client:
+                (group,) = client.xinfo_groups("s")
+                if group["last-delivered-id"] == f"{sent}-0".encode() and group["pending"] == 0:
+                    break
+            time.sleep(0.05)
+    finally:
+        feeding.kill()
+        service.kill()
+        broker.kill()
+    assert fed(tmp_path / "data") == [float(number) for number in range(1, sent + 1)]
