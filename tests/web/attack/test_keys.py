@@ -152,6 +152,7 @@ WATCHED = {
             "/refits/{refit}",
             "/regret",
             "/changes",
+            "/card",
             "/refused",
         )
     ),
