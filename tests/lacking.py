@@ -19,6 +19,7 @@ LACKING: Final[tuple[tuple[str, str], ...]] = (
     (r"haproxy", "HAProxy (haproxy)"),
     (r"kubectl", "kubectl"),
     (r"curl", "curl"),
+    (r"there is no node", "Node.js (nodejs)"),
     (r"C compiler", "a C compiler (gcc)"),
     (r"atheris", "atheris"),
     (r"pyarrow", "pyarrow"),

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
 
 RANK = {
+    "scorer": 1,
     "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
     "run": 6, "web": 7, "client": 7, "wiring": 8, "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
@@ -27,6 +28,7 @@ THIRD_PARTY = {
     "base/settings.py": {"pydantic", "pydantic_settings", "annotated_types"},
     "base/read_settings.py": {"pydantic", "pydantic_settings"},
     "base/settings_page.py": {"pydantic"},
+    "scorer": set(),
     "jit": {"numba", "numpy"},
     "maths": {"numba", "numpy"},
     "wire": {"numba", "numpy", "msgspec", "annotated_types"},

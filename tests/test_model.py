@@ -55,3 +55,11 @@ def test_a_row_at_fault_is_named_and_nothing_is_learnt() -> None:
     with pytest.raises(BadInput, match="label"):
         model.learn_one({"x": 1}, 7)
     assert model.digest == before
+
+
+def test_a_dictionary_in_a_row_is_a_namespace() -> None:
+    model = Model()
+    model.learn_many([{"user": {"age": 41.5, "gone": None}, "label": 1}, {"features": {"user": {"age": 2.0}}, "label": 0}])
+    nothing = model.predict_one({"never": 1.0})["margin"]
+    assert model.predict_one({"user": {"age": 1.0}})["margin"] != nothing
+    assert model.predict_one({"age": 1.0})["margin"] == nothing

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
 import httpx
 import pytest
 
+from riata.scorer.riata_scorer import Scorer
 from tests.cli.test_verbs import run
 from tests.running import Running
 
@@ -65,6 +67,14 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
             told = client.post("/observe", content=ROWS.replace("{}", str(number)), headers=LINES).json()
             assert (told["accepted"], told["duplicate"]) == (0, 400)
         assert client.get("/predict?age=3").json()["model"]["seq"] > 400 * before
+        written = run("scorer", str(tmp_path / "scorer"), "--url", moved.url)
+        assert written.exit_code == 0, written.output
+        scorer = Scorer(json.loads((tmp_path / "scorer" / "model.json").read_text()))
+        for age in (0, 3, 49):
+            row = {"age": age, f"n{age}": 1}
+            served = client.post("/predict", json={"features": row}).json()
+            assert scorer.margin(row) == served["margin"]
+            assert scorer.probability(row) == pytest.approx(served["probability"])
     moved.stop()
     for directory in (copy, tmp_path / "stopped"):
         verified = run("replay", "--data", str(directory), "--verify")

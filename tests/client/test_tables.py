@@ -116,7 +116,7 @@ def test_many_rows_are_several_requests_and_count_as_one() -> None:
     ("rows", "said"),
     [
         ({"a": [1.0, float("inf")], "label": [1, 0]}, "row 1, column 'a': inf is not a finite number"),
-        ({"a": [1, {}], "label": [1, 0]}, "row 1, column 'a': a value of type dict is not"),
+        ({"a": [1, {"b": {}}], "label": [1, 0]}, "row 1, column 'a': a value of type dict is not"),
         ({"a": [1, 2], "label": [1, None]}, "row 1, column 'label': there is no label"),
         ({"a": [1], "label": ["stay"]}, "row 0, column 'label': the label 'stay' is neither a number nor yes or no"),
         ({"a": [1, 2], "label": [1]}, "the columns have different lengths"),

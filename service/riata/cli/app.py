@@ -40,6 +40,7 @@ from riata.cli import (
     regret,
     repair,
     replay,
+    scorer,
     sequences,
     serve,
     snapshots,
@@ -134,6 +135,7 @@ app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="backup", epilog=backup.EXAMPLE)(backup.backup)
+app.command(name="scorer", epilog=scorer.EXAMPLE)(scorer.scorer)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)

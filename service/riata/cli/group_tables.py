@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.fit_setup import read_document
 
 GroupsOption = Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")]
 GroupOption = Annotated[list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, as sensor=t{00..59}. Repeatable.")]
@@ -18,6 +17,8 @@ SvgOption = Annotated[Path | None, typer.Option(help="Draw groups, runs and weig
 
 def group_tables(file: Path | None, given: Iterable[str]) -> dict[str, Any]:
     """Return the groups of a file in TOML or JSON, and those given as NAME=PATTERN. Raises `BadInput` (code `bad_groups`)."""
+    from riata.cli.fit_setup import read_document
+
     tables: dict[str, Any] = {}
     if file is not None:
         document = read_document(file)

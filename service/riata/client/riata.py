@@ -212,9 +212,9 @@ class Riata:
         """Restore the content of a generation."""
         return self._object(calls.restore(model, generation))
 
-    def export(self, model: str = "default") -> bytes:
-        """Return one checkpoint in its binary form."""
-        return self._send(calls.get_model(model, "/export"))
+    def export(self, model: str = "default", *, form: str = "binary") -> bytes:
+        """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""
+        return self._send(calls.get_model(model, "/export", **({} if form == "binary" else {"format": form})))
 
     def import_(self, model: str, content: bytes) -> dict[str, Any]:
         """Replace the content of a model with an exported model."""

@@ -188,9 +188,9 @@ class AsyncRiata:
         """Restore the content of a generation."""
         return await self._object(calls.restore(model, generation))
 
-    async def export(self, model: str = "default") -> bytes:
-        """Return one checkpoint in its binary form."""
-        return await self._send(calls.get_model(model, "/export"))
+    async def export(self, model: str = "default", *, form: str = "binary") -> bytes:
+        """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""
+        return await self._send(calls.get_model(model, "/export", **({} if form == "binary" else {"format": form})))
 
     async def import_(self, model: str, content: bytes) -> dict[str, Any]:
         """Replace the content of a model with an exported model."""

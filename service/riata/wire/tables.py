@@ -103,7 +103,7 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
         if name in roles.drop or name in roles.ignored:
             continue
         try:
-            said = plain(value)
+            said = _feature(value)
             if said is None:
                 continue
             if name == roles.label:
@@ -162,6 +162,13 @@ def _said(value: Any, key: str, index: int) -> Any:
 
 def _code(value: Any) -> str:
     return "not_finite" if isinstance(value, float) and math.isinf(value) else "bad_value"
+
+
+def _feature(value: Any) -> Any:
+    """As `plain`; a mapping is a namespace of features, one level deep."""
+    if isinstance(value, Mapping):
+        return {str(name): said for name, item in value.items() if (said := plain(item)) is not None}
+    return plain(value)
 
 
 def plain(value: Any) -> float | int | str | list[Any] | None:

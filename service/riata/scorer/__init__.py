@@ -1,0 +1,45 @@
+"""Scorers that need nothing of Riata: one file of Python, one of JavaScript, and the model as a small document for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from riata.base.errors import BadInput
+
+FOLDER: Final = Path(__file__).parent
+FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
+MODEL: Final = "model.json"
+FORMAT: Final = 1
+
+
+def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, Any]:
+    """Return the document that scorers read, from the readable export of a model (`GET /models/{model}/export?format=json`).
+
+    posterior : whether probabilities are means over a posterior, which a scorer cannot compute: it then gives margins only
+
+    Raises `BadInput` (code `not_portable`) for an encoder with texts, or with a field that is crossed with itself.
+    """
+    encoder = export["config"]["encoder"]
+    if encoder["text"]:
+        raise BadInput(
+            f"a portable scorer cannot split texts into words, and this model has the texts "
+            f"{', '.join(encoder['text'])}; ask the service, or split them before they are sent",
+            "not_portable",
+        )
+    if any(len(set(cross)) < len(cross) for cross in encoder["crosses"]):
+        raise BadInput("a portable scorer cannot cross a field with itself", "not_portable")
+    real = export["config"]["labels"] == "real"
+    return {
+        "format": FORMAT,
+        "model": export["model"],
+        "hash_key": str(encoder["hash_key"]),  # JavaScript has no integers of 64 bits in JSON
+        "bits": export["bits"],
+        "l2": encoder["normalise"] == "l2",
+        "crosses": encoder["crosses"],
+        "link": "none" if real or posterior else export["link"],
+        "intercept": export["intercept"],
+        "slots": [weight["slot"] for weight in export["weights"]],
+        "weights": [weight["weight"] for weight in export["weights"]],
+    }

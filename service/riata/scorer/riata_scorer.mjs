@@ -1,0 +1,109 @@
+// Scores rows with the model of a Riata service, without the service: in a browser, Node, Deno or a worker.
+//
+//     import { Scorer } from "./riata_scorer.mjs";
+//     const scorer = new Scorer(JSON.parse(text));   // of model.json
+//     scorer.margin({ age: 40, country: "de", tags: ["new"], user: { city: "paris" } });
+//
+// The margin has the bits of the service's. Names and strings have to be in Unicode normal form C.
+
+const M1 = 0x9e3779b97f4a7c15n, M2 = 0xd6e8feb86659fd93n, ALL = 2n ** 64n - 1n;
+const NUMBER = 0n, FIELD_EQUALS = 1n, FIELD_NAMESPACE = 3n, CROSS = 4n;
+const VALUE_ABS_MAX = 1e6, SMALLEST_NORMAL = 2 ** -1022, SQUARES_SMALL = 2 ** -900, LIFT = 2 ** 600;
+const encoder = new TextEncoder();
+
+// The 64-bit hash of the bytes of one part of a name, under a key.
+function hashed(data, key, tag) {
+  let h = key ^ ((BigInt(data.length) * M1) & ALL) ^ ((tag * M2) & ALL);
+  for (let at = 0; at < data.length; at += 8) {
+    let word = 0n;
+    for (let i = Math.min(at + 8, data.length) - 1; i >= at; i--) word = (word << 8n) | BigInt(data[i]);
+    h = ((h ^ word) * M1) & ALL;
+    h ^= h >> 32n;
+  }
+  h = (h * M2) & ALL;
+  return h ^ (h >> 32n);
+}
+
+function bytesOf(number) {
+  return Uint8Array.from({ length: 8 }, (_, i) => Number((number >> BigInt(8 * i)) & 255n));
+}
+
+// The records [fingerprint, value] of one feature.
+function feature(name, value, key) {
+  if (typeof value === "number" || typeof value === "boolean") return [[hashed(encoder.encode(name), key, NUMBER), Number(value)]];
+  const texts = value === null || value === undefined ? [] : Array.isArray(value) ? value : [value];
+  return texts.map((text) => {
+    if (typeof text !== "string") {
+      throw new TypeError(`${name}: expected a number, a string, true, false, null, a list of strings, or an object of these`);
+    }
+    return [hashed(encoder.encode(text), hashed(encoder.encode(name), key, FIELD_EQUALS), NUMBER), 1];
+  });
+}
+
+const squaresOf = (row, lift) => row.reduce((total, [, value]) => total + value * lift * (value * lift), 0);
+const kept = ([, value]) => Math.abs(value) >= SMALLEST_NORMAL;
+
+export class Scorer {
+  // model: the document model.json.
+  constructor(model) {
+    if (model.format !== 1) throw new Error(`model.json has format ${model.format}, this scorer reads 1`);
+    this.model = model;
+    this.key = BigInt(model.hash_key);
+    this.weights = new Map(model.slots.map((slot, i) => [slot, model.weights[i]]));
+  }
+
+  // The intercept plus the weights times the features.
+  margin(features) {
+    const divisor = 2 ** (32 - this.model.bits);
+    let total = this.model.intercept;
+    for (const [hash, value] of this.row(features)) {
+      const weight = this.weights.get(Math.floor(hash / divisor));
+      if (weight !== undefined) total += weight * value;
+    }
+    return total;
+  }
+
+  // The probability of the positive class; null if the model has none that follows from the margin here.
+  probability(features) {
+    const m = this.margin(features);
+    if (this.model.link === "logistic") return m >= 0 ? 1 / (1 + Math.exp(-m)) : Math.exp(m) / (1 + Math.exp(m));
+    return this.model.link === "identity" ? Math.min(Math.max(m, 0), 1) : null;
+  }
+
+  // [32-bit hash, value] of each feature, by hash: those of a hash summed, zeros dropped, normalised.
+  row(features) {
+    const sums = new Map();
+    for (const [fingerprint, value] of this.records(features)) {
+      const hash = Number(fingerprint >> 32n);
+      sums.set(hash, sums.has(hash) ? sums.get(hash) + value : value);
+    }
+    for (const value of sums.values()) {
+      if (!(Math.abs(value) <= VALUE_ABS_MAX)) throw new RangeError(`a feature is larger than ${VALUE_ABS_MAX}`);
+    }
+    const row = [...sums].filter(kept).sort((a, b) => a[0] - b[0]);
+    if (!this.model.l2 || row.length === 0) return row;
+    const lift = squaresOf(row, 1) < SQUARES_SMALL ? LIFT : 1;
+    const norm = Math.sqrt(squaresOf(row, lift));
+    return row.map(([hash, value]) => [hash, (value * lift) / norm]).filter(kept);
+  }
+
+  records(features) {
+    const fields = new Map();
+    for (const [name, value] of Object.entries(features)) {
+      const isNamespace = value !== null && typeof value === "object" && !Array.isArray(value);
+      const key = isNamespace ? hashed(encoder.encode(name), this.key, FIELD_NAMESPACE) : this.key;
+      const inside = isNamespace ? Object.entries(value) : [[name, value]];
+      fields.set(name, inside.flatMap(([inner, item]) => feature(inner, item, key)));
+    }
+    const records = [...fields.values()].flat();
+    for (const cross of this.model.crosses) {
+      const [first, ...others] = cross.map((name) => (fields.get(name) ?? []).filter(([, value]) => value !== 0));
+      let made = first;
+      for (const part of others) {
+        made = made.flatMap(([a, x]) => part.map(([b, y]) => [hashed(bytesOf(b), a, CROSS), x * y]));
+      }
+      records.push(...made);
+    }
+    return records;
+  }
+}

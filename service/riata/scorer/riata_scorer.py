@@ -1,0 +1,112 @@
+"""Scores rows with the model of a Riata service, without the service and without Riata: only the standard library is needed.
+
+    scorer = Scorer(json.load(open("model.json")))
+    scorer.margin({"age": 40, "country": "de", "tags": ["new"], "user": {"city": "paris"}})
+
+The margin has the bits of the service's. Names and strings have to be in Unicode normal form C.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+M1, M2, ALL = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 2**64 - 1
+NUMBER, FIELD_EQUALS, FIELD_NAMESPACE, CROSS = 0, 1, 3, 4
+VALUE_ABS_MAX, SMALLEST_NORMAL = 1e6, 2.0**-1022
+SQUARES_SMALL, LIFT = 2.0**-900, 2.0**600
+
+
+def hashed(data: bytes, key: int, tag: int) -> int:
+    """Return the 64-bit hash of one part of a name under a key."""
+    h = key ^ (len(data) * M1 & ALL) ^ (tag * M2 & ALL)
+    for at in range(0, len(data), 8):
+        h = (h ^ int.from_bytes(data[at : at + 8], "little")) * M1 & ALL
+        h ^= h >> 32
+    h = h * M2 & ALL
+    return h ^ (h >> 32)
+
+
+class Scorer:
+    """One version of a model. Immutable."""
+
+    def __init__(self, model: Mapping[str, Any]) -> None:
+        """Take the document `model.json`. Raises `ValueError` if its format is another one."""
+        if model["format"] != 1:
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 1")
+        self._key, self._bits = int(model["hash_key"]), int(model["bits"])
+        self._l2, self._link = bool(model["l2"]), str(model["link"])
+        self._crosses = [tuple(cross) for cross in model["crosses"]]
+        self._intercept = float(model["intercept"])
+        self._weights = dict(zip(model["slots"], model["weights"], strict=True))
+
+    def margin(self, features: Mapping[str, Any]) -> float:
+        """Return the intercept plus the weights times the features. Raises `ValueError` for what is no feature."""
+        total = self._intercept
+        for feature, value in self._row(features):
+            weight = self._weights.get(feature >> (32 - self._bits))
+            if weight is not None:
+                total += weight * value
+        return total
+
+    def probability(self, features: Mapping[str, Any]) -> float | None:
+        """Return the probability of the positive class; None if the model has none that follows from the margin."""
+        m = self.margin(features)
+        if self._link == "logistic":
+            return 1.0 / (1.0 + math.exp(-m)) if m >= 0.0 else math.exp(m) / (1.0 + math.exp(m))
+        if self._link == "probit":
+            return 0.5 * math.erfc(-math.sqrt(0.5) * m)
+        return min(max(m, 0.0), 1.0) if self._link == "identity" else None
+
+    def _row(self, features: Mapping[str, Any]) -> list[tuple[int, float]]:
+        """Return (32-bit hash, value) of each feature, by hash: those of a hash summed, zeros dropped, normalised."""
+        sums: dict[int, float] = {}
+        for fingerprint, value in self._records(features):
+            feature = fingerprint >> 32
+            sums[feature] = sums[feature] + value if feature in sums else value
+        if not all(abs(value) <= VALUE_ABS_MAX for value in sums.values()):
+            raise ValueError(f"a feature is larger than {VALUE_ABS_MAX:g}")
+        row = [(feature, value) for feature, value in sorted(sums.items()) if abs(value) >= SMALLEST_NORMAL]
+        if not self._l2 or not row:
+            return row
+        squares, lift = _squares(row, 1.0), 1.0
+        if squares < SQUARES_SMALL:
+            squares, lift = _squares(row, LIFT), LIFT
+        scaled = [(feature, value * lift / math.sqrt(squares)) for feature, value in row]
+        return [(feature, value) for feature, value in scaled if abs(value) >= SMALLEST_NORMAL]
+
+    def _records(self, features: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
+        fields: dict[str, list[tuple[int, float]]] = {}
+        for name, value in features.items():
+            if isinstance(value, Mapping):
+                key = hashed(name.encode(), self._key, FIELD_NAMESPACE)
+                fields[name] = [one for inner, item in value.items() for one in _feature(inner, item, key)]
+            else:
+                fields[name] = list(_feature(name, value, self._key))
+            yield from fields[name]
+        for cross in self._crosses:
+            parts = [[one for one in fields.get(name, ()) if one[1] != 0.0] for name in cross]
+            for (fingerprint, value), *others in product(*parts):
+                for other, factor in others:
+                    fingerprint, value = hashed(other.to_bytes(8, "little"), fingerprint, CROSS), value * factor
+                yield fingerprint, value
+
+
+def _feature(name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
+    if isinstance(value, bool | int | float):
+        yield hashed(name.encode(), key, NUMBER), float(value)
+        return
+    texts = [] if value is None else value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name}: expected a number, a string, true, false, null, a list of strings, or an object of these")
+    for text in texts:
+        yield hashed(text.encode(), hashed(name.encode(), key, FIELD_EQUALS), NUMBER), 1.0
+
+
+def _squares(row: list[tuple[int, float]], lift: float) -> float:
+    total = 0.0
+    for _, value in row:
+        total += (value * lift) * (value * lift)
+    return total

@@ -1,0 +1,101 @@
+"""The portable scorers give the margins of a served model, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from riata import Model
+from riata.base.document import write_document
+from riata.base.errors import BadInput
+from riata.scorer import FILES, FOLDER, model_of
+from riata.scorer.riata_scorer import Scorer
+
+CROSSES = [["country", "user"], ["tags", "age"], ["country", "tags", "user"]]
+ENCODERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "few slots": {"bits": 4},
+    "lengths": {"normalise": "l2", "hash_key": 2**63 - 1},
+    "crosses": {"crosses": CROSSES, "hash_key": 12345678901234567},
+    "all": {"crosses": CROSSES, "bits": 9, "normalise": "l2"},
+}
+
+
+def features(chance: random.Random) -> dict[str, Any]:
+    """A row with every kind of feature, names of every length and script, zeros and tiny values."""
+    row: dict[str, Any] = {
+        "age": chance.choice([0, 41, 41.5, -1e-3, 123456.789]),
+        "country": chance.choice(["de", "fr", "österreich", "a longer name of a country", "", "日本"]) or "none",
+        "tags": chance.sample(["new", "mobile", "x", "eightchr", "eightchr9", "🙂"], chance.randrange(4)),
+        "user": {"city": chance.choice(["paris", "rome"]), "visits": chance.randrange(5), "member": chance.random() < 0.5},
+        "nothing": None,
+        "flag": chance.random() < 0.5,
+        f"n{chance.randrange(40)}": chance.gauss(0.0, 10.0),
+        "tiny": 5e-324 if chance.random() < 0.3 else 1.0,
+    }
+    return {name: value for name, value in row.items() if chance.random() < 0.8}
+
+
+def learnt(encoder: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
+    """The readable export of a model, rows, and its margins of them."""
+    chance = random.Random(7)
+    model = Model({"encoder": encoder})
+    model.learn_many([{"features": features(chance), "label": chance.randrange(2)} for _ in range(300)])
+    rows = [features(chance) for _ in range(60)]
+    margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
+    weights = model._state.learner.weights()
+    listed = [{"slot": slot, "weight": beta} for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)]
+    export = {
+        "model": {"name": "m", "version": 1, "seq": 300},
+        "config": write_document(model._state.config),
+        "link": weights.link,
+        "bits": weights.bits,
+        "intercept": weights.intercept,
+        "weights": listed,
+    }
+    return export, rows, margins
+
+
+@pytest.mark.parametrize("encoder", ENCODERS.values(), ids=list(ENCODERS))
+def test_both_scorers_give_the_margins_of_the_service(tmp_path: Path, encoder: dict[str, Any]) -> None:
+    export, rows, margins = learnt(encoder)
+    document = json.loads(json.dumps(model_of(export)))
+    scorer = Scorer(document)
+    assert [scorer.margin(row) for row in rows] == margins
+    assert len(set(margins)) > 50  # the rows differ in what counts
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node to run the scorer in JavaScript")
+    for name in FILES:
+        shutil.copyfile(FOLDER / name, tmp_path / name)
+    (tmp_path / "in.json").write_text(json.dumps({"model": document, "rows": rows}))
+    (tmp_path / "run.mjs").write_text(
+        'import { Scorer } from "./riata_scorer.mjs"; import { readFileSync } from "node:fs";'
+        'const { model, rows } = JSON.parse(readFileSync("in.json", "utf8")); const scorer = new Scorer(model);'
+        "console.log(JSON.stringify(rows.map((row) => [scorer.margin(row), scorer.probability(row)])));"
+    )
+    done = subprocess.run([node, "run.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True)
+    found = json.loads(done.stdout)
+    assert [margin for margin, _ in found] == margins
+    assert [p for _, p in found] == pytest.approx([scorer.probability(row) for row in rows], rel=1e-14)
+
+
+def test_a_model_that_a_scorer_cannot_score_is_refused_with_the_reason() -> None:
+    export, rows, _ = learnt({})
+    for encoder, why in (({"text": ["subject"]}, "cannot split texts into words"), ({"crosses": [["a", "a"]]}, "with itself")):
+        config = {**export["config"], "encoder": {**export["config"]["encoder"], **encoder}}
+        with pytest.raises(BadInput, match=why) as refused:
+            model_of({**export, "config": config})
+        assert refused.value.code == "not_portable"
+    assert Scorer(model_of(export, posterior=True)).probability(rows[0]) is None
+    with pytest.raises(ValueError, match="format 2"):
+        Scorer({**model_of(export), "format": 2})
+    for wrong in ({"a": [1]}, {"a": 2e6}, {"a": {"b": {"c": 1}}}):
+        with pytest.raises(ValueError, match=r"expected a number|larger than"):
+            Scorer(model_of(export)).margin(wrong)
