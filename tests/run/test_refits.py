@@ -11,6 +11,7 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.engine_settings import RefitSettings
+from riata.run.refits import due
 from riata.run.refits import refits as module
 from riata.run.replay import replay
 from tests.doubles.memory_store import MemoryStore
@@ -175,7 +176,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         (tmp_path / "refits" / "gone").mkdir(parents=True)
         await until(lambda: not (tmp_path / "refits" / "gone").exists())
         monkeypatch.setattr(module.Refits, "begin", begin)
-        await node.observe(rows(module.EXAMPLES_MIN - 1))
+        await node.observe(rows(due.EXAMPLES_MIN - 1))
         await asyncio.sleep(0.05)
         assert begun == []
         await node.observe(rows(1))

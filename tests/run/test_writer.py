@@ -13,7 +13,8 @@ from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import config_payload, read_config
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
-from riata.run.writer import Writer, WriterHooks
+from riata.run.writer import Writer
+from riata.run.writer_cell import WriterHooks
 from riata.run.writer_queue import AddModel, Logged
 from riata.store.store import Append, Verdict
 from tests.doubles.manual_clock import ManualClock
@@ -39,7 +40,7 @@ class Told:
             self.published.append(published.applied)
 
         return WriterHooks(
-            publish, lambda _model, _refused: None, self.saved.append, lambda _model: self.wanted, fatal, lambda *_: None
+            publish, lambda *_: None, lambda *_: None, self.saved.append, lambda _model: self.wanted, fatal, lambda *_: None
         )
 
 

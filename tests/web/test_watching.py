@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from riata.web.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
 from riata.web.settings import WebSettings
 from riata.wire.parsed import RowError
 from tests.watch.streams import observed
+from tests.watch.test_drift import stream, watched
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService
 
@@ -125,3 +127,26 @@ def test_points_of_the_curve_have_times_if_asked_for(client: Client) -> None:
     assert dated == plain
     assert "history" not in client.get("/models/default/metrics?times=true").json()
     assert client.get("/models/default/metrics?times=1").json()["code"] == "bad_option"
+
+
+def test_an_alarm_of_the_drift_detector_is_shown_in_words_and_counted(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = watched(*stream("loss"), 1000)
+    published = service.published("default")
+    quiet = client.get("/models/default/metrics").json()
+    assert "drift" not in quiet
+    figures = {**published.figures, "drift": {"action": "forget", **detector.figures()}}
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, figures=figures))
+    assert client.get("/models/default/metrics").json()["drift"]["alarms"][0]["signal"] == "loss"
+    text = client.get("/metrics").text
+    assert 'riata_drift_alarms_total{model="default",signal="loss"} 1.0' in text
+    assert 'riata_drift_statistic{model="default",signal="label_rate"}' in text
+    detector.rest = 10**6
+    figures["drift"] = {"action": "forget", **detector.figures()}
+    (told,) = client.get("/status").json()["attention"]
+    assert (told["code"], told["severity"]) == ("drift", "ticket")
+    assert told["sentence"].startswith("The stream has changed: the loss rose from ")
+    detector.rest = 0
+    figures["drift"] = {"action": "forget", **detector.figures()}
+    assert client.get("/status").json()["attention"] == []

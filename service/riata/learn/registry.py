@@ -71,6 +71,8 @@ def warm_up(config: LearnerConfig | None = None, batch: Batch | None = None) -> 
     learner.step(_one_event() if batch is None else batch)
     learner.thaw(learner.freeze())
     spec.adjust(learner, config)
+    if spec.forget is not None and spec.can_forget(config):
+        spec.forget(learner, 0.5)
     learner.weights()
     learner.sketch()
     return learner

@@ -28,6 +28,9 @@ class LearnerSpec(Generic[C]):
     machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
     eventful        : a configuration of the same machine code whose every kernel is called within two events
     adjustable      : settings that may change while the model learns; `adjust` applies them
+    can_forget      : whether `forget` has an effect under this configuration
+    forget          : has a learner let the past count for a share, in (0, 1], of what it counted: its weights stay about where
+                      they are, and later events move them further
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
@@ -51,6 +54,8 @@ class LearnerSpec(Generic[C]):
     members: Callable[[C], int] = lambda _config: 0
     adjustable: frozenset[str] = frozenset()
     adjust: Callable[[Learner, C], None] = lambda _learner, _config: None
+    can_forget: Callable[[C], bool] = lambda _config: False
+    forget: Callable[[Learner, float], None] | None = None
     real_labels: Mapping[str, Any] | None = field(default=None)
     takes_many: bool = False
     keeps_curvature: bool = False

@@ -24,7 +24,8 @@ GONE: Final = "trimmed"  # kind of a change whose record is no longer in the log
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One change. kind: created, configured, restored, imported, promoted or trimmed; source: where a state came from."""
+    """One change. kind: created, configured, drifted, restored, imported, promoted or trimmed; source: where a state came from,
+    or the alarm and how much of the past was kept."""
 
     seq: int
     kind: str
@@ -79,8 +80,10 @@ def told_by(record: Record) -> Told:
     """Return what a record of kind config or restore changes. Raises `Corrupt`."""
     if record.kind == "config":
         change = change_from_payload(record.payload)
-        kind = "created" if record.first == 1 else "configured"
-        return Told(record.last, kind, record.accepted_ms, change.actor, {}, change.config)
+        kind = "created" if record.first == 1 else "configured" if change.alarm is None else "drifted"
+        alarm = {} if change.alarm is None else change.alarm
+        keep = {} if change.forget is None else {"keep": change.forget}
+        return Told(record.last, kind, record.accepted_ms, change.actor, {**alarm, **keep}, change.config)
     source, checkpoint = records.decode_restore(record.payload)
     try:
         config = read_stored(layout.checkpoint_header(checkpoint)["config"])

@@ -16,6 +16,7 @@ from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.decision import Decision, answers_probability, is_logistic
+from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
 
@@ -23,7 +24,9 @@ Labels = Literal["0/1", "-1/+1", "real"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
 _CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/+1": (-1.0, 1.0)}
 
-AFTER: Final = "after"  # key beside the settings in the payload of a config event
+AFTER: Final = "after"  # keys beside the settings in the payload of a config event
+FORGET: Final = "forget"
+ALARM: Final = "alarm"
 CHANGEABLE = frozenset(
     {
         "publish_every_ms",
@@ -33,9 +36,11 @@ CHANGEABLE = frozenset(
         "default_label",
         "decision",
         "negatives_kept",
+        "drift",
     }
 )
-_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0}  # settings that came later, and where they have no effect
+# Settings that came later, and where they have no effect.
+_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,20 @@ class ModelConfig:
         " probabilities are those of all rows. Metrics are those of the rows that are sent, except costs",
     ] = 1.0
 
+    drift: Annotated[
+        DriftConfig,
+        "detection of changes of the loss, of the label rate and of the share of unknown features, and what follows an alarm",
+    ] = field(default_factory=DriftConfig)
+
     def __post_init__(self) -> None:
         learner = self.learner
+        if self.drift.action == "forget":
+            check_forgetting(spec_of(learner), learner)
+        if self.drift.action == "refit" and not (answers_probability(learner) and self.labels in _CLASSES):
+            raise BadInput(
+                'drift.action: a refit needs probabilities of two classes; choose "note" or "forget", or another loss',
+                "conflicting_settings",
+            )
         if self.decision.is_wanted and not (answers_probability(learner) and self.labels in _CLASSES):
             raise BadInput("decision: needs probabilities of two classes; choose another loss, and labels of two", "out_of_range")
         if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
@@ -152,16 +169,26 @@ class Change:
     after : the event that set the configuration it was derived from, 0 for none. The change applies only if that configuration
             is still in force. None: it always applies
     actor : id of the key of the request that asked for it; empty if there was none. Learning must not read it
+    forget : share of the past that the learner keeps; None: it forgets nothing
+    alarm : of the drift detector, which the event answers, as `Alarm.document`; None if it answers none
     """
 
     config: ModelConfig
     after: int | None = None
     actor: str = ""
+    forget: float | None = None
+    alarm: dict[str, Any] | None = None
 
 
-def config_payload(config: ModelConfig, after: int | None = None, actor: str = "") -> bytes:
+def config_payload(
+    config: ModelConfig,
+    after: int | None = None,
+    actor: str = "",
+    forget: float | None = None,
+    alarm: dict[str, Any] | None = None,
+) -> bytes:
     """The payload of a config event; see `Change`."""
-    beside = {AFTER: after, ACTOR: actor or None}
+    beside = {AFTER: after, ACTOR: actor or None, FORGET: forget, ALARM: alarm}
     told = {key: value for key, value in beside.items() if value is not None}
     return records.encode_document({**stored_document(config), **told})
 
@@ -170,12 +197,17 @@ def change_from_payload(payload: bytes) -> Change:
     """Read what `config_payload` wrote. Raises `Corrupt`."""
     document = records.decode_document(payload)
     after, actor = document.pop(AFTER, None), document.pop(ACTOR, "")
+    keep, alarm = document.pop(FORGET, None), document.pop(ALARM, None)
     if not isinstance(actor, str):
         raise Corrupt("the configuration in the log names an actor that is not a text")
     if after is not None and (type(after) is not int or after < 0):
         raise Corrupt(f"the configuration in the log names an earlier event {after!r}, which is not valid")
+    if alarm is not None and (type(alarm) is not dict or type(alarm.get("seq")) is not int or alarm["seq"] < 0):
+        raise Corrupt(f"the configuration in the log names an alarm {alarm!r}, which is not valid")
     try:
-        return Change(read_stored(document), after, actor)
+        if keep is not None:
+            check_keep(keep if type(keep) is float else -1.0, FORGET)
+        return Change(read_stored(document), after, actor, keep, alarm)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 

@@ -13,7 +13,9 @@ from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, St
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
+from riata.run.config import change_from_payload
 from riata.run.damage import Damage, harms_one_model
+from riata.run.drift import drift_sentence
 from riata.run.engine_context import EngineContext
 from riata.run.generations import verifies
 from riata.run.log_reading import PACED_BYTES, Again, read_again
@@ -23,7 +25,8 @@ from riata.run.published import Published
 from riata.run.recovery import Recovered
 from riata.run.served_model import ServedModel
 from riata.run.sketch_copy import SketchCopy
-from riata.run.writer import Writer, WriterHooks
+from riata.run.writer import Writer
+from riata.run.writer_cell import WriterHooks
 from riata.run.writer_queue import AddModel, CopySketch, DropModel, SaveNow
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Generation, Owner, Record, Store, Verdict
@@ -64,7 +67,13 @@ class Learning:
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         self._made_room_ms: int | None = None
         hooks = WriterHooks(
-            self._on_published, self.log_refused, self._on_saved, self._wanted, self._writer_failed, self._read_again
+            self._on_published,
+            self.log_refused,
+            self._log_answer,
+            self._on_saved,
+            self._wanted,
+            self._writer_failed,
+            self._read_again,
         )
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
@@ -234,6 +243,13 @@ class Learning:
         for seq, reason in refused.items():
             append = Append(name, "skip", self._context.clock.unix_ms(), payload=records.encode_skip(seq, reason))
             self._context.log_thread.submit(append, lambda _answer: None)
+
+    def _log_answer(self, name: str, payload: bytes) -> None:
+        """Log the event that answers an alarm of a model's drift detector. If the store refuses it, the writer asks again."""
+        if (alarm := change_from_payload(payload).alarm) is not None:
+            log.warning("model %s: drift: %s", name, drift_sentence(alarm))
+        append = Append(name, "config", self._context.clock.unix_ms(), payload=payload)
+        self._context.log_thread.submit(append, lambda _answer: None)
 
     # -- called by the writer's thread -----------------------------------------------------------------------------
 

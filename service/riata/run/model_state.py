@@ -6,7 +6,7 @@ The live writer, recovery and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -16,18 +16,19 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, spec_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
+from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
-from riata.run.turn_size import ROWS_TOGETHER
+from riata.run.row_groups import counted, is_set, joined, skip_mask
 from riata.store import layout, records
-from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.watch.columns import Columns
 from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
+from riata.watch.drift import DriftDetector
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.wire.batch import Batch, join_batches, slice_rows
+from riata.wire.batch import Batch, slice_rows
 
 NOT_FINITE: Final = "learning it would have made a weight non-finite"
 NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
@@ -36,6 +37,7 @@ T = TypeVar("T")
 
 LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
 WATCH = "watch."
+DRIFT = "drift."
 CHANGES_KEPT: Final = 64
 EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
@@ -66,6 +68,7 @@ class ModelState:
     config: ModelConfig
     learner: Learner
     progressive: Progressive
+    drift: DriftDetector | None  # if the configuration asks for it
     columns: Columns | None  # of rows learnt since the process started, if the learner wants scaled values; not part of the state
 
     def __init__(self, name: str, lineage: bytes) -> None:
@@ -95,7 +98,7 @@ class ModelState:
         refused: dict[int, str] = {}
         if record.kind == "observe":
             batch = batch if batch is not None else decode_batch(record.payload)
-            refused = self._learn(record.first, [_counted(record, batch)], skips)
+            refused = self._learn(record.first, [counted(record, batch)], skips)
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
@@ -113,7 +116,7 @@ class ModelState:
         record of any kind. `batches` is empty, or has one item for each record."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
-        refused = self._learn(run[0].first, _joined(run, batches, spec_of(self.config.learner).takes_many), skips)
+        refused = self._learn(run[0].first, joined(run, batches, spec_of(self.config.learner).takes_many), skips)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -134,6 +137,8 @@ class ModelState:
         }
         arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
         arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
+        if self.drift is not None:
+            arrays.update({DRIFT + key: value for key, value in self.drift.freeze().items()})
         return Frozen(header, arrays)
 
     @staticmethod
@@ -156,7 +161,8 @@ class ModelState:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of memory by part."""
-        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values())}
+        drift = 0 if self.drift is None else self.drift.memory()
+        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values()) + drift}
 
     def _configure(self, record: Record) -> None:
         """Adopt another configuration, unless it was derived from one that is no longer in force: then nothing changes, and its
@@ -170,7 +176,22 @@ class ModelState:
         elif change.config.learner != self.config.learner:
             spec_of(change.config.learner).adjust(self.learner, change.config.learner)
         self.config = change.config
+        self._watch_drift()
+        if change.forget is not None:
+            forget(spec_of(self.config.learner), self.learner, change.forget)
+        if change.alarm is not None and self.drift is not None:
+            self.drift.answer(change.alarm["seq"])
         self._note_change(record.last)
+
+    def _watch_drift(self) -> None:
+        """Have a detector if the configuration asks for one: a new one, or the one there is with other settings."""
+        asked = self.config.drift
+        if asked.action == "off":
+            self.drift = None
+        elif self.drift is None:
+            self.drift = DriftDetector(self.progressive.config.answers, asked.rest_events)
+        else:
+            self.drift.rest = asked.rest_events
 
     def _note_change(self, seq: int) -> None:
         self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
@@ -182,12 +203,14 @@ class ModelState:
         self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
         answers = "real" if config.labels == "real" else self.learner.weights().link
         self.progressive = Progressive(ProgressiveConfig(answers=answers))
+        self.drift = None
+        self._watch_drift()
 
     def _learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
         refused: dict[int, str] = {}
         for rows in self._until_counts(batches):
             count = sum(batch.n for batch in rows)
-            refused.update(self._learn_rows(rows, _skip_mask(first, count, skips), first))
+            refused.update(self._learn_rows(rows, skip_mask(first, count, skips), first))
             first += count
         return refused
 
@@ -218,13 +241,15 @@ class ModelState:
             self.columns.observe(rows[0])  # a sample: small batches are learnt many at a time
         stepped = self.learner.step_all(rows, skip)
         self.yield_to_loop()
+        if self.drift is not None:
+            self.drift.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused, first)
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
             self.progressive.note_non_zeros(self.learner.weights().non_zeros)
         if not stepped.refusals:
             return {}
         self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
-        return {first + i: NO_ROOM if _is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
+        return {first + i: NO_ROOM if is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
 
     def _restore(self, record: Record, skips: frozenset[int]) -> None:
         """Adopt the state that `record` carries. If that state has learnt this log up to an event before the record, a promotion,
@@ -246,15 +271,19 @@ class ModelState:
         self.restored = True
         if header["lineage"] != self.lineage.hex():
             self.progressive.carry(record.last)
+            if self.drift is not None:
+                self.drift.carry()
         self._note_change(record.last)
         for run in again.runs if again is not None else ():
             if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion too
-                self._learn(run[0].first, _joined(run, [], True), skips)
+                self._learn(run[0].first, joined(run, [], True), skips)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_stored(header["config"]), bits)
         self.learner.thaw(_part(arrays, LEARNER))
         self.progressive.thaw(_part(arrays, WATCH), _carried(header))
+        if self.drift is not None:
+            self.drift.thaw(_part(arrays, DRIFT))
         self.skipped = _number(header["skipped"])
 
 
@@ -300,48 +329,6 @@ def config_in(record: Record) -> ModelConfig | None:
         except (KeyError, BadInput) as error:
             raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     return None
-
-
-def _counted(record: Record, batch: Batch) -> Batch:
-    """Return `batch` if it has as many rows as its record says. Raises `Corrupt`."""
-    if batch.n != record.count:
-        raise Corrupt(f"events {record.first} to {record.last}: the payload holds {batch.n}")
-    return batch
-
-
-def _joined(run: Sequence[Record], batches: Sequence[Batch | None], many: bool) -> list[Batch]:
-    """Return the rows of several records, in order, in batches of up to ROWS_TOGETHER or of one record; if `many` batches may
-    be learnt at once, unjoined when already decoded. Raises `Corrupt`."""
-    known = [batch for batch in batches if batch is not None]
-    counts = [record.count for record in run]
-    if (many or min(counts) > ROWS_TOGETHER // 2) and [batch.n for batch in known] == counts:
-        return known  # joining would cost more than it saves, or they are too large for it
-    if len(known) < len(run):  # all or none are decoded, except for a moment after a start
-        known = decode_batches([record.payload for record in run])
-    if len(known) < len(run):
-        run = [replace(run[0], count=sum(record.count for record in run))]
-    together: list[list[Batch]] = []
-    room = 0
-    for record, batch in zip(run, known, strict=True):
-        if batch.n > room:
-            together.append([])
-            room = ROWS_TOGETHER
-        together[-1].append(_counted(record, batch))
-        room -= batch.n
-    return [some[0] if len(some) == 1 else join_batches(some) for some in together]
-
-
-def _skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:
-    inside = [seq for seq in skips if first <= seq < first + count]
-    if not inside:
-        return None
-    mask = np.zeros(count, dtype=np.bool_)
-    mask[np.array(inside) - first] = True
-    return mask
-
-
-def _is_set(rows: BOOL | None, i: int) -> bool:
-    return rows is not None and bool(rows[i])
 
 
 def _part(arrays: Arrays, prefix: str) -> Arrays:

@@ -63,6 +63,8 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
     figures = state.progressive.figures()
     if state.config.decision.is_wanted:
         figures["cost"] = _cost(state)
+    if state.drift is not None:
+        figures["drift"] = {"action": state.config.drift.action, **state.drift.figures()}
     columns = [] if state.columns is None else state.columns.large()
     figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
     state.yield_to_loop()

@@ -205,8 +205,8 @@ class Service:
         return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
-        """Return the configuration, counters, warnings, metrics, memory by part, whether predictions have standard errors and, if
-        not, why not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log."""
+        """Return the configuration, counters, warnings, metrics, drift, memory by part, whether predictions have standard errors
+        and, if not, why not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
         return {
@@ -214,6 +214,7 @@ class Service:
             "config": write_document(published.config),
             "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
+            "drift": published.figures.get("drift"),
             "memory_bytes": memory_of(served_model),
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
             "posterior": posterior_document(published.model, served_model.names.in_slot),

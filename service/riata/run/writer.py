@@ -9,7 +9,6 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
@@ -17,14 +16,13 @@ from riata.base.priority import lower_priority
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Action, Core
-from riata.run.log_reading import ReadAgain
+from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.loop_yield import no_yield
-from riata.run.model_state import Frozen, ModelState
+from riata.run.model_state import Frozen
 from riata.run.priority import TwoPriorityThread
-from riata.run.published import Published
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
 from riata.run.sketch_copy import SketchCopy
-from riata.run.turn_size import Turn
+from riata.run.writer_cell import Cell, WriterHooks
 from riata.run.writer_queue import (
     AddModel,
     CopySketch,
@@ -44,33 +42,6 @@ from riata.store.store import Verdict
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 
 
-@dataclass(slots=True)
-class _Cell:
-    """One model of the writer."""
-
-    state: ModelState
-    core: Core
-    gen: int  # newest durable generation
-    version: int = 0
-    position: WriterPosition | None = None  # replaced after every record: another thread reads it
-    curvature: Curvature = field(default_factory=Curvature)
-    turn: Turn = field(default_factory=Turn)
-    waiting: list[SaveNow] = field(default_factory=list)  # requests for the next checkpoint
-    being_saved: list[SaveNow] = field(default_factory=list)  # requests for the checkpoint under way
-
-
-@dataclass(frozen=True, slots=True)
-class WriterHooks:
-    """The writer's callbacks; all are called in the writer's thread and must not block, except the last."""
-
-    published: Callable[[Published], None]
-    refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
-    saved: Callable[[Saved], None]
-    wanted: Callable[[str], int | None]  # the lowest log position of this model that a request waits for
-    fatal: Callable[[str, BaseException], None]
-    read_again: ReadAgain  # for promotions only; waits for the store's thread
-
-
 class Writer:
     """Owner of the learners."""
 
@@ -82,7 +53,7 @@ class Writer:
         self._hooks = hooks
         self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
         self._inbox = WriterQueue()
-        self._cells: dict[str, _Cell] = {}
+        self._cells: dict[str, Cell] = {}
         self._due_ms: dict[str, int] = {}  # when something of a model is due; a model that is not in it costs nothing
         self._swept_ms, self._learning = 0, True
         self._busy_since_ms: int | None = None  # since when one item is being processed; None while it waits for one
@@ -215,10 +186,11 @@ class Writer:
             cell.curvature = Curvature()  # the learner may have been replaced
         if refused:
             self._hooks.refused(model, refused)
+        self._answer_drift(model, cell)
         if not (ahead and self._is_noted(model, cell, now_ms)):
             self._look_after(model)
 
-    def _is_noted(self, name: str, cell: _Cell, now_ms: int) -> bool:
+    def _is_noted(self, name: str, cell: Cell, now_ms: int) -> bool:
         """Whether the next work for a model that was ahead of what is served is noted in `_due_ms`, and not due yet.
 
         So a busy model is serviced when something is due, and not at every turn: that is Python, which predictions wait for.
@@ -229,11 +201,18 @@ class Writer:
     def _adopt(self, item: AddModel) -> None:
         state = item.state
         core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
-        cell = _Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
+        cell = Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
         state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
         self._cells[state.name] = cell
         self._publish(cell)
         self._look_after(state.name)
+        self._answer_drift(state.name, cell)
+
+    def _answer_drift(self, model: str, cell: Cell) -> None:
+        """Have an alarm of the drift detector answered by an event of the log, if one is open."""
+        if cell.state.drift is not None and (asked := asks_for(cell.state, cell.asked)) is not None:
+            cell.asked = asked
+            self._hooks.drifted(model, answer_payload(cell.state))
 
     def _forget(self, item: DropModel) -> None:
         cell = self._cells.get(item.model)
@@ -287,7 +266,7 @@ class Writer:
             self._checkpoint(cell, requested=Action.CHECKPOINT not in actions and all(asked.requested for asked in cell.waiting))
         self._note_due(name, cell)
 
-    def _note_due(self, name: str, cell: _Cell) -> None:
+    def _note_due(self, name: str, cell: Cell) -> None:
         """Record when there will next be something to do for a model if nothing else happens to it."""
         moments = [cell.core.next_due_ms()]
         if not cell.core.unpublished:  # otherwise the next publication comes first
@@ -298,19 +277,19 @@ class Writer:
         else:
             self._due_ms[name] = due_ms
 
-    def _curvature_is_late(self, cell: _Cell, now_ms: int) -> bool:
+    def _curvature_is_late(self, cell: Cell, now_ms: int) -> bool:
         """Whether the last events of a stream are served with older standard errors although new ones may be computed."""
         due_ms = cell.curvature.due_ms(cell.core.applied)
         return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
 
-    def _publish(self, cell: _Cell) -> None:
+    def _publish(self, cell: Cell) -> None:
         cell.version += 1
         cell.curvature.refresh(cell.state, self._clock)
         self._yield_to_loop()
         self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
         cell.core.published(self._clock.monotonic_ms())
 
-    def _checkpoint(self, cell: _Cell, requested: bool) -> None:
+    def _checkpoint(self, cell: Cell, requested: bool) -> None:
         cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
         cell.being_saved, cell.waiting = cell.waiting, []
         frozen, created_ms = cell.state.freeze(), self._clock.unix_ms()

@@ -7,9 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from riata.predict.name_book import NameBook
+from riata.run.drift import drift_sentence
 from riata.run.health import Health
 from riata.run.published import Published
 
+_AFTER: Final = {  # an alarm, by the action of the detector
+    "note": "Look at Learning. If the loss stays high: set drift.action to forget, or start a refit.",
+    "forget": "If the loss has risen, the learner forgot most of the past and learns anew; look at Learning.",
+    "refit": "A refit of the newest events follows; look at Versions.",
+}
 LAG_EVENTS: Final = 100_000  # as the alert RiataLag
 
 
@@ -52,5 +58,8 @@ def _model(name: str, published: Published, names: NameBook, health: Health) -> 
     if at is not None and at.seq_logged - at.seq_applied > LAG_EVENTS:
         sentence = f"Learning is {at.seq_logged - at.seq_applied} events behind the log."
         yield Attention("page", "lag", name, sentence, "Send fewer events, or give the writer a faster core.")
+    if (drift := published.figures.get("drift")) is not None and drift["alarms"] and drift["rests_for"]:
+        found = f"The stream has changed: {drift_sentence(drift['alarms'][0])}."
+        yield Attention("ticket", "drift", name, found, _AFTER[drift["action"]])
     for warning in published.warnings(names):
         yield Attention("ticket", warning["code"], name, warning["detail"], "Look at Learning and at Data.")

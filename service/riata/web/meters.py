@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -144,6 +144,7 @@ class ServiceCollector(Collector):
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
+        drift = DriftFamilies()
         warning = GaugeMetricFamily("riata_model_warning", "1 while the model has the warning.", labels=("model", "code"))
         for model, at in health.models.items():
             gauges["log_seq"].add_metric((model,), at.seq_logged)
@@ -152,17 +153,18 @@ class ServiceCollector(Collector):
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)
-            self._add_figures(model, gauges, warning)
+            self._add_figures(model, gauges, warning, drift)
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
         yield from memory_metrics(health.memory)
         yield from gauges.values()
         yield warning
+        yield from (drift.alarms, drift.statistic)
         yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)
         yield from sharing_metrics(health.sharing)
 
-    def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily) -> None:
+    def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily, drift: DriftFamilies) -> None:
         try:
             published = self.service.published(model)
         except RiataError:
@@ -176,9 +178,28 @@ class ServiceCollector(Collector):
             value = published.figures[horizon].get(figure)
             if value is not None:
                 gauges[gauge].add_metric((model,), value)
+        drift.add(model, published.figures.get("drift"))
         codes = {one["code"] for one in published.figures.get("warnings", [])}
         for code in CODES:
             warning.add_metric((model, code), float(code in codes))
+
+
+class DriftFamilies:
+    """The metrics of drift detectors, of models that have one."""
+
+    def __init__(self) -> None:
+        labels = ("model", "signal")
+        self.alarms = CounterMetricFamily("riata_drift_alarms", "Alarms of the drift detector, by signal.", labels=labels)
+        text = "How far a signal has departed from its reference: 1 raises an alarm."
+        self.statistic = GaugeMetricFamily("riata_drift_statistic", text, labels=labels)
+
+    def add(self, model: str, drift: dict[str, Any] | None) -> None:
+        """Add a model's figures; None if it has no detector."""
+        if drift is None:
+            return
+        for signal, at in drift["signals"].items():
+            self.alarms.add_metric((model, signal), at["alarms"])
+            self.statistic.add_metric((model, signal), at["statistic"] / drift["bound"])
 
 
 def memory_metrics(memory: tuple[int, int]) -> Iterator[Metric]:

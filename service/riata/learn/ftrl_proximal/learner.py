@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
@@ -95,6 +95,20 @@ class FtrlProximal:
         scalars = self._table.scalars
         at = float(scalars[row.INTERCEPT_Z]), float(scalars[row.INTERCEPT_SQUARES])
         return Weights(slot, beta, intercept_of(*at, self._settings), "logistic", self.bits)
+
+    def forget(self, keep: float) -> None:
+        """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
+
+        z changes with them, so that no weight does. Weights of zero keep their z.
+        """
+        settings, scalars = self._settings, self._table.scalars
+        lines = self._slots.lines_of(self._seen.sorted())
+        z, squares = self._slots.line[lines, row.Z], self._slots.line[lines, row.SQUARES]
+        self._slots.line[lines, row.Z] = _z_with(z, squares, keep, settings.l1, settings.damping)
+        self._slots.line[lines, row.SQUARES] = np.maximum(squares * keep, np.finfo(np.float64).tiny)
+        base, sums = scalars[[row.INTERCEPT_Z]], scalars[[row.INTERCEPT_SQUARES]]
+        scalars[row.INTERCEPT_Z] = _z_with(base, sums, keep, 0.0, settings.smoothing)[0]
+        scalars[row.INTERCEPT_SQUARES] *= keep
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
@@ -187,3 +201,13 @@ class FtrlProximal:
         check_numbers("scalars", arrays["scalars"][row.INTERCEPT_SQUARES :], 1, least=0.0)
         if not bool(arrays["squares"].all()):
             raise Corrupt("learner state: squares is zero for a slot, but every stored slot has had a gradient")
+
+
+def _z_with(z: F64, squares: F64, keep: float, l1: float, damping: float) -> F64:
+    """Return the z with which `keep` of the sums of squared gradients gives the same weights.
+
+    Source : McMahan et al. 2013, algorithm 1: |w| = (|z| - l1) alpha / (damping + root of the sum)
+    """
+    rest = np.maximum(np.abs(z) - l1, 0.0)
+    less = (damping + np.sqrt(squares * keep)) / np.maximum(damping + np.sqrt(squares), np.finfo(np.float64).tiny)
+    return np.where(rest > 0.0, np.copysign(l1 + rest * less, z), z)

@@ -23,6 +23,13 @@ def _adopt(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
     return around(config, bits, solution)
 
 
+def _forget(learner: Learner, keep: float) -> None:
+    from riata.learn.ftrl_proximal.learner import FtrlProximal
+
+    if isinstance(learner, FtrlProximal):
+        learner.forget(keep)
+
+
 SPEC: Final = LearnerSpec(
     config=FtrlProximalConfig,
     about="McMahan et al. 2013. Logistic loss; few non-zero weights, little memory.",
@@ -31,6 +38,8 @@ SPEC: Final = LearnerSpec(
     examples=lambda: [FtrlProximalConfig()],
     machine_code=lambda config: config.kind,
     eventful=lambda config: config,
+    can_forget=lambda _config: True,
+    forget=_forget,
     slot_lists=("slot", "seen"),
     wants_scaled=lambda _config: True,
     advice={

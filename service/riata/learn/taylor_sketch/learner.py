@@ -15,6 +15,7 @@ from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.taylor_sketch import frozen
+from riata.learn.taylor_sketch.block_end import renormalise
 from riata.learn.taylor_sketch.config import HASH_BITS, TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.learn.taylor_sketch.kernel_state import (
     BETA,
@@ -24,6 +25,7 @@ from riata.learn.taylor_sketch.kernel_state import (
     HYBRID,
     LEARNT,
     LINEAR,
+    N_EFF,
     NOTHING,
     ROOT,
     SCALE,
@@ -138,6 +140,15 @@ class TaylorSketch:
         self._settings = self._settings._replace(gamma=float(config.gamma))
         self._state.set_penalties(self._settings)
         self._state.make_room(0, len(self._state.seen))
+        self._state.alive.keep(0)
+        solve_all(self._state.arrays, self._settings)
+
+    def forget(self, keep: float) -> None:
+        """Multiply the sketch by `keep`, as forgetting at rho would over many events, and solve for the weights."""
+        scalars = self._state.arrays.scalars
+        scalars[[SCALE, N_EFF]] *= keep
+        self._state.make_room(0, len(self._state.seen))
+        renormalise(self._state.arrays)
         self._state.alive.keep(0)
         solve_all(self._state.arrays, self._settings)
 

@@ -30,6 +30,13 @@ def _adjust(learner: Learner, config: TaylorSketchConfig) -> None:
         learner.adjust(config)
 
 
+def _forget(learner: Learner, keep: float) -> None:
+    from riata.learn.taylor_sketch.learner import TaylorSketch
+
+    if isinstance(learner, TaylorSketch):
+        learner.forget(keep)
+
+
 SPEC: Final = LearnerSpec(
     config=TaylorSketchConfig,
     about="Balakrishnan & Madigan 2008, online, exactly or in bounded memory. Keeps curvature, so predictions have standard "
@@ -43,6 +50,8 @@ SPEC: Final = LearnerSpec(
     adjustable=frozenset({"gamma"}),
     adjust=_adjust,
     keeps_curvature=True,
+    can_forget=lambda _config: True,
+    forget=_forget,
     slot_lists=("outside_slot", "member_key"),
     slot_bits=key_bits,
     slow_to_compile=True,

@@ -112,6 +112,25 @@ class TruncatedGradient:
         beta *= gain
         return Weights(slot, beta, gain * float(scalars[row.INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits)
 
+    def forget(self, keep: float) -> None:
+        """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
+
+        Weights stay as they are; truncations that were deferred until now are applied with the steps of before.
+        """
+        table, scalars = self._present(), self._table.scalars
+        clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
+        alive, seen = self._alive.sorted(), self._seen.sorted()
+        slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
+        at = self._slots.lines_of(alive)
+        kept = row.collect(table, self._settings, clock, True, at, slot, beta)
+        line = table.line
+        line[slot[:kept], row.BETA], line[slot[:kept], row.TAU] = beta[:kept], clock
+        line[self._slots.lines_of(seen), row.SQUARES] *= keep
+        if not self._settings.normalised:
+            total = line[at, row.SQUARES] + self._settings.accumulator
+            line[at, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
+        scalars[[row.INTERCEPT_SQUARES, row.GAIN_SQUARES, row.OFFSET_SQUARES]] *= keep
+
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 

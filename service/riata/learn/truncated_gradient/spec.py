@@ -36,6 +36,13 @@ def _examples() -> list[TruncatedGradientConfig]:
     return [TruncatedGradientConfig(rate=rate, normalised=scaled, rule=rule) for rule in rules for rate, scaled in rates]
 
 
+def _forget(learner: Learner, keep: float) -> None:
+    from riata.learn.truncated_gradient.learner import TruncatedGradient
+
+    if isinstance(learner, TruncatedGradient):
+        learner.forget(keep)
+
+
 SPEC: Final = LearnerSpec(
     config=TruncatedGradientConfig,
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
@@ -46,6 +53,8 @@ SPEC: Final = LearnerSpec(
     eventful=lambda config: config,
     real_labels={"loss": "squared"},
     takes_many=True,
+    can_forget=lambda config: config.rate == "adaptive",
+    forget=_forget,
     slot_lists=("slot", "seen", "column_slot"),
     wants_scaled=lambda config: not config.normalised,
     older={"centred": False, "calibrated": False},

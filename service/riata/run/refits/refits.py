@@ -22,10 +22,11 @@ from riata.run.adopting import link_of
 from riata.run.decision import served_weights
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
-from riata.run.gate import LABELS_MIN, Ledger
+from riata.run.gate import Ledger
 from riata.run.model_state import ModelState
 from riata.run.promotion import promote
 from riata.run.published import Published
+from riata.run.refits.due import is_scheduled, request_after_drift
 from riata.run.refits.job import STATE_SUFFIX, SUFFIX, RefitJob
 from riata.run.refits.preparing import ONLINE
 from riata.run.refits.request import read_request
@@ -40,8 +41,6 @@ WHAT: Final = "a refit"
 RESULTS_KEPT: Final = 10  # of each model
 STATES_KEPT: Final = 2  # candidates, which may be as large as a checkpoint; an older one is mostly outdated
 LOOKED_EVERY_S: Final = 5.0
-LINKS: Final = ("logistic", "probit")  # that a solver can maximise
-EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never be judged
 
 
 class Refits:
@@ -252,25 +251,23 @@ class Refits:
                 continue
             try:
                 for model in list(self._engine.served_models):
-                    if self._running is None and self._is_due(model):
-                        self.begin(model, {"promote": self._settings.promote})
+                    if self._running is None and (asked := self._due(model)) is not None:
+                        self.begin(model, asked)
                 if self._running is None and (left := self._left_behind()):
                     models = set(await self._engine.call(lambda s: s.models()))
                     await asyncio.get_running_loop().run_in_executor(None, self._remove, left, models)
             except (RiataError, OSError) as error:
                 log.warning("the schedule of refits: %s", error)
 
+    def _due(self, model: str) -> dict[str, Any] | None:
+        """Return the request for the refit that is due after drift or by the schedule; None if there is none."""
+        asked = request_after_drift(self._engine.published(model), lambda: self._known(model))
+        return {"promote": self._settings.promote} if asked is None and self._is_due(model) else asked
+
     def _is_due(self, model: str) -> bool:
-        """Whether a model has new examples, and its last refit began long enough ago."""
-        if not self._settings.every_s:
-            return False
-        published = self._engine.published(model)
-        examples = int(published.figures["cumulative"]["examples"])
-        if examples < EXAMPLES_MIN or published.config.labels == "real" or published.model.weights.link not in LINKS:
-            return False
-        jobs = self._known(model)
-        since_s = (self._engine.clock.unix_ms() - jobs[-1].created_ms) / 1000 if jobs else self._settings.every_s
-        return since_s >= self._settings.every_s and (not jobs or jobs[-1].examples != examples)
+        """Whether a refit is due by the schedule."""
+        now_ms, every_s = self._engine.clock.unix_ms(), self._settings.every_s
+        return is_scheduled(self._engine.published(model), lambda: self._known(model), every_s, now_ms)
 
     def _left_behind(self) -> list[Path]:
         """Return the folders of models that are not served."""

@@ -7,7 +7,7 @@ import { bars, calibration, curves, path as pathChart, whisker } from "./charts.
 import { bytes, facts, h, name, number, panel, put, short, table, time, visible } from "./dom.js";
 
 const CURL = "curl localhost:8080/observe -H 'Content-Type: application/json' -d '{\"features\":{\"age\":41.5,\"country\":\"de\"},\"label\":1}'";
-const KINDS = { created: "created", configured: "changed", restored: "restored", imported: "imported", promoted: "promoted", trimmed: "?" };
+const KINDS = { created: "created", configured: "changed", drifted: "drift", restored: "restored", imported: "imported", promoted: "promoted", trimmed: "?" };
 const SPANS = { all: 1, half: 2, tenth: 10 };
 
 const none = () => [h("p", {}, "No labelled event yet. Send one, for example:"), h("pre", {}, CURL)];
@@ -45,7 +45,7 @@ function history(model) {
 function marksOf(changes) {
   return changes.filter(change => change.kind !== "created" && change.kind !== "trimmed").map(change => {
     const names = Object.keys(change.settings);
-    const label = names.length ? `${names[0].replace("learner.", "")} ${change.settings[names[0]][1]}` : KINDS[change.kind];
+    const label = change.kind === "drifted" ? `⚠ drift: ${change.source.signal.replaceAll("_", " ")}` : names.length ? `${names[0].replace("learner.", "")} ${change.settings[names[0]][1]}` : KINDS[change.kind];
     return { seq: change.seq, time: change.time, label };
   });
 }
@@ -162,9 +162,9 @@ export function learning(context) {
   const right = panel("Calibration", () => ({ columns: ["from", "to", "events", "mean predicted", "mean observed"], rows: cells.map(cell => [cell.from, cell.to, cell.examples, cell.mean_predicted, cell.mean_observed]) }));
   const choices = ["all", "window"].map(which => h("button", { type: "button", onclick: () => { context.set({ cells: which }); context.now(); } }, which));
   put(right.extra, choices);
-  const horizons = panel("Three horizons");
+  const horizons = panel("Three horizons"), drift = panel("Drift");
   const box = h("div");
-  root.append(right.node, horizons.node, auc.node, size.node);
+  root.append(right.node, horizons.node, auc.node, size.node, drift.node);
 
   return {
     node: [box, root],
@@ -194,9 +194,27 @@ export function learning(context) {
         ...["cumulative", "faded", "window"].map(horizon => ({ title: horizon, number: true, of: figure => number(found[horizon][figure]) })),
       ], figures, "figures"));
       put(horizons.caption, `Cumulative: all ${number(found.cumulative.examples)} events. Faded: an event counts half after ${number(found.faded.half_life)} more. Window: the last ${number(found.window.examples)}.`);
+      showDrift(drift, found.drift);
       return points.length ? lossSentence(points) : "No labelled event yet.";
     },
   };
+}
+
+const driftDetails = one => `${one.signal.replaceAll("_", " ")} ${number(one.before)} → ${number(one.after)} after event ${number(one.since)}, detected at ${number(one.seq)}${one.keep ? `; ${percent(one.keep)} of the past is kept` : ""}`;
+
+/** The signals of the drift detector, and what it found last. */
+function showDrift(target, drift) {
+  if (!drift) {
+    put(target.caption);
+    return put(target.body, h("p", {}, "No detector watches this model. ", h("code", {}, "PATCH {\"drift\": {\"action\": \"note\"}}"), " makes one, which raises an alarm when the stream changes."));
+  }
+  const words = signal => signal.replaceAll("_", " ");
+  put(target.body, table([
+    { title: "signal", of: ([signal]) => words(signal) }, { title: "reference", number: true, of: ([, at]) => number(at.reference) },
+    { title: "± spread of a block", number: true, of: ([, at]) => number(at.spread, 2) }, { title: "way to an alarm", number: true, of: ([, at]) => percent(at.statistic / drift.bound) },
+    { title: "alarms", number: true, of: ([, at]) => number(at.alarms) },
+  ], Object.entries(drift.signals), "signals"), h("ul", {}, drift.alarms.map(one => h("li", {}, `${driftDetails(one)}.`))));
+  put(target.caption, `${drift.alarms.length ? "The last alarms, newest first." : "No alarm so far."} ${drift.rests_for ? `The detector judges again in ${number(drift.rests_for)} events.` : "A block is 100 events."} Action: ${drift.action}.`);
 }
 
 export function model(context) {
@@ -396,7 +414,7 @@ export function versions(context) {
         changes = answer.changes;
         put(changed.body, table([
           { title: "time", of: one => time(one.time) }, { title: "event", number: true, of: one => number(one.seq) }, { title: "what", of: one => KINDS[one.kind] },
-          { title: "details", of: one => visible([...Object.entries(one.settings).map(([key, [from, to]]) => `${key} ${JSON.stringify(from)} → ${JSON.stringify(to)}`), ...Object.entries(one.source).map(([key, value]) => `${key} ${value}`)].join(", ")) || "–" },
+          { title: "details", of: one => visible(one.kind === "drifted" ? driftDetails(one.source) : [...Object.entries(one.settings).map(([key, [from, to]]) => `${key} ${JSON.stringify(from)} → ${JSON.stringify(to)}`), ...Object.entries(one.source).map(([key, value]) => `${key} ${value}`)].join(", ")) || "–" },
           { title: "by", of: one => (one.actor ? name(one.actor) : "–") },
         ], changes, "changes"));
         put(changed.caption, "Events of the log that set the configuration or the state, newest first; by: the key that asked for it.");

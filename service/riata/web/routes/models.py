@@ -188,6 +188,7 @@ def _figures() -> Schema:
             "expected by the model, and that of other rules",
             "additionalProperties": FIGURE,
         },
+        "drift": {"type": "object", "description": "if the model has a detector: its signals, and the last alarms, newest first"},
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
         "history": array(
@@ -200,7 +201,7 @@ def _figures() -> Schema:
         "detail": {**TEXT, "description": "what was measured, and what to set"},
         "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
     }
-    listed = record(metrics, optional=("history", "window_calibration", "cost"))
+    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift"))
     return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 

@@ -195,8 +195,9 @@ SCHEMAS: Final[Schema] = {
                         "time": _or_null(TIME),
                         "kind": {
                             "type": "string",
-                            "enum": ["created", "configured", "restored", "imported", "promoted", "trimmed"],
-                            "description": "trimmed: the event is no longer in the log",
+                            "enum": ["created", "configured", "drifted", "restored", "imported", "promoted", "trimmed"],
+                            "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
+                            "share of the past that the learner kept. trimmed: the event is no longer in the log",
                         },
                         "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
                         "source": {"type": "object"},

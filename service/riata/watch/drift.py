@@ -1,0 +1,163 @@
+"""The drift detector of a model: what it keeps, the alarms it raised, and its figures. `drift_kernel` has the method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.errors import Corrupt
+from riata.maths.links import LINKS, Answers
+from riata.watch import drift_kernel as kernel
+from riata.watch.drift_kernel import DriftState
+from riata.wire.batch import Batch, in_one_piece, join_batches
+
+SIGNALS: Final = ("loss", "label_rate", "unknown_features")
+EVENTS_MAX: Final = 2**53  # no log is longer, and float64 holds such numbers exactly
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A change that was detected.
+
+    seq           : event that completed the block at which the statistic passed its bound
+    signal        : one of SIGNALS
+    since         : last event before the change began, as estimated
+    before, after : mean of the signal in the reference, and since the change began
+    is_costly     : whether the loss has departed from its reference too, at least half as far as for an alarm of its own
+    """
+
+    seq: int
+    signal: str
+    since: int
+    before: float
+    after: float
+    is_costly: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return it as in events of the log and in answers."""
+        return asdict(self)
+
+
+class DriftDetector:
+    """Detects changes of the loss, of the label rate and of the share of features not met before. Bounded memory.
+
+    A pure function of the events in order: the split into batches changes no bit. For one thread.
+    """
+
+    def __init__(self, answers: Answers, rest: int) -> None:
+        """answers : as `ProgressiveConfig.answers`
+        rest    : events after an alarm, and at the start, in which no alarm is raised; may be changed at any time
+        """
+        self.rest = rest
+        self._link = LINKS[answers].code
+        self._state = DriftState(
+            np.zeros(kernel.BLOCK_SUMS),
+            np.zeros((kernel.SIGNALS, kernel.REFERENCE)),
+            np.zeros((kernel.SIGNALS, 2, kernel.SIDE)),
+            np.zeros((kernel.ALARMS_KEPT, kernel.ALARM)),
+            np.zeros(kernel.COUNTS, np.int64),
+            np.zeros(2 ** (kernel.SEEN_BITS - 3), np.uint8),
+        )
+
+    def observe(self, rows: Sequence[Batch], answered: tuple[F64, F64, F64], refused: BOOL, first: int) -> None:
+        """Add the events first, first + 1, ... of all `rows`.
+
+        answered : margin before learning, label and importance, f64[n] each
+        refused  : bool[n], events that were not learnt; they are left out
+        """
+        batch = in_one_piece(rows[0] if len(rows) == 1 else join_batches(rows))
+        margin, label, weight = (np.ascontiguousarray(part, np.float64) for part in answered)
+        refused = np.ascontiguousarray(refused)
+        kernel.watch_rows(self._state, self._link, self.rest, first, batch.indptr, batch.hash, (margin, label, weight), refused)
+
+    @property
+    def raised(self) -> dict[str, int]:
+        """Number of alarms by signal."""
+        counts = self._state.counts[kernel.ALARMS : kernel.ALARMS + kernel.SIGNALS]
+        return dict(zip(SIGNALS, counts.tolist(), strict=True))
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The last alarms, newest first; at most ALARMS_KEPT."""
+        total = sum(self.raised.values())
+        numbers = range(total - 1, max(total - kernel.ALARMS_KEPT, 0) - 1, -1)
+        found = (self._state.alarm[number % kernel.ALARMS_KEPT].tolist() for number in numbers)
+        return [
+            Alarm(int(seq), SIGNALS[int(of)], int(since), before, after, loss >= kernel.ALARM_AT / 2)
+            for seq, of, since, before, after, loss in found
+        ]
+
+    @property
+    def unanswered(self) -> Alarm | None:
+        """The last alarm, if no event of the log has answered it or a later one."""
+        last = self.alarms[:1]
+        return last[0] if last and last[0].seq > int(self._state.counts[kernel.ANSWERED]) else None
+
+    def answer(self, seq: int) -> None:
+        """Note that an event of the log answers the alarm at event `seq`, and with it all before."""
+        self._state.counts[kernel.ANSWERED] = max(seq, int(self._state.counts[kernel.ANSWERED]))
+
+    def carry(self) -> None:
+        """Drop the alarms, whose event numbers are those of another log."""
+        self._state.alarm[:] = 0.0
+        self._state.side[:] = 0.0
+        self._state.counts[kernel.ALARMS :] = 0
+
+    def figures(self) -> dict[str, Any]:
+        """Return what is shown: each signal with its reference, `statistic` of `bound`, and the last alarms."""
+        reference, side = self._state.reference, self._state.side
+        judged = [
+            {
+                "reference": float(reference[at, kernel.MEAN]) if reference[at, kernel.COUNT] else None,
+                "spread": float(np.sqrt(reference[at, kernel.VARIANCE])) if reference[at, kernel.COUNT] else None,
+                "statistic": float(side[at, :, kernel.STATISTIC].max()),
+                "alarms": count,
+            }
+            for at, count in enumerate(self.raised.values())
+        ]
+        rest = max(self.rest, kernel.WARM * kernel.BLOCK) - int(self._state.counts[kernel.RESTED])
+        return {
+            "bound": kernel.ALARM_AT,
+            "rests_for": max(rest, 0),
+            "signals": dict(zip(SIGNALS, judged, strict=True)),
+            "alarms": [alarm.document() for alarm in self.alarms],
+        }
+
+    def memory(self) -> int:
+        """Return bytes."""
+        return sum(array.nbytes for array in self._state)
+
+    def freeze(self) -> Arrays:
+        """Return copies of the state, which determine every later alarm."""
+        return {name: array.copy() for name, array in self._state._asdict().items()}
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Restore the state from `freeze`. Raises `Corrupt`, and then changes nothing."""
+        found: dict[str, Any] = {}
+        for name, mine in self._state._asdict().items():
+            array = arrays.get(name)
+            if array is None or array.dtype != mine.dtype or array.shape != mine.shape:
+                raise Corrupt(f"drift: {name}: expected {mine.dtype}{list(mine.shape)}")
+            if mine.dtype.kind == "f" and not np.isfinite(array).all():
+                raise Corrupt(f"drift: {name} has a number that is not finite")
+            found[name] = np.array(array, order="C")
+        state = DriftState(**found)
+        seqs, signals = state.alarm[:, kernel.ALARM_SEQ], state.alarm[:, kernel.ALARM_SIGNAL]
+        if not bool(np.isin(signals, range(kernel.SIGNALS)).all()) or state.counts.min() < 0 or state.counts.max() > EVENTS_MAX:
+            raise Corrupt("drift: a count or a signal is out of range")
+        if seqs.min() < 0 or seqs.max() > EVENTS_MAX or state.reference[:, kernel.VARIANCE].min() < 0.0:
+            raise Corrupt("drift: an event or a variance is out of range")
+        if not 0.0 <= state.block[kernel.EVENTS] < kernel.BLOCK:
+            raise Corrupt("drift: the block is longer than a block")
+        self._state = state
+
+
+def warm_up() -> None:
+    """Compile the kernel, or load it from disk."""
+    no, one = np.zeros(1, np.bool_), np.ones(1)
+    batch = Batch(np.array([0, 1], np.int64), np.zeros(1, np.uint32), one, one, one, np.zeros((1, 16), np.uint8), no)
+    DriftDetector("logistic", 0).observe([batch], (one, one, one), no, 1)
