@@ -20,7 +20,8 @@ TWINS = ROOT / "tests" / "twins"
 RANK = {
     "scorer": 1,
     "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
-    "run": 6, "web": 7, "client": 7, "wiring": 8, "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
+    "run": 6, "web": 7, "client": 7, "scale": 7, "wiring": 8,
+    "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
 
 THIRD_PARTY = {
@@ -41,6 +42,7 @@ THIRD_PARTY = {
     "trees": {"numpy"},
     "watch": {"numpy", "numba", "annotated_types"},
     "run": {"numpy", "annotated_types"},
+    "scale": {"numpy"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
     "web/unpacking.py": {"backports", "compression"},
     "client": {"httpx"},
@@ -143,7 +145,8 @@ EFFECTS = {
     "ssl": {"web", "store", "client"},
     "http": {"web", "client", "cli"},
     "urllib.request": {"client"},
-    "select": {"web", "run/loop_yield.py"},  # the writer yields when the event loop has something to read
+    # The writer yields when the event loop has something to read; a pool waits for a process no longer than it has patience.
+    "select": {"web", "run/loop_yield.py", "scale/processes.py"},
     "selectors": {"web"},
 }
 HTTP_WORDS = re.compile(r"HTTP/\d|Content-Length|Transfer-Encoding|Keep-Alive|\bepoll\b", re.IGNORECASE)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from riata.base.arrays import Arrays
 from riata.batch.choose import CLASSES
 from riata.batch.data import in_memory
 from riata.batch.groups import Grouping
-from riata.batch.jobs import JOBS
+from riata.batch.jobs import run_jobs
 from riata.batch.named import SOLVERS
 from riata.batch.pool import Serial
 from riata.batch.problem import Problem
@@ -24,9 +23,5 @@ def solve_two_rows() -> None:
     for name, make in CLASSES.items():
         make(**({"machines": 2} if "machines" in SOLVERS[name].settings else {})).solve(problem, Serial())
     Rmmp(held_bytes_max=0).solve(problem, Serial())  # H summed by passes
-    zeros, number = np.zeros(data.features), np.zeros(1)
-    given: Arrays = {"link": np.zeros(1, np.int64), "beta": zeros, "intercept": number, "position": np.empty(0, np.int32)}
-    toward: Arrays = {"toward_beta": zeros, "toward_intercept": number, "shares": number}
-    JOBS["search"](data.parts[0].load(), {**given, **toward})
-    JOBS["sides"](data.parts[0].load(), {**given, "slack": number})
+    run_jobs(data.parts[0].load(), data.features)
     RunLasso(Grouping(), (0.1,), (0.0,)).solve(Problem(data, "logistic", 0.1), Serial())

@@ -33,6 +33,7 @@ from riata.cli import (
     metrics,
     models,
     observe,
+    part,
     path,
     posterior,
     predict,
@@ -141,6 +142,8 @@ app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
 app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
 app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="compare", epilog=compare.EXAMPLE)(compare.compare)
+app.command(name="part", epilog=part.PART_EXAMPLE)(part.part)
+app.command(name="sum", epilog=part.SUM_EXAMPLE)(part.sum_)
 app.command(name="posterior", epilog=posterior.EXAMPLE)(posterior.posterior)
 app.command(name="sequences", epilog=sequences.EXAMPLE)(sequences.sequences)
 app.command(name="path", epilog=path.EXAMPLE)(path.path)

@@ -17,6 +17,7 @@ from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.interactions import InteractionsOption
+from riata.cli.pool_options import PassCommandOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -39,6 +40,7 @@ from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from riata.run.fit import Fit
+    from riata.run.solver_options import SolverOptions
 
 LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time
@@ -94,6 +96,8 @@ def fit(
     rounds: RoundsOption = None,
     passes_max: PassesOption = None,
     seed: SeedOption = None,
+    processes: ProcessesOption = None,
+    pass_command: PassCommandOption = None,
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
@@ -122,11 +126,15 @@ def fit(
             rounds=rounds, passes_max=passes_max, seed=seed,
         )  # fmt: skip
         require_one_model(options, out)
-        from riata.cli.fit_batch import fit_batch
-
-        fit_batch(request, options, strict)
+        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command))
     else:
         _fit_online(request, strict)
+
+
+def _fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:
+    from riata.cli.fit_batch import fit_batch
+
+    fit_batch(request, options, strict, where)
 
 
 def _fit_online(request: Request, strict: bool) -> None:

@@ -11,11 +11,11 @@ import typer
 
 from riata.base.document import write_document
 from riata.base.errors import Malformed
-from riata.batch.pool import Threads
 from riata.batch.problem import Problem
 from riata.batch.solution import Solution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.pool_options import PoolOptions, pool_of
 from riata.cli.progress import rows_so_far
 from riata.cli.solve import notes_of, solve, table_of
 from riata.run.adopting import state_around
@@ -24,7 +24,7 @@ from riata.run.solver_options import SolverOptions
 from riata.run.solving import report_of
 
 
-def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
+def fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:
     """Read the file, solve, write the model, and report. Raises as the readers and solvers do."""
     started = time.perf_counter()
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def fit_batch(request: Request, options: SolverOptions, strict: bool) -> None:
         if strict and found.problems:
             first = found.problems[0][1]
             raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
-        pool = stack.enter_context(Threads(request.threads))
+        pool = stack.enter_context(pool_of(where, found.data))
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, found.data, found.config, pool, may_go_on)
         content = None if request.out is None else export(found, *solved[0])

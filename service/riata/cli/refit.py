@@ -14,6 +14,7 @@ from riata.base.errors import BadInput
 from riata.batch.named import LAPS
 from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
+from riata.cli.pool_options import PassCommandOption, PoolOptions, ProcessesOption, pool_of
 from riata.cli.solver_options import (
     PANEL,
     AtOnceOption,
@@ -76,6 +77,8 @@ def refit(
     rounds: RoundsOption = None,
     passes_max: PassesOption = None,
     seed: SeedOption = None,
+    processes: ProcessesOption = None,
+    pass_command: PassCommandOption = None,
     hold_out: HoldOutOption = None,
     promote: PromoteOption = False,
     groups: GroupsOption = None,
@@ -117,7 +120,7 @@ def refit(
         return
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
-    _of_store(model, (data, store), events, threads, options, out, as_json)
+    _of_store(model, (data, store), events, PoolOptions(threads, processes, pass_command), options, out, as_json)
 
 
 def _with_groups(
@@ -140,7 +143,7 @@ def _of_store(
     model: str,
     where: tuple[Path | None, str | None],
     events: int | None,
-    threads: int,
+    passes: PoolOptions,
     options: SolverOptions,
     out: Path | None,
     as_json: bool,
@@ -149,7 +152,6 @@ def _of_store(
     started = time.perf_counter()
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(*where))
-        from riata.batch.pool import Threads
         from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
@@ -160,7 +162,7 @@ def _of_store(
         with seq_progress(model) as advance:
             directory = None if where[0] is None else where[0] / FOLDER / model
             task = stack.enter_context(refitting(opened, model, directory, events, advance))
-        pool = stack.enter_context(Threads(threads))
+        pool = stack.enter_context(pool_of(passes, task.data))
         may_go_on = stack.enter_context(interruptible())
         choice, solved = solve(options, task.data, task.config, pool, may_go_on, task.online)
         content = None if out is None else task.export(*solved[0])

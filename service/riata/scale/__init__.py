@@ -1,0 +1,1 @@
+"""Pools of other processes and machines for batch solvers: job names and arrays are sent, never code."""

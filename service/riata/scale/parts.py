@@ -1,0 +1,76 @@
+"""One part of a call, and the sum of all parts, as messages: what workers and the commands `riata part` and `riata sum` do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from riata.base.arrays import Arrays
+from riata.base.errors import BadInput, Conflict, NotFound
+from riata.batch.jobs import JOBS, Job
+from riata.batch.pool import summed
+from riata.batch.segment_data import SegmentData
+from riata.scale.message import decode, decode_call, digest_of, encode
+from riata.scale.rows_file import decode_rows
+
+SUFFIX: Final = ".bin"
+
+
+def result_of(data: SegmentData, job: Job, given: Arrays, number: int, call: str) -> bytes:
+    """Return the message with the result of one part. call : digest of the call"""
+    if not 0 <= number < len(data.parts):
+        raise BadInput(f"part {number}: the rows have the parts 0 to {len(data.parts) - 1}", "bad_option")
+    made = JOBS[job](data.parts[number].load(), given)
+    return encode({"what": "result", "part": number, "of": len(data.parts), "call": call}, made)
+
+
+def name_of(number: int) -> str:
+    """Return the name of the file with the result of a part. Names sort like parts."""
+    return f"{number:08}{SUFFIX}"
+
+
+def do_parts(rows: Path, call: Path, share: tuple[int, int], into: Path, segments: Path | None = None) -> int:
+    """Do a share of the parts of a call, each into a file of its own that appears at once. Returns how many.
+
+    share    : (i, n), the share i of n shares
+    segments : the folder of the segments, if not where the rows file says
+
+    Raises `Conflict` (code `stale_part`) if rows, segments and call do not belong together, `Corrupt`, `OSError`.
+    """
+    content, asked = rows.read_bytes(), call.read_bytes()
+    job, given, digest = decode_call(asked)
+    if digest != digest_of(content):
+        raise Conflict(f"{call}: the call is not for the rows of {rows}", "stale_part")
+    data, (number, shares) = decode_rows(content, segments), share
+    first, stop = (len(data.parts) * edge // shares for edge in (number, number + 1))
+    for part in range(first, stop):
+        path = into / name_of(part)
+        beside = path.with_suffix(f".{os.getpid()}.part")
+        beside.write_bytes(result_of(data, job, given, part, digest_of(asked)))
+        beside.replace(path)
+    return stop - first
+
+
+def sum_parts(files: Sequence[Path]) -> bytes:
+    """Return the message with the sum over all parts of a call, in any order of the files. The bits are those of every pool.
+
+    Raises `NotFound` (code `part_missing`), `Conflict` (code `stale_part`) for parts of different calls, and `Corrupt`.
+    """
+    if not files:
+        raise NotFound("no part is given", "part_missing")
+    found: dict[int, Path] = {}
+    calls, of = set[str](), 0
+    for file in files:
+        header, _ = decode(file.read_bytes(), "result")
+        found[header["part"]], of = file, header["of"]
+        calls.add(header["call"])
+    if len(calls) > 1:
+        raise Conflict("the parts are of different calls; remove those of an earlier one", "stale_part")
+    missing = [number for number in range(of) if number not in found]
+    if missing:
+        raise NotFound(f"{len(missing)} of {of} parts are missing, the first is {missing[0]}", "part_missing")
+
+    results = (decode(found[number].read_bytes(), "result")[1] for number in range(of))
+    return encode({"what": "result", "part": -1, "of": of, "call": calls.pop()}, summed(results))
