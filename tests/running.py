@@ -10,8 +10,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +17,9 @@ from types import TracebackType
 from typing import Self
 
 import httpx
+
+from tests import forked
+from tests.forked import Program
 
 HANG_S = 900.0  # nothing takes longer, however slow or busy the machine; what does hangs
 READY_S = HANG_S
@@ -75,18 +76,16 @@ class Running:
         self._module = module
         self._environment = environment or {}
         self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
+        self._log = directory.parent / f"{directory.name}.log"
+        self._process: Program | None = None
 
     def start(self, wait: bool = True) -> None:
-        output = (self.directory.parent / f"{self.directory.name}.log").open("ab")
-        command = [sys.executable, "-m", self._module, "serve", "--port", str(self.port), "--data", str(self.directory)]
-        command += self._arguments
+        arguments = ["serve", "--port", str(self.port), "--data", str(self.directory), *self._arguments]
         outside = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
         # The tests keep the processors busy, and some of them wait for a refit.
         outside["RIATA_REFIT_NICE"] = "0"
         environment = {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **self._environment}
-        with output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        self._process = forked.start(self._module, arguments, environment, self._log, Path.cwd())
         if wait:
             self.wait_until_ready()
 
@@ -131,7 +130,7 @@ class Running:
         return self.process.wait(timeout_s)
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Program:
         if self._process is None:
             raise RuntimeError("not started")
         return self._process
@@ -147,7 +146,7 @@ class Running:
         return self.process.wait(HANG_S)
 
     def output(self) -> str:
-        return (self.directory.parent / f"{self.directory.name}.log").read_text(errors="replace")[-4000:]
+        return self._log.read_text(errors="replace")[-4000:]
 
     def __enter__(self) -> Self:
         return self

@@ -19,8 +19,10 @@ from typing import Any, Self
 import httpx
 import psutil
 
+from tests import forked
 from tests.chaos import rows
 from tests.chaos.history import Fault, History, Recorder, Resources, read_history
+from tests.forked import Program
 from tests.running import HANG_S, ROOT, free_port
 
 READY_S = STOP_S = HANG_S
@@ -67,28 +69,21 @@ class Member:
         self.exits: list[int] = []
         self.kept = True  # an orchestrator starts it again where it ends with an error
         self._recorder = recorder
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ended: subprocess.Popen[bytes] | None = None  # whose end the supervisor has seen
+        self._process: Program | None = None
+        self._ended: Program | None = None  # whose end the supervisor has seen
         self._lock = threading.RLock()
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Program:
         assert self._process is not None, f"{self.name} was never started"
         return self._process
 
     def start(self) -> None:
         """Begin a process; it is ready some seconds later."""
         with self._lock:
-            command = [sys.executable, "-m", self.module, "serve", "--port", str(self.port), "--data", str(self.data)]
-            with self.log.open("ab") as output:
-                self._process = subprocess.Popen(
-                    [*self.before, *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    cwd=ROOT,
-                    env=service_environment(self.environment),
-                )
+            arguments = ["serve", "--port", str(self.port), "--data", str(self.data)]
+            environment = service_environment(self.environment)
+            self._process = forked.start(self.module, arguments, environment, self.log, ROOT, self.before)
             self._recorder.write(what="started", at=time.monotonic(), url=self.url, name=self.name, pid=self._process.pid)
 
     def lives(self) -> bool:
