@@ -14,6 +14,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Final
 
 _SERVERS: Final = multiprocessing.get_context("forkserver")
 _SERVERS.set_forkserver_preload(["riata.cli.app", "riata.wiring"])
+RUN_S: Final = 900.0
 READ_AT_IMPORT: Final = {"RIATA_NUMBA_PATCHES"}
 
 
@@ -99,3 +101,10 @@ def start(
     with output.open("ab") as log:
         command = [*before, sys.executable, "-m", module, *arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=folder)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """Run `python -m` with the words of `command` to its end; returns the exit code and what it printed."""
+    with tempfile.NamedTemporaryFile() as output:
+        program = start(command[0], command[1:], environment, Path(output.name), folder)
+        return program.wait(RUN_S), output.read().decode(errors="replace")

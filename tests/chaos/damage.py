@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests import forked
 from tests.chaos import invariants, rows
 from tests.chaos.cluster import service_environment
 from tests.chaos.history import History
@@ -19,7 +18,6 @@ from tests.running import ROOT, Running
 
 Outcome = Literal["refused", "right", "reported", "silent"]
 DATABASE, WAL, WITNESS = "riata.db", "riata.db-wal", "riata.witness"
-REPLAY_S = 600
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ def judge(directory: Path, history: History) -> Verdict:
     wrong = wrong_in(directory, history)
     if not wrong:
         return Verdict("right", "")
-    command = [sys.executable, "-m", "riata", "replay", "--data", str(directory), "--model", rows.MODEL, "--verify"]
-    done = subprocess.run(command, cwd=ROOT, env=service_environment({}), capture_output=True, text=True, timeout=REPLAY_S)
-    return Verdict("reported" if done.returncode else "silent", f"{wrong}; replay: {done.stdout}{done.stderr}")
+    command = ["riata", "replay", "--data", str(directory), "--model", rows.MODEL, "--verify"]
+    code, said = forked.run(command, service_environment({}), ROOT)
+    return Verdict("reported" if code else "silent", f"{wrong}; replay: {said}")
 
 
 def wrong_in(directory: Path, history: History) -> str:

@@ -21,8 +21,6 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ from riata.maths import losses
 from riata.run.config import config_from_payload
 from riata.run.model_state import ModelState
 from riata.store import layout
+from tests import forked
 from tests.chaos import rows
 from tests.chaos.history import History, Predicted
 from tests.chaos.stored import (
@@ -52,7 +51,6 @@ from tests.twins.truncated_step import Eager, Event, learn_rows
 
 ROOT = Path(__file__).parents[2]
 REQUESTED_KEPT = 3  # generations that callers asked for, at the fewest, before an older one of them goes
-REPLAY_S = 600
 FDS_MORE_MAX = 8  # connections that are kept open, and the files of a checkpoint under way
 THREADS_MORE_MAX = 8  # pools fill as they are used
 RSS_MORE_MAX = 96 * 2**20  # pages that arrays of a busy moment have touched
@@ -186,10 +184,9 @@ def wrong_replay(source: Source, model: str) -> Iterator[str]:
     """Rule 2: a separate process replays the log."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")}
     environment["PYTHONPATH"] = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
-    command = [sys.executable, "-m", *source.replay_command(model)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=REPLAY_S)
-    if done.returncode != 0:
-        yield f"replay: exit code {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"
+    code, said = forked.run(source.replay_command(model), environment, ROOT)
+    if code != 0:
+        yield f"replay: exit code {code}: {said[-1000:]}"
 
 
 def wrong_outcomes(left: Left, history: History) -> Iterator[str]:

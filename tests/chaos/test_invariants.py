@@ -43,6 +43,8 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Right:
             )
             for _ in range(3):
                 httpx.post(f"{one.url}/models/{rows.MODEL}/snapshots", timeout=300).raise_for_status()
+            saved = load.acked()
+            until(lambda: load.acked() > saved, 60, "the last generation has more events than the ones before it")
         cluster.resources["one"] = before, one.resources()
         assert cluster.stop() == {"one": 0}
         return Right(one.data, cluster.history())
