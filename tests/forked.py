@@ -21,16 +21,18 @@ from pathlib import Path
 from typing import Final
 
 _SERVERS: Final = multiprocessing.get_context("forkserver")
-_SERVERS.set_forkserver_preload(["riata.cli.app", "riata.wiring"])
+_SERVERS.set_forkserver_preload(["tests.preloaded"])
 RUN_S: Final = 900.0
 READ_AT_IMPORT: Final = {"RIATA_NUMBA_PATCHES"}
+UNREAD: Final = {"PYTHONPATH", "PYTEST_CURRENT_TEST"}  # a fork has the search path of the tests
+_AT_FIRST: Final = dict(os.environ)
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """True if `environment` differs from that of this process in settings only, which the service reads when it starts."""
-    names = environment.keys() | os.environ.keys()
-    changed = {name for name in names if environment.get(name) != os.environ.get(name)} - {"PYTHONPATH"}
-    return all(name.startswith("RIATA_") and name not in READ_AT_IMPORT for name in changed)
+    """True if `environment` differs from the one at first in settings only, which the service reads when it starts."""
+    names = environment.keys() | _AT_FIRST.keys()
+    changed = {name for name in names if environment.get(name) != _AT_FIRST.get(name)}
+    return all(name.startswith("RIATA_") and name not in READ_AT_IMPORT for name in changed - UNREAD)
 
 
 def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], output: Path, folder: Path) -> None:

@@ -81,10 +81,10 @@ def serve() -> tuple[str, ...]:
     return ("serve", "--port", str(free_port()))
 
 
-def held(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> list[psutil.Process]:
+def held(pid: int) -> list[psutil.Process]:
     """The processes that compile, stopped."""
-    wait_for("nothing is compiled", lambda: compiling(process.pid))
-    found = compiling(process.pid)
+    wait_for("nothing is compiled", lambda: compiling(pid))
+    found = compiling(pid)
     for child in found:
         child.suspend()
     return found
@@ -92,7 +92,7 @@ def held(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> list[psuti
 
 def test_a_service_that_compiles_ends_well_at_sigterm(tmp_path: Path) -> None:
     with riata(tmp_path, *serve()) as process:
-        children = held(process)
+        children = held(process.pid)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, said
@@ -103,7 +103,7 @@ def test_a_service_that_compiles_ends_well_at_sigterm(tmp_path: Path) -> None:
 
 def test_a_service_that_compiles_ends_at_ctrl_c(tmp_path: Path) -> None:
     with riata(tmp_path, *serve()) as process:
-        children = held(process)
+        children = held(process.pid)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to whatever is in the foreground
         said, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 130, said
@@ -153,7 +153,7 @@ def test_a_model_exists_after_its_kernels_are_compiled_and_no_request_waits(
 ) -> None:
     with without("ftrl", tmp_path, monkeypatch) as running:
         first = ask(running, "PUT", "/models/m", FTRL)
-        children = held(running.process)
+        children = held(running.process.pid)
         assert len(children) == 1
         assert (first.status_code, first.json()["state"], first.headers["retry-after"]) == (202, "compiling", "5")
         for method, path, document in (("GET", "", None), ("POST", "/observe", ROW), ("GET", "/predict?a=1", None)):
@@ -177,7 +177,7 @@ def test_a_model_exists_after_its_kernels_are_compiled_and_no_request_waits(
 def test_a_start_waits_for_no_reader_but_that_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     types = {"content-type": "text/x-svmlight"}
     with without("svmlight", tmp_path, monkeypatch) as running:
-        children = held(running.process)
+        children = held(running.process.pid)
         wait_for("its priority is not lowered", lambda: [child.nice() for child in children] == [LOWEST])
         assert ask(running, "GET", "/readyz").status_code == 200
         assert ask(running, "POST", "/observe?wait=applied", ROW).json()["accepted"] == 1
@@ -202,7 +202,7 @@ def test_a_start_waits_for_no_reader_but_that_of_json(tmp_path: Path, monkeypatc
 def test_a_service_that_compiles_for_a_model_ends_well_at_sigterm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with without("ftrl", tmp_path, monkeypatch) as running:
         assert ask(running, "PUT", "/models/m", FTRL).status_code == 202
-        children = held(running.process)
+        children = held(running.process.pid)
         assert running.stop() == 0
         assert not any(child.is_running() for child in children)
         assert "Traceback" not in running.output()
@@ -222,7 +222,7 @@ def test_a_start_that_is_given_up_while_it_compiles_for_a_stored_model_counts_ag
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(kernels_without("ftrl", tmp_path)))
         for _ in range(DEATHS_MAX + 1):
             running.start(wait=False)
-            children = held(running.process)
+            children = held(running.process.pid)
             assert running.stop() == 0
             assert not any(child.is_running() for child in children)
         monkeypatch.delenv("NUMBA_CACHE_DIR")
