@@ -27,7 +27,7 @@ from tests.web.attack.test_keys import bearer, made
 PAGES = ROOT / "service" / "docs" / "how-to"
 FILE = re.compile(r"^`service/riata/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
-RESOURCES = re.compile(r"^RESOURCES: Final = .*$", re.MULTILINE)
+RESOURCES = re.compile(r"^RESOURCES: Final = \([^)]*\).*$", re.MULTILINE)
 SIZE = "/models/default/size"
 FOLDERS = re.compile(r"^FOLDERS: Final = .*$", re.MULTILINE)
 SEMICOLONS = {"content-type": "text/x-semicolons"}

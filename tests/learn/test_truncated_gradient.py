@@ -216,7 +216,7 @@ def test_names_that_share_a_slot_and_cancel_are_not_refused(config: TruncatedGra
 def test_intercept_moves_by_its_own_rate_however_many_features_a_row_has() -> None:
     moves = []
     for width in (0, 1, 50):
-        learner = TruncatedGradient(TruncatedGradientConfig(step="gradient"), BITS)
+        learner = TruncatedGradient(TruncatedGradientConfig(step="gradient", calibrated=False), BITS)
         learner.step(to_batch([Event([(j << 24, 1.0) for j in range(width)], 1.0)]))
         moves.append(learner.weights().intercept)
     config = TruncatedGradientConfig()

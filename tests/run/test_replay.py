@@ -117,6 +117,16 @@ def test_a_trimmed_log_is_replayed_from_the_oldest_generation() -> None:
     assert report.digest == whole
 
 
+def test_an_edited_record_before_the_oldest_generation_is_found() -> None:
+    store, owner = store_with_generations()
+    store.trim(owner, "m", 3, 160)
+    log = store._kept.models["m"].log
+    assert 1 < log[0].first < log[0].last < replay(store, "m").started_at
+    log[0] = replace(log[0], payload=log[1].payload)
+    with pytest.raises(LogFork):
+        replay(store, "m")
+
+
 def test_generations_of_the_event_at_which_a_trimmed_log_ends_are_compared_with_each_other() -> None:
     store, owner = store_with_generations()
     for _ in range(2):

@@ -104,7 +104,7 @@ def replay(
     state.read_again = partial(read_again, call)
     report = ReplayReport(model, state, state.applied, 0)
     report.compared += [_compare(store, model, generation, state) for generation in beside]
-    skips, seen = _look_ahead(call, model, state.applied)
+    skips, seen = _look_ahead(call, model, head.first_seq - 1, state.applied)
     upgrades = {upgrade.at: upgrade for upgrade in seen if upgrade.at <= last}
     stops = upgrades.keys() | {generation.applied for generation in generations}
     core = Core(state.applied, state.chain, _NEVER, 0)
@@ -125,11 +125,16 @@ def replay(
     return report
 
 
-def _look_ahead(call: Call, model: str, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
-    """Return what the log says of earlier events: those that are skipped, and the upgrades."""
+def _look_ahead(call: Call, model: str, start: int, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
+    """Return what the log after event `applied` says of earlier events: those that are skipped, and the upgrades.
+
+    Reads from event `start`, so that the records which are kept but not replayed are checked too.
+    """
     skips: set[int] = set()
     upgrades = UpgradesSeen(call, applied)
-    for record in read_log(call, model, applied):
+    for record in read_log(call, model, start):
+        if record.last <= applied:
+            continue
         if record.kind == "skip":
             skips.add(records.decode_skip(record.payload)[0])
         upgrades.note(record)
