@@ -206,7 +206,7 @@ def test_a_restore_asks_for_the_name_and_is_listed_with_its_key(console: Console
     console.browser.type("dialog input", "click")
     locked = "return [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Restore').disabled"
     assert console.browser.run(locked)
-    console.browser.type("dialog input", "s")
+    console.browser.type("dialog input", "clicks")
     console.press("Restore")
     console.shows("restored")
     until("the change is shown", lambda: "every" in console.browser.text("#changes"))

@@ -15,6 +15,7 @@ import httpx
 
 from tests.running import HANG_S, free_port
 
+SELECT_ALL: Final = "\ue009a\ue000"  # Ctrl+A and the end of modifier keys, in the codes of WebDriver
 PATIENCE_S: Final = 600.0
 ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's id, fixed by the specification
 ARGUMENTS: Final = (
@@ -92,8 +93,8 @@ class Chromium:
         self._ask("POST", f"{self._at}/element/{self.find(css)}/click")
 
     def type(self, css: str, text: str) -> None:
-        """Type into an element."""
-        self._ask("POST", f"{self._at}/element/{self.find(css)}/value", text=text)
+        """Type into an element, in place of what it holds."""
+        self._ask("POST", f"{self._at}/element/{self.find(css)}/value", text=SELECT_ALL + text)
 
     def text(self, css: str) -> str:
         """The text of an element."""
