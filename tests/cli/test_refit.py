@@ -106,7 +106,7 @@ def test_a_service_takes_the_model_and_goes_on(data: Path, tmp_path: Path) -> No
 def test_text_report(data: Path) -> None:
     done = run("refit", "m", "--data", str(data))
     assert done.exit_code == 0
-    for said in ("events 1 to 401 of 401", "online", "tolerance", "the optimum is"):
+    for said in ("events 1 to 401 of 401", "online", "tolerance", "the solution is"):
         assert said in done.stdout
 
 

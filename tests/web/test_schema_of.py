@@ -30,7 +30,7 @@ class Outer:
     either: Inner | None = None
     names: Annotated[tuple[Annotated[str, MaxLen(3)], ...], MaxLen(2)] = ()
     shape: Inner | Other | None = None
-    ceiling: Annotated[float, Ge(0), Le(math.inf)] = field(default=math.inf, metadata={"doc": "no bound"})
+    ceiling: Annotated[float, Ge(0), Le(math.inf), "no bound"] = math.inf
 
 
 def test_every_key_has_type_bounds_default_and_reason() -> None:

@@ -11,8 +11,9 @@ that of one result for each worker, and of as many as the logarithm of the numbe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol
 
 from riata.base.arrays import Arrays
@@ -70,17 +71,25 @@ class Threads:
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `Pool`."""
-        waiting: deque[Future[Arrays]] = deque()
-        try:
-            for part in parts:
-                waiting.append(self._threads.submit(_run, job, part, given))
-                if len(waiting) >= self.workers + AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
+        return in_order((partial(self._threads.submit, _run, job, part, given) for part in parts), self.workers)
+
+
+def in_order(calls: Iterable[Callable[[], Future[Arrays]]], workers: int) -> Iterator[Arrays]:
+    """The results of calls that each submit a part, in their order; at most `workers` and `AHEAD` are submitted at a time.
+
+    Those not yet begun are cancelled if the caller stops or a part fails.
+    """
+    waiting: deque[Future[Arrays]] = deque()
+    try:
+        for submit in calls:
+            waiting.append(submit())
+            if len(waiting) >= workers + AHEAD:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def results_held(workers: int, parts: int) -> int:

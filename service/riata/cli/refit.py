@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.batch.named import LAPS
+from riata.batch.named import LAPS, described
 from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.pool_options import PassCommandOption, PoolOptions, ProcessesOption, pool_of
@@ -27,7 +27,6 @@ from riata.cli.solver_options import (
     PassesOption,
     RoundsOption,
     SeedOption,
-    SolverOption,
     ToleranceOption,
     require_one_model,
     solver_options,
@@ -39,6 +38,9 @@ HoldOutOption = Annotated[
     typer.Option(min=0.0, max=0.5, help="With --url: share of the newest events that judges. [default: the gate's]"),
 ]
 PromoteOption = Annotated[bool, typer.Option("--promote", help="With --url: let the model go on from it if the gate says so.")]
+RefitSolverOption = Annotated[
+    str, typer.Option(help=f"{described()}, {LAPS} (runs of features within groups, with --url).", rich_help_panel=PANEL)
+]
 RunKOption = Annotated[
     list[float] | None,
     typer.Option(
@@ -65,7 +67,7 @@ def refit(
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that solve. They do not change the result.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
-    solver: SolverOption = "auto",
+    solver: RefitSolverOption = "auto",
     gamma: GammaOption = None,
     k: KOption = None,
     tolerance: ToleranceOption = 1e-6,
@@ -187,6 +189,8 @@ def _of_store(
 
 def _shown(report: dict[str, Any], table: list[str]) -> str:
     """Return the report as lines of text."""
+    from riata.cli.solve import excess_line
+
     window, online = report["window"], report["online"]
     left_out = f"{window['skipped']:,} skipped and {window['undone_by_restore']:,} undone by a restore are left out"
     lines = [
@@ -197,7 +201,7 @@ def _shown(report: dict[str, Any], table: list[str]) -> str:
         *table,
     ]
     for one in report["solutions"]:
-        lines.append(f"gamma {one['gamma']:g}: the optimum is {one['objective_excess']:.4f} above the online weights")
+        lines.append(f"gamma {one['gamma']:g}: {excess_line(one['objective_excess'], 'online weights')}")
     lines.append(f"time      {report['seconds']:.2f} s; the optimum was fitted to these events, the online model met each once")
     if report["out"] is not None:
         lines.append(f"written   {report['out']['file']}, {report['out']['bytes']:,} bytes")

@@ -15,7 +15,7 @@ from riata.cli.connect import connected
 from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
 from riata.cli.groups_view import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
-from riata.cli.solve import notes_of, table_of
+from riata.cli.solve import excess_line, notes_of, table_of
 from riata.run.solver_options import SolverOptions
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def regret_lines(regret: dict[str, Any], certificate: dict[str, Any]) -> list[st
     gap = "no bound" if certificate["gap"] is None else f"{certificate['gap']:.1e}"
     lines = [
         f"gamma     {regret['gamma']:g}, of {regret['gamma_of']}",
-        f"objective the optimum is {regret['objective_excess']:.4f} above the model's weights (gap {gap})",
+        f"objective {excess_line(regret['objective_excess'], 'online weights')} (gap {gap})",
     ]
     lines.append(
         f"log loss  {loss['online']:.4f} of the model, {loss['batch']:.4f} of the optimum, which was fitted to these events; "

@@ -69,6 +69,11 @@ def _gap(gap: float | None) -> str:
     return "no bound" if gap is None else f"gap {gap:.1e}"
 
 
+def excess_line(excess: float, of: str) -> str:
+    """Return by how much the solution's objective, which is maximised, is above or below that of other weights."""
+    return f"the solution is {abs(excess):.4f} {'below' if excess < 0.0 else 'above'} the {of}"
+
+
 def notes_of(solutions: Sequence[dict[str, Any]], names: Callable[[int], list[str]] | None = None) -> list[str]:
     """Return the notes of solutions as lines of text, each once. names : those of a slot"""
     lines = []

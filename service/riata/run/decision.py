@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from annotated_types import Ge, Le
@@ -18,12 +18,8 @@ COST_MAX: Final = 10**9  # an int, as other settings have: typing caches equal b
 class Decision:
     """Costs of the two kinds of error; a right decision costs nothing. 0 and 0: there is nothing to decide."""
 
-    cost_fp: Annotated[float, Ge(0.0), Le(COST_MAX)] = field(
-        default=0.0, metadata={"doc": "Cost of deciding for the positive class when the label is negative."}
-    )
-    cost_fn: Annotated[float, Ge(0.0), Le(COST_MAX)] = field(
-        default=0.0, metadata={"doc": "Cost of deciding for the negative class when the label is positive."}
-    )
+    cost_fp: Annotated[float, Ge(0.0), Le(COST_MAX), "Cost of deciding for the positive class when the label is negative."] = 0.0
+    cost_fn: Annotated[float, Ge(0.0), Le(COST_MAX), "Cost of deciding for the negative class when the label is positive."] = 0.0
 
     def __post_init__(self) -> None:
         if (self.cost_fp > 0.0) != (self.cost_fn > 0.0):

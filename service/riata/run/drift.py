@@ -8,7 +8,7 @@ much of the past is kept. So replay forgets at the same event as the live writer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Le
@@ -31,10 +31,7 @@ class DriftConfig:
         "learner lets what it learnt before count less, so that its steps become large again. refit: also, a refit of the newest "
         "events is promoted if it passes the gate",
     ] = "off"
-    keep: float = field(
-        default=KEEP,
-        metadata={"doc": "forget: the past counts for this share of what it counted, between 1e-6 and 1."},
-    )
+    keep: Annotated[float, "forget: the past counts for this share of what it counted, between 1e-6 and 1"] = KEEP
     rest_events: Annotated[
         int, Ge(0), Le(10**9), "events after an alarm in which there is no other; at least the 5,000 of a new reference"
     ] = 10_000

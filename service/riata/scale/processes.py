@@ -20,9 +20,9 @@ import select
 import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -31,7 +31,7 @@ from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, Unavailable
 from riata.batch.data import Part
 from riata.batch.jobs import Job
-from riata.batch.pool import AHEAD, summed
+from riata.batch.pool import in_order, summed
 from riata.batch.segment_data import SegmentData
 from riata.run.compilers import child_environment
 from riata.scale.message import decode, digest_of, encode_call, reported
@@ -186,17 +186,7 @@ class Processes:
             raise BadInput("this pool has processes for the parts of other data", "bad_option") from None
         call = encode_call(job, given, self._rows)
         digest = digest_of(call)
-        waiting: deque[Future[Arrays]] = deque()
-        try:
-            for number in numbers:
-                waiting.append(self._threads.submit(self._do, call, digest, number))
-                if len(waiting) >= self.workers + AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        return in_order((partial(self._threads.submit, self._do, call, digest, number) for number in numbers), self.workers)
 
     def _do(self, call: bytes, digest: str, number: int) -> Arrays:
         why = ""

@@ -23,8 +23,6 @@ def schema_of(kind: type[Any]) -> Schema:
     required = []
     for field in dataclasses.fields(kind):
         schema = _schema(hints[field.name])
-        if "doc" in field.metadata:
-            schema["description"] = field.metadata["doc"]
         default = _default(field)
         if default is dataclasses.MISSING:
             required.append(field.name)

@@ -195,7 +195,7 @@ SCHEMAS: Final = {
         {
             "gamma": NUMBER,
             "gamma_of": TEXT,
-            "objective_excess": {**NUMBER, "description": "objective of the optimum minus that of the model's weights"},
+            "objective_excess": {**NUMBER, "description": "objective of the solution minus that of the model's weights"},
             "log_loss": record({"online": NUMBER, "batch": NUMBER, "base": NUMBER}),
             "tail_log_loss": _or_null(
                 record({"events": COUNT, "online": NUMBER, "batch": NUMBER, "difference": NUMBER, "standard_error": NUMBER})
