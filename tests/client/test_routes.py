@@ -50,7 +50,7 @@ WITHOUT_A_CALL: Final = {
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
     ("GET", "/whoami"), ("GET", "/keys"),  # for the console, which has not read the keys file
     ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
-    ("GET", "/console"), ("GET", "/console/{build}/{asset}"),  # for people
+    ("GET", "/console"), ("GET", "/console/{build}/{asset}"), ("GET", "/console/{build}/{folder}/{asset}"),  # for people
 }  # fmt: skip
 
 

@@ -166,7 +166,8 @@ def both(guarded: Both) -> Both:
 
 def request(method: str, template: str, *headers: bytes, host: bytes = HERE, target: bytes | None = None) -> bytes:
     """A request to a route that would be answered, with a body if the route reads one."""
-    path = template.replace("{model}", "mine").replace("console/{build}/{asset}", f"console/{build()}/app.js")
+    path = template.replace("{model}", "mine").replace("{build}/{asset}", f"{build()}/app.js")
+    path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
     path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))

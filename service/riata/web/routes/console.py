@@ -21,17 +21,7 @@ from riata.web.scopes import OPEN
 
 FOLDER: Final = Path(__file__).parents[1] / "console"
 PAGE: Final = "index.html"
-FILES: Final = {
-    "app.js": "app.js",
-    "api.js": "api.js",
-    "dom.js": "dom.js",
-    "charts.js": "charts.js",
-    "pages.js": "pages.js",
-    "actions.js": "actions.js",
-    "style.css": "style.css",
-    "uPlot.iife.min.js": "vendor/uPlot.iife.min.js",
-    "uPlot.min.css": "vendor/uPlot.min.css",
-}
+FILES: Final = tuple(sorted(str(path.relative_to(FOLDER)) for kind in ("js", "css") for path in FOLDER.rglob(f"*.{kind}")))
 TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -69,16 +59,17 @@ async def page(call: Call) -> Answer:
 async def asset(call: Call) -> Answer:
     """A file of the page. An address of another version is not found: the page is to be loaded again."""
     named = call.request.path_params
-    if named["build"] != build() or named["asset"] not in FILES:
+    name = "/".join(named[part] for part in ("folder", "asset") if part in named)
+    if named["build"] != build() or name not in FILES:
         raise NotFound("no such file in this version of the console; load /console again", "no_such_route")
-    return _sent(call, files()[named["asset"]], (b"cache-control", FOR_EVER))
+    return _sent(call, files()[name], (b"cache-control", FOR_EVER))
 
 
 @lru_cache(maxsize=1)
 def build() -> str:
     """The digest of all files, which is in their addresses."""
     digest = blake2b(digest_size=8)
-    for path in (PAGE, *FILES.values()):
+    for path in (PAGE, *FILES):
         digest.update((FOLDER / path).read_bytes())
     return digest.hexdigest()
 
@@ -86,7 +77,7 @@ def build() -> str:
 @lru_cache(maxsize=1)
 def files() -> dict[str, File]:
     """All files by name, read and compressed once."""
-    found = {name: (FOLDER / path).read_bytes() for name, path in FILES.items()}
+    found = {name: (FOLDER / name).read_bytes() for name in FILES}
     found[PAGE] = (FOLDER / PAGE).read_bytes().replace(b"BUILD", build().encode())
     return {name: File(content, gzip.compress(content, 9, mtime=0), TYPES[Path(name).suffix]) for name, content in found.items()}
 
@@ -103,4 +94,5 @@ SCHEMAS: Final[Schema] = {}
 ROUTES: Final = (
     Route("GET", "/console", OPEN, page),
     Route("GET", "/console/{build}/{asset}", OPEN, asset),
+    Route("GET", "/console/{build}/{folder}/{asset}", OPEN, asset),
 )

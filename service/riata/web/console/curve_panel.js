@@ -1,0 +1,73 @@
+// The learning curve: read once and continued, and drawn with a choice of span and scale in the URL.
+
+import { get, of } from "./api.js";
+import { curves } from "./charts.js";
+import { h, number, panel, put, short } from "./dom.js";
+import { KINDS, none } from "./parts.js";
+
+const SPANS = { all: 1, half: 2, tenth: 10 };
+
+/** The learning curve of a model, kept between polls; only new points are read. */
+export function history(model) {
+  let points = [];
+  return async () => {
+    const since = points.length ? points[points.length - 1].seq : 0;
+    const found = await get(of(model, `/metrics?since=${since}&times=true`));
+    points = [...points, ...found.history];
+    if (since && found.model.seq < since) points = (await get(of(model, "/metrics?since=0&times=true"))).history;
+    return { ...found, history: points };
+  };
+}
+
+/** The changes of a model as marks of a chart. */
+export function marksOf(changes) {
+  return changes.filter(change => change.kind !== "created" && change.kind !== "trimmed").map(change => {
+    const names = Object.keys(change.settings);
+    const label = change.kind === "drifted" ? `⚠ drift: ${change.source.signal.replaceAll("_", " ")}` : names.length ? `${names[0].replace("learner.", "")} ${change.settings[names[0]][1]}` : KINDS[change.kind];
+    return { seq: change.seq, time: change.time, label };
+  });
+}
+
+/** A chart of points with a choice of the span in the URL. lines: [label, key of a point] */
+export function curvePanel(context, title, lines, sentence) {
+  let shown = { points: [], marks: [] };
+  const chart = curves(), scales = ["events", "time"].map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by));
+  const box = panel(title, () => ({ columns: ["seq", "events", "time", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, ...lines.map(line => point[line[1]])]) }));
+  const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks); } }, span === "all" ? "all" : `last ${span}`));
+  put(box.extra, spans, scales);
+
+  function show(points, marks) {
+    shown = { points, marks };
+    const span = SPANS[context.params.get("span")] ? context.params.get("span") : "all";
+    spans.forEach((one, at) => one.setAttribute("aria-pressed", String(Object.keys(SPANS)[at] === span)));
+    if (!points.length) return put(box.body, none());
+    if (chart.node.parentNode !== box.body) put(box.body, chart.node);
+    const end = points[points.length - 1].examples;
+    const part = points.filter(point => point.examples >= end - end / SPANS[span]);
+    const at = mark => {
+      const next = part.find(point => point.seq >= mark.seq);
+      return next && Math.max(part[0].examples, next.examples - (next.seq - mark.seq));
+    };
+    const text = sentence(part), dated = part.filter(point => point.time);
+    const by = context.params.get("by") === "time" && dated.length > 1 ? "time" : "events";
+    scales.forEach(one => one.setAttribute("aria-pressed", String(one.textContent === by)));
+    scales[1].disabled = dated.length < 2; // the log no longer has these events
+    chart.node.setAttribute("aria-label", `${title}. ${text}`);
+    put(box.caption, `${text} Horizontal: ${by === "time" ? "when events were accepted" : "labelled events"}. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
+    const drawn = by === "time" ? dated : part;
+    chart.draw({
+      time: by === "time", x: drawn.map(point => (by === "time" ? Date.parse(point.time) / 1000 : point.examples)),
+      lines: lines.map(([label, key]) => ({ label, values: drawn.map(point => point[key] ?? null) })),
+      marks: marks.map(mark => ({ x: by === "time" ? Date.parse(mark.time) / 1000 : at(mark), label: mark.label })).filter(mark => Number.isFinite(mark.x)),
+    });
+  }
+  return { node: box.node, body: box.body, caption: box.caption, show };
+}
+
+export const lossKeys = points => (points.length && "log_loss" in points[0] ? ["log loss", "log_loss"] : ["loss", "loss"]);
+
+export function lossSentence(points) {
+  const [label, key] = lossKeys(points), first = points[0], last = points[points.length - 1];
+  const base = last[`base_${key}`];
+  return `The faded ${label} went from ${number(first[`faded_${key}`])} to ${number(last[`faded_${key}`])} over ${short(last.examples - first.examples)} events; the base rate has ${number(base)}.`;
+}
