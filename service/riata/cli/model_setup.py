@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real")
-SECTIONS: Final = ("learner", "encoder")
+SECTIONS: Final = ("learner", "encoder", "drift")
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
@@ -67,11 +67,11 @@ def apply_setting(document: dict[str, Any], setting: str) -> None:
     except ValueError:
         value = text
     section, dot, name = key.partition(".")
-    if not dot and key in {one.name for one in dataclasses.fields(ModelConfig)} - set(SECTIONS):
+    if not dot and key in {one.name for one in dataclasses.fields(ModelConfig)} - {"learner", "encoder"}:
         document[key] = value
         return
     if dot and section not in SECTIONS:
-        raise BadInput(f"--set {setting}: sections are {' and '.join(SECTIONS)}", "bad_option")
+        raise BadInput(f"--set {setting}: sections are {', '.join(SECTIONS)}", "bad_option")
     section, name = (section, name) if dot else ("learner", key)
     part = document.setdefault(section, {"kind": KINDS[0]} if section == "learner" else {})
     if not isinstance(part, dict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.base.errors import BadInput
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 EQUAL: Final = 0  # exit codes of --verify
 DIFFERENT: Final = 1
 NOT_COMPARABLE: Final = 3  # 2 is a usage error
+BACKTEST: Final = "Other settings"
 EXAMPLE: Final = """Examples:
 
 - `riata replay --data ./riata-data --verify` after the service has stopped.
-- `riata replay --store redis://localhost:6379/0 --verify` at any time."""
+- `riata replay --store redis://localhost:6379/0 --verify` at any time.
+- `riata replay --data ./riata-data --set gamma=0.1 --set gamma=1,eta=0.5` compares two configurations with the one in force."""
 
 
 def replay(
@@ -30,6 +33,19 @@ def replay(
     verify: Annotated[
         bool, typer.Option("--verify", help="Fail unless the replayed state equals every stored checkpoint, bit for bit.")
     ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE,...",
+            help="Settings of a configuration to compare with the one in force. Repeatable: one configuration each.",
+            rich_help_panel=BACKTEST,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the curves to this file, which ends in .svg.", rich_help_panel=BACKTEST)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=BACKTEST)] = False,
 ) -> None:
     """Learn a log again from its first event and compare the result with the stored checkpoints.
 
@@ -43,12 +59,35 @@ def replay(
     Exit codes with --verify: 0 if all states are equal; 1 if the log or a checkpoint is damaged, or differs although it was
     learnt under the present version; 3 if everything is sound, but an older part was learnt under another version or arithmetic
     and differs here, so it cannot be compared.
+
+    With --set the log is the test of other settings. The configuration in force and each of those given learn every event that
+    counts, in one pass, from nothing, and predict each before they learn it. The table shows the loss over all events and faded,
+    the calibration (predicted over observed positives), the weights that are not zero, and the mean difference of the losses to
+    the configuration in force. The interval allows for neighbouring events that resemble each other. Settings of the learner, of
+    drift and encoder.bits can be tried; the rows are stored as they were encoded.
     """
+    if setting and verify:
+        raise BadInput("--set learns under other settings, so there is nothing to --verify; run the command twice", "bad_option")
+    if not setting and (plot is not None or as_json):
+        raise BadInput("--plot and --json show how settings compare; give some with --set KEY=VALUE", "bad_option")
     with kept(data, store) as (_, opened):
+        if setting:
+            from riata.cli.backtest import run_backtest
+
+            run_backtest(opened, _only_model(opened, model), setting, to, plot, as_json)
+            return
         names = [model] if model is not None else opened.models()
         codes = {_replay_one(opened, name, to) for name in names}
     if verify and codes - {EQUAL}:
         raise typer.Exit(DIFFERENT if DIFFERENT in codes else NOT_COMPARABLE)
+
+
+def _only_model(store: Store, model: str | None) -> str:
+    """Return the model whose settings are varied. Raises `BadInput` (code `bad_option`) if it is not clear which."""
+    names = store.models()
+    if model is not None or len(names) == 1:
+        return names[0] if model is None else model
+    raise BadInput(f"--set: name one model with --model; the store has {', '.join(names) or 'none'}", "bad_option")
 
 
 def _replay_one(store: Store, name: str, to: int | None) -> int:

@@ -20,19 +20,18 @@ from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Weights
 from riata.maths.links import LINKS, Link, answers
+from riata.run.paired import BLOCKS, ERRORS, mean_of_blocks
 from riata.wire.batch import Batch
 
 Decision = Literal["PROMOTE", "HOLD", "REJECT"]
 
-BLOCKS: Final = 50
 TAIL_SHARE: Final = 0.1
 TAIL_MIN: Final = 10_000
 TAIL_MAX: Final = 100_000
 LABELS_MIN: Final = 100
-ERRORS: Final = 2.0  # standard errors that a difference has to exceed
 LEAST_GAIN: Final = 1e-3  # of the loss: a smaller gain is worth no promotion, however certain
 CALIBRATION_SLACK: Final = 0.02
-_PROBABILITY_MIN: Final = 1e-15
+PROBABILITY_MIN: Final = 1e-15
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +166,7 @@ def decide(online: Measured, candidate: Measured, difference: float, error: floa
 def block_mean(values: F64, weight: F64) -> tuple[float, float]:
     """Return the weighted mean of f64[n] values, and its standard error from BLOCKS blocks of consecutive values."""
     edges = np.linspace(0, len(values), BLOCKS + 1).astype(np.int64)[:-1]
-    total, sums = np.add.reduceat(weight, edges), np.add.reduceat(weight * values, edges)
-    mean = float(sums.sum() / total.sum())
-    squares = float(((sums - total * mean) ** 2).sum())
-    return mean, float(np.sqrt(BLOCKS / (BLOCKS - 1) * squares) / total.sum())
+    return mean_of_blocks(np.add.reduceat(weight, edges), np.add.reduceat(weight * values, edges))
 
 
 def losses(link: Link, margin: F64, label: F64, real_labels: bool) -> F64:
@@ -180,7 +176,7 @@ def losses(link: Link, margin: F64, label: F64, real_labels: bool) -> F64:
         return np.maximum(0.0, 1.0 - sign * margin)
     if link == "identity" or real_labels:
         return (margin - label) ** 2
-    return -np.log(np.maximum(probabilities(link, sign * margin), _PROBABILITY_MIN))  # both links are symmetric about zero
+    return -np.log(np.maximum(probabilities(link, sign * margin), PROBABILITY_MIN))  # both links are symmetric about zero
 
 
 def probabilities(link: Link, margin: F64) -> F64:

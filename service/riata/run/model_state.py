@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.learner import Learner
+from riata.learn.learner import Learner, Stepped
 from riata.learn.registry import build_learner, spec_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.drift import forget
@@ -81,6 +81,7 @@ class ModelState:
         self.learnt_under = current()  # of a thawed state: what its checkpoint was written under, until an upgrade event
         self.yield_to_loop: Callable[[], None] = no_yield  # called between two steps of Python
         self.read_again: ReadAgain = _no_log  # set by those who apply a log in which there may be promotions
+        self.on_learnt: Callable[[Stepped], None] | None = None  # is shown what was predicted before it was learnt
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
 
     @property
@@ -241,6 +242,8 @@ class ModelState:
             self.columns.observe(rows[0])  # a sample: small batches are learnt many at a time
         stepped = self.learner.step_all(rows, skip)
         self.yield_to_loop()
+        if self.on_learnt is not None:
+            self.on_learnt(stepped)
         if self.drift is not None:
             self.drift.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused, first)
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Le, MaxLen
@@ -27,40 +27,38 @@ _FINGERPRINT_BYTES: Final = 8
 class EncoderConfig:
     """How names become slots and values become numbers. Any change requires relearning, except of `names_max`."""
 
-    bits: Annotated[int, Ge(BITS_MIN), Le(BITS_MAX)] = field(
-        default=22,
-        metadata={
-            "doc": "The weight table has 2^bits slots; 22 keeps collisions rare up to a million names, at 32 MiB for each array."
-        },
-    )
-    text: Annotated[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], MaxLen(TEXT_FIELDS_MAX)] = field(
-        default=(),
-        metadata={"doc": "Fields whose string is split into lower-case words, counted; without it a string is one indicator."},
-    )
-    ngrams: Annotated[int, Ge(1), Le(3)] = field(
-        default=1, metadata={"doc": "Longest run of neighbouring words that is a feature of its own; 1 counts single words."}
-    )
-    crosses: Annotated[tuple[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], ...], MaxLen(CROSSES_MAX)] = field(
-        default=(),
-        metadata={
-            "doc": "Pairs and triples of fields whose combinations are features of their own, as `country=DE × device=phone`; a"
-            " namespace of VW text is a field."
-        },
-    )
-    words: Literal[1, 2] = field(
-        default=2,
-        metadata={"doc": "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."},
-    )
-    normalise: Literal["none", "l2"] = field(
-        default="none",
-        metadata={"doc": "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."},
-    )
-    hash_key: Annotated[int, Ge(0), Le(_HASH_KEY_MAX)] = field(
-        default=0, metadata={"doc": "Key of the feature hash; a secret one keeps clients from making names collide on purpose."}
-    )
-    names_max: Annotated[int, Ge(0), Le(NAMES_KEPT_MAX)] = field(
-        default=NAMES_KEPT_MAX, metadata={"doc": "How many feature names are remembered, so that weights can be shown by name."}
-    )
+    bits: Annotated[
+        int,
+        Ge(BITS_MIN),
+        Le(BITS_MAX),
+        "The weight table has 2^bits slots; 22 keeps collisions rare up to a million names, at 32 MiB for each array.",
+    ] = 22
+    text: Annotated[
+        tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...],
+        MaxLen(TEXT_FIELDS_MAX),
+        "Fields whose string is split into lower-case words, counted; without it a string is one indicator.",
+    ] = ()
+    ngrams: Annotated[
+        int, Ge(1), Le(3), "Longest run of neighbouring words that is a feature of its own; 1 counts single words."
+    ] = 1
+    crosses: Annotated[
+        tuple[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], ...],
+        MaxLen(CROSSES_MAX),
+        "Pairs and triples of fields whose combinations are features of their own, as `country=DE × device=phone`; a"
+        " namespace of VW text is a field.",
+    ] = ()
+    words: Annotated[
+        Literal[1, 2], "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."
+    ] = 2
+    normalise: Annotated[
+        Literal["none", "l2"], "l2 divides each row by its Euclidean length, so that long documents do not outweigh short ones."
+    ] = "none"
+    hash_key: Annotated[
+        int, Ge(0), Le(_HASH_KEY_MAX), "Key of the feature hash; a secret one keeps clients from making names collide on purpose."
+    ] = 0
+    names_max: Annotated[
+        int, Ge(0), Le(NAMES_KEPT_MAX), "How many feature names are remembered, so that weights can be shown by name."
+    ] = NAMES_KEPT_MAX
 
     def __post_init__(self) -> None:
         """Check the crosses. Raises `BadInput`."""

@@ -1,0 +1,242 @@
+"""The backtest: several configurations learn the log of a model from its first event, in one pass, and are compared.
+
+Every configuration learns every event that counts in the model's present state (`effective_log.py`), after predicting it. The
+first is the one in force; the others differ from it in settings of the learner, of its table, or of drift. Changes that the
+configuration had in the past are not repeated. Alarms of drift are answered after the record, or the records of up to
+1024 rows together, in which they are raised; a refit is not made.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64
+from riata.base.cores import cores
+from riata.base.errors import BadInput
+from riata.learn.learner import Stepped
+from riata.run.config import ModelConfig, changed, config_payload
+from riata.run.drift_answer import answer_payload, asks_for
+from riata.run.effective_log import Window, read_effective_log
+from riata.run.fit import NO_LOG, unlogged
+from riata.run.gate import PROBABILITY_MIN, losses, probabilities
+from riata.run.generations import thaw_generation
+from riata.run.log_reading import Call, read_again, read_log
+from riata.run.model_state import ModelState
+from riata.run.paired import ERRORS, PairedDifference
+from riata.run.replay import in_this_thread
+from riata.run.row_groups import joined
+from riata.run.turn_size import TURN_ROWS_MAX, runs
+from riata.store.control_events import Counted
+from riata.store.store import Record, Store
+from riata.wire.batch import Batch
+
+OWN: Final = "in force"
+CONFIGS_MAX: Final = 16
+FREE: Final = ("learner.", "drift.", "encoder.bits")  # settings that a stored log leaves free: its rows are already encoded
+
+
+class _Turn(NamedTuple):
+    """Consecutive examples of a log, and which of these do not count. last : the last event"""
+
+    rows: list[tuple[Record, Batch]]
+    skips: frozenset[int]
+    last: int
+
+
+class Contestant:
+    """A configuration that learns. `difference` is its loss minus that of the configuration in force."""
+
+    def __init__(self, name: str, config: ModelConfig) -> None:
+        self.name = name
+        self.state = ModelState(name, NO_LOG)
+        self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
+        self.state.on_learnt = self._note
+        self.difference = PairedDifference()
+        self.refused = 0
+        self.link = self.state.learner.weights().link
+        self.is_real = config.labels == "real"
+        self._seen: list[Stepped] = []
+
+    def take(self, turn: _Turn) -> None:
+        """Predict and learn the events of a turn."""
+        self._seen.clear()
+        for record, batch in turn.rows:
+            self.refused += len(self.state.apply(record, batch, turn.skips))
+            if asks_for(self.state, None) is not None:
+                self.state.apply(unlogged(self.state, "config", 1, answer_payload(self.state)))
+
+    @property
+    def measure(self) -> str:
+        """What `losses` are."""
+        return "squared error" if self.is_real else "hinge loss" if self.link == "hinge" else "log loss"
+
+    def losses(self) -> tuple[F64, F64]:
+        """Return loss and importance of each event of the last turn, f64[n] each; the loss is NaN of events that were refused."""
+        margin = np.concatenate([np.where(one.refused, np.nan, one.margin) for one in self._seen])
+        label, weight = (np.concatenate([getattr(one, part) for one in self._seen]) for part in ("label", "weight"))
+        if self.link == "identity" and not self.is_real:  # the gate has the loss that is learnt, which is the squared error
+            probability = probabilities(self.link, margin)
+            of_label = np.where(label > 0.5, probability, 1.0 - probability)
+            return -np.log(np.maximum(of_label, PROBABILITY_MIN)), weight
+        return losses(self.link, margin, label, self.is_real), weight
+
+    def _note(self, stepped: Stepped) -> None:
+        self._seen.append(stepped)
+
+    def document(self) -> dict[str, Any]:
+        """Return the figures of this configuration; None where unknown."""
+        progressive = self.state.progressive
+        figures = progressive.figures()
+        loss = "loss" if figures["cumulative"]["log_loss"] is None else "log_loss"
+        found = self.difference.estimate()
+        mean, error = (None, None) if found is None else found
+        return {
+            "settings": self.name,
+            "events": progressive.examples,
+            "refused": self.refused,
+            "measure": self.measure,
+            "loss": figures["cumulative"][loss],
+            "faded_loss": figures["faded"][loss],
+            "base_loss": figures["cumulative"][f"base_{loss}"],
+            "calibration_ratio": figures["cumulative"]["calibration_ratio"],
+            "non_zeros": self.state.learner.weights().non_zeros,
+            "drift_alarms": 0 if self.state.drift is None else sum(self.state.drift.raised.values()),
+            "difference": mean,
+            "standard_error": error,
+            "interval": None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error],
+            "history": [
+                {"events": point["examples"], "faded_loss": point[f"faded_{loss}"], "non_zeros": point["non_zeros"]}
+                for point in progressive.history()
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """What was learnt: which events, and each configuration, the one in force first."""
+
+    model: str
+    window: Window
+    contestants: list[Contestant]
+
+    def document(self) -> dict[str, Any]:
+        """Return the result as a JSON document."""
+        return {
+            "model": self.model,
+            "window": self.window.document(),
+            "settings": [contestant.document() for contestant in self.contestants],
+        }
+
+
+def check_free(config: ModelConfig, other: ModelConfig) -> None:
+    """Raise `BadInput` (code `bad_option`) unless a log of `config` can be learnt under `other`."""
+    if fixed := [name for name in changed(config, other) if not name.startswith(FREE)]:
+        raise BadInput(
+            f"{', '.join(fixed)}: rows are stored as they were encoded, and other settings do not affect learning; "
+            "settings that can be tried on a log: learner.*, drift.*, encoder.bits",
+            "bad_option",
+        )
+
+
+def config_in_force(store: Store, model: str) -> ModelConfig:
+    """Return the configuration at the end of the log. Raises `BadInput` (code `no_events`) if the log is empty."""
+    call, generations = in_this_thread(store), store.generations(model)
+    state = ModelState(model, store.head(model).lineage)
+    if generations:
+        state = thaw_generation(generations[0], store.open_generation(model, generations[0].gen))
+    state.read_again = partial(read_again, call)
+    for record in read_log(call, model, state.applied):
+        if record.kind != "observe":
+            state.apply(record)
+    if not state.changes and not generations:
+        raise BadInput(f"the log of model {model} is empty", "no_events")
+    return state.config
+
+
+def backtest(
+    store: Store,
+    model: str,
+    configs: Sequence[tuple[str, ModelConfig]],
+    to: int | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _of: None,
+) -> Backtest:
+    """Have the configuration in force and others learn the log of a model from its oldest event up to event `to`, by default
+    its end.
+
+    configs : name and configuration of the others, at most CONFIGS_MAX
+    Configurations are learnt in as many threads as there are cores; that changes no bit. Raises `BadInput` (code `bad_option`)
+    for settings that a log does not leave free, `no_events` if no event counts, and what reading the log raises.
+    """
+    own = config_in_force(store, model)
+    if len(configs) > CONFIGS_MAX:
+        raise BadInput(f"{len(configs)} configurations; at most {CONFIGS_MAX} can be learnt at once", "bad_option")
+    for _, config in configs:
+        check_free(own, config)
+    call = in_this_thread(store)
+    log = read_effective_log(call, model)
+    last = log.last if to is None else min(to, log.last)
+    window = log.window(log.first, last)
+    if window.events == 0:
+        raise BadInput(f"no event of model {model} counts among events {window.first} to {window.last}", "no_events")
+    contestants = [Contestant(name, config) for name, config in ((OWN, own), *configs)]
+    counted = log.counted(log.first, last)
+    with ThreadPoolExecutor(min(len(contestants), cores())) as pool:
+        for turn in _turns(call, model, log.first - 1, last, counted):
+            list(pool.map(Contestant.take, contestants, itertools.repeat(turn)))
+            _compare(contestants)
+            on_progress(turn.last, last)
+    return Backtest(model, window, contestants)
+
+
+def _turns(call: Call, model: str, after: int, last: int, counted: Counted) -> Iterator[_Turn]:
+    """Yield the examples of a log up to event `last`; records of which no event counts are left out."""
+    rows: list[tuple[Record, Batch]] = []
+    skips: set[int] = set()
+    examples = (record for record in read_log(call, model, after) if record.kind == "observe")
+    for run in runs(itertools.takewhile(lambda record: record.first <= last, examples)):
+        kept = []
+        for record in run:
+            events = np.arange(record.first, record.last + 1)
+            left_out = events[~counted.mask(events)].tolist()
+            if len(left_out) < record.count:
+                kept.append(record)
+                skips.update(left_out)
+        for part in _consecutive(kept):
+            first = part[0].first
+            for batch in joined(part, (), False):
+                rows.append((replace(part[0], first=first, count=batch.n), batch))
+                first += batch.n
+        if sum(batch.n for _, batch in rows) >= TURN_ROWS_MAX:
+            yield _Turn(rows, frozenset(skips), min(run[-1].last, last))
+            rows, skips = [], set()
+    if rows:
+        yield _Turn(rows, frozenset(skips), last)
+
+
+def _consecutive(records: list[Record]) -> Iterator[list[Record]]:
+    """Cut records where events between them are left out: the events of a part are numbered from its first on."""
+    part: list[Record] = []
+    for record in records:
+        if part and record.first != part[-1].last + 1:
+            yield part
+            part = []
+        part.append(record)
+    if part:
+        yield part
+
+
+def _compare(contestants: list[Contestant]) -> None:
+    """Add the differences of a turn, of events that both have learnt."""
+    own, weight = contestants[0].losses()
+    for other in contestants[1:]:
+        if other.measure == contestants[0].measure:
+            difference = other.losses()[0] - own
+            both = ~np.isnan(difference)
+            other.difference.add(difference[both], weight[both])
