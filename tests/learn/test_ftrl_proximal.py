@@ -49,7 +49,7 @@ class TestContract(LearnerContract):
         config: FtrlProximalConfig = request.param
 
         def empty() -> Learner:
-            return build_learner(config, BITS)
+            return FtrlProximal(config, BITS)
 
         return empty
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from riata.learn.learner import Learner
-from riata.learn.registry import build_learner
 from riata.learn.taylor_sketch.config import FeatureGamma
-from riata.learn.taylor_sketch.learner import TaylorSketchConfig
+from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
 from tests.learn.contract import Build, LearnerContract
 
 BITS = 8  # 40 names in 256 slots: a few share one
@@ -43,6 +42,6 @@ class TestContract(LearnerContract):
         )
 
         def empty() -> Learner:
-            return build_learner(config, BITS)
+            return TaylorSketch(config, BITS)
 
         return empty

@@ -44,13 +44,21 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
     assert read_config({"learner": {"eta": 0.5}}).learner.kind == "truncated_gradient"
 
 
-@pytest.mark.parametrize("learner", [{"kind": "truncated_gradient", "eta": 0.5}, {"eta": 0.5}])
-def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("learner", "newer"),
+    [
+        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred"}),
+        ({"eta": 0.5}, {"calibrated", "centred"}),
+        ({"kind": "ftrl_proximal"}, {"standardised"}),
+        (SKETCH, {"standardised"}),
+    ],
+)
+def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any], newer: set[str]) -> None:
     old = read_stored({"learner": learner})
-    assert old == read_config({"learner": {**learner, "centred": False, "calibrated": False}})
-    assert not {"centred", "calibrated"} & stored_document(old)["learner"].keys()
+    assert old == read_config({"learner": {**learner, **dict.fromkeys(newer, False)}})
+    assert not newer & stored_document(old)["learner"].keys()
     new = read_config({"learner": learner})
-    assert changed(old, new) == ["learner.calibrated", "learner.centred"]
+    assert changed(old, new) == sorted(f"learner.{name}" for name in newer)
     assert read_stored(stored_document(new)) == new
 
 

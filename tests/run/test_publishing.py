@@ -185,6 +185,6 @@ def test_a_model_names_the_columns_that_are_not_scaled() -> None:
         await node.observe(rows)
         (warning,) = node.service.describe("m")["warnings"]
         assert (warning["code"], warning["features"]) == ("columns_not_scaled", ["salary"])
-        assert warning["detail"].endswith("or create it with truncated_gradient, which scales by itself.")
+        assert warning["detail"].endswith("Create it with standardised true, the default.")
 
-    run_with(MemoryStore(), work, HYBRID)
+    run_with(MemoryStore(), work, {**HYBRID, "learner": {**HYBRID["learner"], "standardised": False}})

@@ -38,7 +38,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
-    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, **settings}
+    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, "standardised": False, **settings}
 
 
 def _particles(**settings: Any) -> dict[str, Any]:
@@ -72,8 +72,12 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "sketch hybrid shadows": _sketch(mode="hybrid", shadow=[0.01, 1.0, 10.0]),
     "sketch diag": _sketch(mode="diag"),
     "sketch diag forgetting": _sketch(mode="diag", rho=0.995),
-    "ftrl": {"kind": "ftrl_proximal"},
-    "ftrl l2": {"kind": "ftrl_proximal", "l2": 0.5, "alpha": 0.05, "intercept": False},
+    "sketch exact standardised": _sketch(mode="exact", warm_up=100, standardised=True),
+    "sketch strict standardised probit": _sketch(mode="strict", link="probit", standardised=True),
+    "sketch hybrid standardised": _sketch(mode="hybrid", standardised=True),
+    "ftrl": {"kind": "ftrl_proximal", "standardised": False},
+    "ftrl l2": {"kind": "ftrl_proximal", "l2": 0.5, "alpha": 0.05, "intercept": False, "standardised": False},
+    "ftrl standardised": {"kind": "ftrl_proximal"},
     "particles": _particles(),
     "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
 }
@@ -81,7 +85,7 @@ FEW: Final = (
     "gradient defaults",
     "sketch exact probit",
     "sketch hybrid forgetting",
-    "ftrl",
+    "ftrl standardised",
     "particles",
 )  # one of each machine code
 

@@ -95,6 +95,8 @@ class Sketch:
     outside_slot, ..._beta, ..._gradient, ..._curvature, ..._gamma : u32[n], f64[n]  features outside the block that may have a
                                            weight; slots strictly increasing
     bits                        : slots are hash >> (32 - bits)
+    middle, spread, outside_spread : f64[m], f64[m], f64[n]  given if the sketch is of values (x - middle) / spread; features
+                                     outside the block count as if their middle were zero
     """
 
     slot: U32
@@ -111,6 +113,9 @@ class Sketch:
     outside_curvature: F64
     outside_gamma: F64
     bits: int
+    middle: F64 | None = None
+    spread: F64 | None = None
+    outside_spread: F64 | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,9 @@ class Covariance:
         known = curvature > 0.0
         known[:1] &= not sketch.intercept  # its slot means nothing
         variance = 1.0 / np.where(known, curvature, 1.0)
+        if sketch.middle is not None and sketch.spread is not None and sketch.outside_spread is not None:
+            matrix = _in_input(matrix, sketch.middle[rows], sketch.spread[rows], sketch.intercept)
+            variance /= np.concatenate([sketch.spread, sketch.outside_spread]) ** 2
         variance[rows] = matrix.diagonal()
         slot = np.concatenate([sketch.slot, sketch.outside_slot])
         place = np.concatenate([place, np.full(len(sketch.outside_slot), OUTSIDE, np.int64)])
@@ -225,6 +228,15 @@ def _inverse(cross: F64, curvature: F64) -> F64 | None:
         if bool(np.isfinite(inverse).all()):
             return inverse
     return None
+
+
+def _in_input(matrix: F64, middle: F64, spread: F64, intercept: bool) -> F64:
+    """Return the covariance of weights in the units of the input, from that of the weights of values (x - middle) / spread."""
+    found: F64 = matrix / np.outer(spread, spread)
+    if intercept:  # that of the input is the other's less the sum of the weights times the middles
+        found[0] -= middle[1:] @ found[1:]
+        found[:, 0] -= found[:, 1:] @ middle[1:]
+    return found
 
 
 def _none(why_not: str) -> Covariance:

@@ -47,7 +47,8 @@ class FtrlProximal:
     One line (z, sum of squared gradients) of a table (`SlotTable`) for each slot. The intercept has its own and no penalty.
     """
 
-    def __init__(self, config: FtrlProximalConfig, bits: int) -> None:
+    def __init__(self, config: FtrlProximalConfig, bits: int, start: float = 0.0) -> None:
+        """Make an empty learner. start : the intercept with which it begins"""
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
@@ -55,6 +56,7 @@ class FtrlProximal:
         self._settings = kernel_settings(config, bits)
         self._room = room_for(_FEATURES_USUAL, _COLUMNS)
         self._start_empty()
+        self._table.scalars[row.INTERCEPT_Z] = 0.0 - start * self._settings.smoothing / self._settings.alpha
 
     @property
     def learnt(self) -> int:

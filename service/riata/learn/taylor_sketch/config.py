@@ -181,6 +181,15 @@ class TaylorSketchConfig:
         ),
     ] = 10
     intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+    standardised: Annotated[
+        bool,
+        doc(
+            "Learn values other than 1 in units of their own, taken from the first 1024 rows: less the mean and over the spread "
+            "for features of nine rows of ten, over the root mean square for others where it is above 1. gamma and "
+            "prior_curvature are in these units; weights are shown in those of the input. Default true: units and origins of "
+            "columns do not matter. False: values as they are sent."
+        ),
+    ] = True
     shadow: Annotated[
         tuple[Annotated[float, Gt(0), Le(1e12)], ...],
         MaxLen(SHADOWS_MAX),

@@ -76,6 +76,7 @@ class Settings(NamedTuple):
     gamma_floor: float
     prior: float
     prior_by_row: bool
+    lifts: bool  # the prior of a member is no more than that of the value 1 once its curvature is half its largest
     floor: float
     admit: float
     hysteresis: float

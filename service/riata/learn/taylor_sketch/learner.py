@@ -50,8 +50,11 @@ _SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
 _OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
 
 
-def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
-    """Return the kernels' settings. Numbers are converted to float: another type would compile every kernel again."""
+def kernel_settings(config: TaylorSketchConfig, bits: int, standardised: bool = False) -> Settings:
+    """Return the kernels' settings. Numbers are converted to float: another type would compile every kernel again.
+
+    standardised : whether columns come in units of their spread
+    """
     outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
     limit = block_limit(config)
     return Settings(
@@ -72,6 +75,7 @@ def kernel_settings(config: TaylorSketchConfig, bits: int) -> Settings:
         gamma_floor=float(config.gamma_floor),
         prior=float(config.prior_curvature),
         prior_by_row=config.prior_by_row and outside == HYBRID,
+        lifts=standardised,
         floor=float(config.curvature_floor),
         admit=float(config.admit),
         hysteresis=float(config.hysteresis),
@@ -91,15 +95,24 @@ class TaylorSketch:
     The theory of operation is in `kernel_state.py`, the update of one row in `row.py`, the choice of members in `round.py`.
     """
 
-    def __init__(self, config: TaylorSketchConfig, bits: int, hash_key: int = 0) -> None:
-        """Make an empty learner. hash_key : of the encoder, because penalties of single features are given by name."""
+    def __init__(
+        self, config: TaylorSketchConfig, bits: int, hash_key: int = 0, standardised: bool = False, start: float = 0.0
+    ) -> None:
+        """Make an empty learner.
+
+        hash_key     : of the encoder, because penalties of single features are given by name
+        standardised : whether columns come in units of their spread
+        start        : the intercept with which it begins, about which the first events are linearised
+        """
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = key_bits(config, bits)
-        self._settings = kernel_settings(config, bits)
+        self._settings = kernel_settings(config, bits, standardised)
         self._own = own_penalties(config, bits, hash_key)
         self._state = self._empty()
+        self._state.arrays.members.block.beta[0] = start
+        self._state.arrays.shadows.beta[:, 0] = start
         self._scratch = new_scratch(1)
 
     @property

@@ -326,3 +326,11 @@ def write_row(state: State, settings: Settings, r: float, h: float, counts: tupl
         s.x[k] = s.z[j]
         k += 1
     add_row(members.block, s.at, s.x, k, r, h)
+    if settings.lifts:
+        for j in range(k):
+            at = s.at[j]
+            if (
+                members.block.peak[at] > 1.0
+                and 2.0 * members.block.curvature[at] * state.scalars[SCALE] >= members.block.peak[at]
+            ):
+                members.block.peak[at] = 1.0  # one large value is not a reason to pull all later estimates towards the first
