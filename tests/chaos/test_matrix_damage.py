@@ -51,6 +51,12 @@ def fill(running: Running) -> dict[str, float]:
     return {name: margin(running, name) for name in MODELS}
 
 
+def newest(running: Running, model: str) -> tuple[int, bool]:
+    """Return the event number of the model's newest generation, and whether the generation is verified."""
+    one = httpx.get(f"{running.url}/models/{model}/snapshots", timeout=WAIT_S).json()["snapshots"][0]
+    return one["seq"], one["verified"]
+
+
 def margin(running: Running, model: str) -> float:
     answer = httpx.get(f"{running.url}/models/{model}/predict?x=1&w3=1", timeout=WAIT_S)
     assert answer.status_code == 200, answer.text
@@ -196,9 +202,10 @@ def test_row_51_damage_after_the_checkpoint_is_found_while_the_service_runs_and_
             assert [
                 one for one in warnings if f"model {name}: its log is damaged at event {event}" in one and "riata repair" in one
             ]
-            newest = httpx.get(f"{running.url}/models/{name}/snapshots", timeout=WAIT_S).json()["snapshots"][0]
             logged = httpx.get(f"{running.url}/models/{name}", timeout=WAIT_S).json()["seq_logged"]
-            assert (newest["verified"], newest["seq"]) == (True, logged)
+            while newest(running, name) != (logged, True):  # a generation is verified after it is written
+                assert time.monotonic() < deadline, running.output()
+                time.sleep(0.1)
         running.kill()
     damaging.fold(directory)
     assert riata("replay", "--data", str(directory), "--verify").returncode == 1

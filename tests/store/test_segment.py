@@ -113,7 +113,9 @@ def test_the_narrowest_form_is_kept_that_gives_every_number_back(name: str, tmp_
     assert (mapped.value.dtype.str if mapped.value is not None else None) == value
     assert mapped.label.dtype.str == label
     assert (mapped.weight.dtype.str if mapped.weight is not None else None) == weight
-    assert rows_of(mapped.batch(0, batch.n)) == rows_of(batch)
+    copied = mapped.batch(0, batch.n)
+    assert rows_of(copied) == rows_of(batch)
+    assert all(part.flags.writeable for part in (copied.indptr, copied.hash, copied.value, copied.label, copied.weight))
 
 
 def test_a_segment_is_mapped_and_not_copied_and_cannot_be_written(tmp_path: Path) -> None:

@@ -111,15 +111,18 @@ class Segment:
         return accepted
 
     def batch(self, start: int, stop: int) -> Batch:
-        """Return the rows start:stop. No event has an id."""
+        """Return copies of the rows start:stop. No event has an id.
+
+        The file is mapped read only; a learner's kernels would be compiled once more for arrays that cannot be written.
+        """
         low, high = int(self.indptr[start]), int(self.indptr[stop])
         n = stop - start
         return Batch(
             indptr=self.indptr[start : stop + 1].astype(np.int64) - low,
-            hash=self.hash[low:high],
+            hash=self.hash[low:high].copy(),
             value=np.ones(high - low) if self.value is None else self.value[low:high].astype(np.float64),
             label=self.label[start:stop].astype(np.float64),
-            weight=np.ones(n) if self.weight is None else self.weight[start:stop],
+            weight=np.ones(n) if self.weight is None else self.weight[start:stop].copy(),
             event_id=np.broadcast_to(_NO_ID, (n, _NO_ID.shape[1])),
             has_id=np.zeros(n, np.bool_),
         )
