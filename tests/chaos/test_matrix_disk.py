@@ -47,7 +47,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.parametrize("options", [["--pause-ms", "5"], [*LONG_BODIES, "--pause-ms", "20"]], ids=["short", "long"])
+@pytest.mark.parametrize("options", [["--pause-ms", "5"], slow([*LONG_BODIES, "--pause-ms", "20"])], ids=["short", "long"])
 def test_row_25_a_full_disk_refuses_and_recovers(options: list[str], small_disk: Path, tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
         member = cluster.add("one", disk_reserve_bytes=16 * 2**20)
