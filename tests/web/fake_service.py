@@ -251,6 +251,9 @@ class FakeService:
             self.all[model].config = config
         return created, config
 
+    def read(self, document: object) -> ModelConfig:
+        return read_config(document)
+
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
         m = self.model(model)
         config = with_changes(m.config, changes)

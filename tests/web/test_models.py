@@ -7,6 +7,7 @@ import json
 import pytest
 
 from riata.learn.kinds import KINDS
+from riata.web.settings import MODEL_BYTES_MAX
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -70,7 +71,7 @@ def test_a_change_that_needs_relearning_is_a_conflict_that_names_it(client: Clie
         ("[" * 30_000, 400, "malformed"),
         ('{"\\ud800":1}', 400, "malformed"),
         ("\ufeff{}", 400, "malformed"),
-        ("{}" + " " * 70_000, 413, "body_too_large"),
+        ("{}" + " " * MODEL_BYTES_MAX, 413, "body_too_large"),
     ],
 )
 def test_unsuitable_documents_are_refused(client: Client, body: str, status: int, code: str) -> None:

@@ -23,6 +23,21 @@ from riata.base.errors import BadInput, nearest
 T = TypeVar("T")
 
 
+class DocumentValue:
+    """A value that is an object of its own. It writes and describes itself; whoever reads the document puts it there."""
+
+    __slots__ = ()
+
+    def written(self) -> Any:
+        """Return what answers show of it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """Return the JSON Schema of what a client sends in its place."""
+        raise NotImplementedError
+
+
 def read_document(kind: type[T], document: object, path: str = "") -> T:
     """Build `kind`, a frozen dataclass, from a mapping.
 
@@ -46,6 +61,8 @@ def read_document(kind: type[T], document: object, path: str = "") -> T:
 
 def write_document(value: object) -> Any:
     """Turn a dataclass back into plain mappings, lists and scalars, in the order of its fields."""
+    if isinstance(value, DocumentValue):
+        return value.written()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: write_document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
@@ -91,6 +108,8 @@ def _read(hint: Any, value: object, path: str) -> Any:
         if not isinstance(value, list | tuple):
             raise BadInput(f"{path}: expected an array, got {_name(value)}", "wrong_type")
         return tuple(_read(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+    if isinstance(hint, type) and isinstance(value, hint) and isinstance(value, DocumentValue):
+        return value
     if dataclasses.is_dataclass(hint):
         return read_document(typing.cast(type, hint), value, path)
     return _read_scalar(hint, value, path)

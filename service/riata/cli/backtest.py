@@ -61,7 +61,7 @@ def with_settings(own: ModelConfig, text: str) -> ModelConfig:
         if part.startswith(("learner.kind=", "kind=")):
             document["learner"] = {}
         apply_setting(document, part)
-    return read_config(document)
+    return read_config(document, [own.encoder.curves])
 
 
 def table_of(found: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
@@ -52,6 +53,16 @@ def learner_document(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadInput(f'--learner {text}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
+
+
+def add_curves(document: dict[str, Any], given: Iterable[str]) -> None:
+    """Add fields of curves, given as `field=file of a tree`. Raises `BadInput`."""
+    for one in given:
+        field, equals, path = one.partition("=")
+        if not (field and equals and Path(path).is_file()):
+            raise BadInput(f"--curve {one}: expected FIELD=FILE, as ecg=ecg.tree, and a file of `riata tree --out`", "bad_option")
+        text = base64.b64encode(Path(path).read_bytes()).decode()
+        document.setdefault("encoder", {}).setdefault("curves", {})[field] = text
 
 
 def apply_setting(document: dict[str, Any], setting: str) -> None:

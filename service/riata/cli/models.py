@@ -56,6 +56,10 @@ def create(
     learner: LearnerOption = None,
     labels: Annotated[str, typer.Option(help="Labels of the events: 0/1, -1/+1 or real.")] = "0/1",
     text: Annotated[list[str] | None, typer.Option(help="Feature whose words are features. Repeat it for several.")] = None,
+    curve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=FILE", help="A field of curves, and its tree (`riata tree --out`). Repeatable."),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),
@@ -66,9 +70,10 @@ def create(
 
     If the model exists, settings that may change are changed, and others are refused.
     """
-    from riata.cli.model_setup import apply_setting, model_document
+    from riata.cli.model_setup import add_curves, apply_setting, model_document
 
     document: dict[str, Any] = model_document(labels, text or (), learner)
+    add_curves(document, curve or ())
     for one in setting or ():
         apply_setting(document, one)
     with connected(url) as riata:

@@ -65,6 +65,8 @@ def _values(setting: Mapping[str, Any]) -> str:
     if setting["type"] == "array":
         most = f", at most {setting['maxItems']}" if "maxItems" in setting else ""
         return f"list of: {_values(setting['items'])}{most}"
+    if "additionalProperties" in setting and "properties" not in setting:
+        return f"object of: {_values(setting['additionalProperties'])}, at most {setting['maxProperties']}"
     if setting["type"] == "object":
         return "{" + ", ".join(f"`{name}`: {_values(part)}" for name, part in setting["properties"].items()) + "}"
     return " ".join([setting["type"], *_bounds(setting)])

@@ -192,6 +192,10 @@ class Riata:
         """Return the largest weights with their names."""
         return self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
+    def trees(self, model: str = "default") -> dict[str, Any]:
+        """Return the trees of a model's curves, with the leaves that its features name."""
+        return self._object(calls.get_model(model, "/trees"))
+
     def card(self, model: str = "default", *, form: str = "markdown") -> bytes:
         """Return the card of a model, as Markdown or, with the form `json`, as a document in JSON."""
         return self._send(calls.get_model(model, "/card", format=form))

@@ -168,6 +168,10 @@ class AsyncRiata:
         """Return the largest weights with their names."""
         return await self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
+    async def trees(self, model: str = "default") -> dict[str, Any]:
+        """Return the trees of a model's curves, with the leaves that its features name."""
+        return await self._object(calls.get_model(model, "/trees"))
+
     async def card(self, model: str = "default", *, form: str = "markdown") -> bytes:
         """Return the card of a model, as Markdown or, with the form `json`, as a document in JSON."""
         return await self._send(calls.get_model(model, "/card", format=form))

@@ -17,7 +17,7 @@ from riata.run.config import ModelConfig, read_config
 from riata.web.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
 
-ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig))
+ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name != "curves")  # columns are numbers
 _WIDTH: Final = 100
 
 

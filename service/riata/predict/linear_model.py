@@ -51,7 +51,8 @@ class LinearModel:
         object.__setattr__(self, "weights", frozen)
         object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
         context = Context(self.origin.encoder, self.origin.labels)
-        plan = Plan(frozen, self.bucket, self.link.code, context) if self.uncertainty is None else None
+        common = self.uncertainty is None and not context.encoder.curves
+        plan = Plan(frozen, self.bucket, self.link.code, context) if common else None
         object.__setattr__(self, "plan", plan)
 
     @property

@@ -41,13 +41,18 @@ class Admin:
         patient : wait for a compiler; see `Creations.create`, which raises `Compiling` otherwise
         Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change.
         """
-        config = read_config(document)
+        config = self.read(document)
         check_name(model)
         self._engine.require_role("change")
         if await self._creations.create(model, config, patient):
             return True, config
         await self._take_up(model, lambda old: _checked(old, config))
         return False, config
+
+    def read(self, document: object) -> ModelConfig:
+        """Read a configuration document; trees of curves may be given by the digests of those that any model has. Raises
+        `BadInput`."""
+        return read_config(document, (served.encoder.curves for served in self._engine.served_models.values()))
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
         """Change settings of `model` while it learns. Returns its configuration, and the event after which the change is served.

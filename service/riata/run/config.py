@@ -15,9 +15,11 @@ from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.base.limits import LABEL_ABS_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
+from riata.run.curve_trees import with_trees
 from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
+from riata.wire.curves import Curves
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real"]
@@ -124,9 +126,12 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     return " and ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())
 
 
-def read_config(document: object) -> ModelConfig:
-    """Read a configuration document. Raises `BadInput` naming the key, what was expected and the nearest known key."""
-    return read_document(ModelConfig, document)
+def read_config(document: object, known: Iterable[Curves] = ()) -> ModelConfig:
+    """Read a configuration document. Raises `BadInput` naming the key, what was expected and the nearest known key.
+
+    known : where trees of curves that are given by their digests may be
+    """
+    return read_document(ModelConfig, with_trees(document, known))
 
 
 def read_stored(document: object) -> ModelConfig:
@@ -156,6 +161,9 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     }
     if not config.encoder.crosses:
         del document["encoder"]["crosses"]
+    document["encoder"]["curves"] = config.encoder.curves.texts()
+    if not config.encoder.curves:
+        del document["encoder"]["curves"]
     for name, idle in _LATER.items():
         if getattr(config, name) == idle:
             del document[name]
@@ -253,7 +261,7 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
         raise _needs_rebuild(old, fixed)
     for key, value in changes.items():
         (document if key in document else document["learner"])[key] = value
-    return read_config(document)
+    return read_config(document, [old.encoder.curves])
 
 
 def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:

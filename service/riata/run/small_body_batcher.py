@@ -166,8 +166,8 @@ class SmallBodyBatcher:
     def _read(self, model: str, form: Format, smalls: list[_Small]) -> JoinedBodies | None:
         served_model = self._engine.served_models.get(model)
         published = served_model.published if served_model is not None else None
-        if served_model is None or published is None or published.closed_vocabulary is not None:
-            return None
+        if served_model is None or published is None or published.closed_vocabulary is not None or served_model.encoder.curves:
+            return None  # curves: this is the log thread, and comparing them takes long
         return read_together(
             [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
         )

@@ -19,7 +19,7 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
 
     posterior : whether probabilities are means over a posterior, which a scorer cannot compute: it then gives margins only
 
-    Raises `BadInput` (code `not_portable`) for an encoder with texts, or with a field that is crossed with itself.
+    Raises `BadInput` (code `not_portable`) for an encoder with texts or curves, or with a field that is crossed with itself.
     """
     encoder = export["config"]["encoder"]
     if encoder["text"]:
@@ -27,6 +27,11 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
             f"a portable scorer cannot split texts into words, and this model has the texts "
             f"{', '.join(encoder['text'])}; ask the service, or split them before they are sent",
             "not_portable",
+        )
+    if encoder["curves"]:
+        names = ", ".join(encoder["curves"])
+        raise BadInput(
+            f"a portable scorer cannot compare curves, and this model has the curves {names}; ask the service", "not_portable"
         )
     if any(len(set(cross)) < len(cross) for cross in encoder["crosses"]):
         raise BadInput("a portable scorer cannot cross a field with itself", "not_portable")

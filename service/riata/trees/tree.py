@@ -22,6 +22,7 @@ from riata.trees.output_code import decode
 KIND: Final = "functional_tree"
 VERSION: Final = 1
 LEAF: Final = -1
+WINDOW_STOP: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,8 @@ def _read_variable(number: int, one: dict[str, Any], arrays: dict[str, Any]) -> 
         return NumberVariable(str(one["name"]), np.empty(0))
     start, value, channels = arrays[f"prototype.{number}.start"], arrays[f"prototype.{number}.value"], int(one["channels"])
     _need(one["distance"] in DISTANCES)
-    _need(one["window"] is None or int(one["window"]) >= 0)
+    _need(one["window"] is None or (type(one["window"]) is int and 0 <= one["window"] < WINDOW_STOP))
+    _need(one["distance"] == "dtw" or len(set(np.diff(start).tolist())) <= 1)
     _need(channels >= 1)
     _need(start.dtype == np.int64)
     _need(value.dtype == np.float64)

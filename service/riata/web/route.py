@@ -100,9 +100,9 @@ class Call:
         """Read the body. Raises as `read_body`."""
         return await read_body(self.request.scope, self.request.receive, bytes_max, self.parts.settings.body_deadline_s)
 
-    async def json(self) -> dict[str, Any]:
+    async def json(self, bytes_max: int = DOCUMENT_BYTES_MAX) -> dict[str, Any]:
         """Read the body as a JSON object."""
-        return read_json_object(await self.body(DOCUMENT_BYTES_MAX), content_type(self.request.scope))
+        return read_json_object(await self.body(bytes_max), content_type(self.request.scope))
 
 
 Handler = Callable[[Call], Awaitable[Answer]]

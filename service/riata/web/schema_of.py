@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Final, Union, get_args, get_origin
 
-from riata.base.document import write_document
+from riata.base.document import DocumentValue, write_document
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
@@ -26,7 +26,7 @@ def schema_of(kind: type[Any]) -> Schema:
         default = _default(field)
         if default is dataclasses.MISSING:
             required.append(field.name)
-        elif not dataclasses.is_dataclass(default):
+        elif isinstance(default, DocumentValue) or not dataclasses.is_dataclass(default):
             schema["default"] = write_document(default)
         properties[field.name] = schema
     return {
@@ -57,6 +57,8 @@ def _schema(hint: Any) -> Schema:
         return {"anyOf": _options(get_args(hint))}
     if origin is tuple:
         return {"type": "array", "items": _schema(get_args(hint)[0])}
+    if isinstance(hint, type) and issubclass(hint, DocumentValue):
+        return hint.schema()
     if dataclasses.is_dataclass(hint):
         return schema_of(typing.cast(type, hint))
     return {"type": SCALARS[hint]}

@@ -114,13 +114,14 @@ def _features() -> Schema:
     return {
         "type": "object",
         "description": "A number is a numeric feature; a string s under k is the indicator k=s; true is 1 and false 0; a list of "
-        "strings is several indicators; null means absent; an object is a namespace of such features, `user^age`. Names "
-        "and strings: Unicode normal form C, "
+        "strings is several indicators; null means absent; an object is a namespace of such features, `user^age`. A list of "
+        "numbers, or of points that are lists of a number for each channel, is a curve, in the fields of `encoder.curves` only. "
+        "Names and strings: Unicode normal form C, "
         "no control characters (U+0000 to U+001F, U+007F to U+009F); in the fields that the encoder splits as text, a control "
         "character separates words.",
         "propertyNames": names,
         "maxProperties": FEATURES_PER_ROW_MAX,
-        "additionalProperties": {"anyOf": [*simple, namespace]},
+        "additionalProperties": {"anyOf": [*simple, namespace, array(NUMBER), array(array(NUMBER))]},
     }
 
 

@@ -164,6 +164,10 @@ class AdminProtocol(Protocol):
         """Create or change a model; returns whether it was created. Raises `Compiling` unless `patient`."""
         ...
 
+    def read(self, document: object) -> ModelConfig:
+        """Read a configuration document."""
+        ...
+
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
         """Change settings of a model while it learns. Returns its configuration and the log position of the change."""
         ...

@@ -8,7 +8,8 @@ from typing import Final
 from riata.base.limits import BODY_BYTES_MAX
 
 INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms
-DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # a configuration document, or the body of an operation
+DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # the body of an operation
+MODEL_BYTES_MAX: Final = 3 * 2**20  # the configuration of a model, with the trees of its curves
 EXPLAINED_FEATURES_MAX: Final = 20_000  # each becomes about 100 bytes of answer
 WEIGHTS_SHOWN_MAX: Final = 10_000
 GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve

@@ -39,6 +39,12 @@ DUPLICATE_INDEX: Final = 28
 BAD_NUMBER: Final = 29
 LENGTHS_DIFFER: Final = 30
 TOO_MANY_CROSSED: Final = 31
+BAD_CURVE: Final = 32
+EMPTY_CURVE: Final = 33
+CURVE_NOT_FINITE: Final = 34
+CURVE_TOO_LONG: Final = 35
+CHANNELS_DIFFER: Final = 36
+CURVE_LENGTH: Final = 37
 
 SLUGS: Final[dict[int, tuple[str, str]]] = {
     SYNTAX: ("malformed", "not well-formed"),
@@ -84,6 +90,18 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
         f"with this field the encoder's crosses make more than {CROSSED_PER_ROW_MAX} features; cross fields of fewer values",
     ),
     LENGTHS_DIFFER: ("lengths_differ", "the row has more names than values, or fewer"),
+    BAD_CURVE: (
+        "bad_curve",
+        "this field is a curve: expected a list of numbers, or a list of points such as [[0.1, 3], [0.4, 2]]",
+    ),
+    EMPTY_CURVE: ("empty_curve", "the curve has no points; leave the field out, or send null"),
+    CURVE_NOT_FINITE: ("not_finite", "a number of the curve is infinite, or above 1e100; leave such rows out, or scale them"),
+    CURVE_TOO_LONG: ("curve_too_long", "the curve has too many points; take every second one, or the average of neighbours"),
+    CHANNELS_DIFFER: ("channels_differ", "a point needs one number for each channel that the tree has learnt"),
+    CURVE_LENGTH: (
+        "curve_length",
+        "the tree compares curves point by point: send as many points as it has learnt, or grow it with dtw",
+    ),
 }
 
 LABEL_HINTS: Final[tuple[str, str, str]] = (

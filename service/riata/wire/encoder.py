@@ -12,6 +12,7 @@ from annotated_types import Ge, Le, MaxLen
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
+from riata.wire.curves import CURVES_MAX, NO_CURVES, Curves
 
 FEATURE_HASH_VERSION: Final = 1  # maths/hashing.py; another function would be another version
 FIRST_RULE: Final = 1  # of words: encoders stored without `words` have it
@@ -19,6 +20,7 @@ TEXT_FIELDS_MAX: Final = 64  # each string feature is compared with all of them
 CROSSES_MAX: Final = 1024  # all pairs of 45 fields
 CROSSED_FIELDS_MAX: Final = 64  # each name of a row is compared with all of them
 CROSSED_PER_ROW_MAX: Final = 4096  # features that crosses add to one row
+LEAF_BYTES: Final = 16  # room for `#` and the number of a leaf after the name of a field
 _HASH_KEY_MAX: Final = 2**63 - 1
 _FINGERPRINT_BYTES: Final = 8
 
@@ -47,6 +49,11 @@ class EncoderConfig:
         "Pairs and triples of fields whose combinations are features of their own, as `country=DE × device=phone`; a"
         " namespace of VW text is a field.",
     ] = ()
+    curves: Annotated[
+        Curves,
+        "Fields that are curves, each with its tree: the file of `riata tree` in base64, or its digest if a model has it. A"
+        " curve becomes an indicator of its leaf, `ecg#7`.",
+    ] = NO_CURVES
     words: Annotated[
         Literal[1, 2], "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."
     ] = 2
@@ -61,7 +68,16 @@ class EncoderConfig:
     ] = NAMES_KEPT_MAX
 
     def __post_init__(self) -> None:
-        """Check the crosses. Raises `BadInput`."""
+        """Check the crosses and the curves. Raises `BadInput`."""
+        for name, _ in self.curves:
+            if not 1 <= len(name.encode()) <= NAME_BYTES_MAX - LEAF_BYTES:
+                raise BadInput(
+                    f"encoder.curves: the name of a field has 1 to {NAME_BYTES_MAX - LEAF_BYTES} bytes", "out_of_range"
+                )
+            if name in self.text:
+                raise BadInput(f"encoder.curves: {name} is a text as well; a field is one of both", "conflicting_settings")
+        if len(self.curves.trees) > CURVES_MAX:
+            raise BadInput(f"encoder.curves: more than {CURVES_MAX} fields", "out_of_range")
         known: set[tuple[str, ...]] = set()
         for i, cross in enumerate(self.crosses):
             path = f"encoder.crosses[{i}]"
@@ -84,6 +100,8 @@ def fingerprint(config: EncoderConfig) -> str:
     # Fingerprints of models that were made before these settings existed stay as they are.
     if not config.crosses:
         del document["crosses"]
+    if not config.curves:
+        del document["curves"]
     if config.words == FIRST_RULE:
         del document["words"]
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -8,7 +8,7 @@ over to the reference reader, and collects the results. `parse_query` does the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -18,13 +18,8 @@ from riata.base.arrays import U8
 from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
-from riata.wire.codes import (
-    DUPLICATE_KEY,
-    INVALID_UTF8,
-    OK,
-    TOO_MANY_FEATURES,
-    TOO_MANY_IN_ROW,
-)  # fmt: skip
+from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
@@ -33,6 +28,7 @@ from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
 from riata.wire.refusals import check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
+    FEATURES,
     FOUND,
     KEY,
     NO_CROSSES,
@@ -54,14 +50,15 @@ from riata.wire.rows import (  # fmt: skip
 from riata.wire.scan.assemble import finish_row
 from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
 from riata.wire.scan.left_lines import leave_lines
-from riata.wire.scan.numbers import NOT_A_NUMBER, parse_number
-from riata.wire.scan.reference import Record, Refused, feature_records, hash_of
+from riata.wire.scan.query_reference import query_records
+from riata.wire.scan.reference import Refused, hash_of
 from riata.wire.workspace import Workspace, workspace
 
 Labels = Literal["0/1", "-1/+1", "real"]
 _LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _COMPILING_S: Final = 5.0  # after how long to send a body again whose reader is being compiled
+CURVES: Final = "curves"  # in PUT_OFF, for the kernels that compare curves
 PUT_OFF: Final[set[str]] = set()  # names of readers that are compiled only after the start; any thread may change it
 
 
@@ -149,7 +146,7 @@ def _parse(
     body: bytes | PaddedBuffer | U8, form: Format, context: Context, labelled: bool, scratch: Workspace | None, header: bytes
 ) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
-    reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header)
+    reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header, context.encoder.curves)
     return _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
 
 
@@ -158,7 +155,7 @@ def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[
 
     Values are those of the batch. If several names share a hash, each is listed with its own share. Raises the same.
     """
-    reading = read_body(body, format_of(content_type), make_rules(context, False, EVERY_NAME))
+    reading = read_body(body, format_of(content_type), make_rules(context, False, EVERY_NAME), curves=context.encoder.curves)
     return _explained(reading)
 
 
@@ -168,12 +165,12 @@ def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
     A value that is a JSON number is numeric. Any other is an indicator, or a text if the encoder says so. Raises `TooLarge`.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
-    return _parsed(_read_query(pairs, make_rules(context, False, seen)), True)
+    return _parsed(_read_query(pairs, make_rules(context, False, seen), context.encoder.curves), True)
 
 
 def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[tuple[int, float, str]]]:
     """`explain_rows` for the features of a query."""
-    return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME)))
+    return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME), context.encoder.curves))
 
 
 def _warm_up(reader: Reader, split: Split) -> None:
@@ -197,7 +194,12 @@ WARM_UPS: Final[dict[tuple[str, Split], Callable[[], None]]] = {
 
 
 def read_body(
-    body: bytes | PaddedBuffer | U8, form: Format, rules: Rules, scratch: Workspace | None = None, header: bytes = b""
+    body: bytes | PaddedBuffer | U8,
+    form: Format,
+    rules: Rules,
+    scratch: Workspace | None = None,
+    header: bytes = b"",
+    curves: Curves = NO_CURVES,
 ) -> Reading:
     """Read the whole body with the readers of `form`; every row then has its code. Raises as `parse_examples` does."""
     if len(body) > BODY_BYTES_MAX:
@@ -206,6 +208,8 @@ def read_body(
         told = f"the model crosses fields, and features in {form.reader.title} have none; send JSON or VW text"
         raise Unsupported(told, "crosses_need_fields")
     functions = form.functions
+    if curves:
+        _require_curves(form.reader.title, functions is not None and functions.curved is not None)
     if functions is None:
         if not header:
             _check_mark(body)
@@ -214,11 +218,24 @@ def read_body(
     if functions.columns is not None:
         columns = memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body))
         return functions.columns(columns, rules)
+    if curves and functions.curved is not None:
+        functions = replace(functions, reference=functions.curved(curves))
     reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
     reading.joins = functions.joins
+    if curves:  # every row is left to the reference reader; what the compiled reader made of them is dropped
+        reading.sink.code[: reading.rows] = HANDOVER
+        reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
     return reading
+
+
+def _require_curves(title: str, possible: bool = True) -> None:
+    """Raise `Busy` while the kernels that compare curves are put off, `Unsupported` for a format that has no curves."""
+    if not possible:
+        raise Unsupported(f"the model has fields that are curves, and rows in {title} have none; send JSON", "curves_need_json")
+    if CURVES in PUT_OFF:
+        raise Busy("the kernels that compare curves are being compiled; try again", "not_ready", _COMPILING_S)
 
 
 def _check_mark(body: bytes | PaddedBuffer | U8) -> None:
@@ -317,33 +334,17 @@ def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:
     return [sorted((feature, value, name.decode()) for name, (feature, value) in shares.items()) for shares in by_row.values()]
 
 
-def _read_query(pairs: list[tuple[str, str]], rules: Rules) -> Reading:
+def _read_query(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) -> Reading:
     if sum(len(name) + len(value) for name, value in pairs) > QUERY_BYTES_MAX:
         raise TooLarge(f"a query has at most {QUERY_BYTES_MAX} bytes", "query_too_large")
+    if curves:
+        _require_curves("a query")
     size = sum(len(name) + len(value) + 2 for name, value in pairs) * 4  # a character is at most four bytes
     reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, growth_of(rules)), rules)
     reading.sink.count[ROWS] = 1
     try:
-        result: SlowRow | Refusal = SlowRow(_query_records(pairs, rules))
+        result: SlowRow | Refusal = SlowRow(query_records(pairs, rules, curves))
     except Refused as refused:
         result = refused.refusal
     _take_slow(reading, make_row(row_capacity(size, growth_of(rules))), 0, result)
     return reading
-
-
-def _query_records(pairs: list[tuple[str, str]], rules: Rules) -> list[Record]:
-    values: dict[str, list[float | str]] = {}
-    for name, text in pairs:
-        try:
-            encoded = np.frombuffer(text.encode(), np.uint8)
-            name.encode()
-        except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
-            raise Refused(INVALID_UTF8) from None
-        status = parse_number(encoded, 0, len(encoded), True)[1]
-        values.setdefault(name, []).append(text if status == NOT_A_NUMBER else float(text))
-    records: list[Record] = []
-    for name, given in values.items():
-        if len(given) > 1 and any(isinstance(value, float) for value in given):
-            raise Refused(DUPLICATE_KEY, f"features.{name}")
-        records.extend(feature_records(name, given if len(given) > 1 else given[0], rules))
-    return records

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from riata.wire.curves import Curves
     from riata.wire.parsed import Joins, Reading, RowError
     from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
     from riata.wire.scan.delimiters import Text
@@ -42,6 +43,7 @@ class Functions:
     lines     : reads a body whose rows are lines, as `wire.rows` describes; None: every line is read by `reference`
     document  : the same for a body that is split by its grammar
     columns   : reads a body of columns, every row. Raises `Malformed` and `TooLarge`
+    curved    : `reference` for a model with curves, which then reads every row; None: the format has no curves
     joins     : picks the rows that label a prediction from the refused rows; None if the format has none
     is_single : whether a document is one row, answered by one object and not by an array
     as_line   : a document of one row as a line of this format; None if it is not that
@@ -52,6 +54,7 @@ class Functions:
     lines: Read | None = None
     document: Read | None = None
     columns: ReadColumns | None = None
+    curved: Callable[[Curves], Reference] | None = None
     joins: ReadJoins | None = None
     is_single: Callable[[bytes], bool] = lambda _body: False
     as_line: Callable[[bytes], bytes | None] = lambda _body: None

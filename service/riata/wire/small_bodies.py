@@ -66,7 +66,8 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     alone."""
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels)._replace(seen=seen)
-    reading = read_body(bodies[0] if len(bodies) == 1 else b"\n".join(bodies), form, rules)
+    whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
+    reading = read_body(whole, form, rules, curves=context.encoder.curves)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
         return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
     batch, rows = make_batch(reading)

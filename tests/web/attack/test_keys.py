@@ -154,6 +154,7 @@ WATCHED = {
             "/regret",
             "/changes",
             "/card",
+            "/trees",
             "/refused",
         )
     ),

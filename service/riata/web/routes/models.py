@@ -15,7 +15,7 @@ from riata.predict.explain import top_weights
 from riata.predict.model import Model
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, require_posterior
-from riata.run.config import ModelConfig, read_config
+from riata.run.config import ModelConfig
 from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
@@ -45,7 +45,7 @@ from riata.web.schemas import (
 )
 from riata.web.scopes import ADMIN, ANY, PREDICT, WATCH
 from riata.web.service import ServiceProtocol
-from riata.web.settings import WEIGHTS_SHOWN_MAX
+from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
 
 TOP_DEFAULT: Final = 50
 LEVEL: Final = 0.95
@@ -63,13 +63,13 @@ async def put_model(call: Call) -> Answer:
     once the kernels of its learner are compiled."""
     name = new_model_name(call.request.path_params["model"])
     call.options()
-    body = await call.json()
+    body = await call.json(MODEL_BYTES_MAX)
     location = (b"location", f"/models/{name}".encode())
     try:
         created, config = await call.parts.admin.put_model(name, body, patient=False)
     except Compiling as waiting:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
-        document = {"name": name, "created": False, "state": "compiling", "config": write_document(read_config(body))}
+        document = {"name": name, "created": False, "state": "compiling", "config": write_document(call.parts.admin.read(body))}
         return json_answer(document, 202, (location, again))
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
     return json_answer(document, 201 if created else 200, (location,) if created else ())

@@ -16,6 +16,7 @@ RESOURCES: Final = (
     "predict",
     "models",
     "card",
+    "trees",
     "tuning",
     "snapshots",
     "refits",

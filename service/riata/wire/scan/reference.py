@@ -11,9 +11,11 @@ import numpy as np
 
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
-from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, NAME_TOO_LONG, NOT_NFC
+from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, NAME_TOO_LONG, NOT_NFC, OK
+from riata.wire.curves import CurveTree
 from riata.wire.encoder import FIRST_RULE
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
+from riata.wire.scan.curve_points import points_of
 from riata.wire.scan.unicode import composed, flags_at, folded_at
 from riata.wire.scan.unicode_flags import DROPPED, IDEOGRAPH, LETTER, MAYBE
 
@@ -74,6 +76,20 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
             said = check_name(text, field)
             prefix = hash_of(shown, int(rules.key), FIELD_EQUALS)
             yield hash_of(said, prefix, NUMBER), 1.0, EQUALS, shown + b"=" + said
+
+
+def curve_records(name: str, value: Any, tree: CurveTree, rules: Rules) -> Iterator[Record]:
+    """Yield the records of one curve: an indicator of each leaf in which it ends. None is absent. Raises `Refused`."""
+    shown = check_name(name, f"features.{name}")
+    yield hash_of(shown, int(rules.key), NUMBER), 0.0, PLAIN | KEY | SHADOWED, shown
+    if value is None:
+        return
+    points, code = points_of(value, tree)
+    if code != OK:
+        raise Refused(code, f"features.{name}")
+    for leaf in tree.leaves(points):
+        said = shown + b"#%d" % leaf
+        yield hash_of(said, int(rules.key), NUMBER), 1.0, EQUALS, said
 
 
 def words_of(text: str) -> list[str]:

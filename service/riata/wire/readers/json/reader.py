@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from riata.wire.reader import FileRows, Functions, MediaType, Reader
@@ -23,6 +24,7 @@ def _load(_header: bytes) -> Functions:
         reference=reference_json,
         lines=read_lines,
         document=read_document,
+        curved=lambda curves: partial(reference_json, curves=curves),
         joins=read_joins,
         is_single=is_single,
         as_line=as_line,

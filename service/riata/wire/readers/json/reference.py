@@ -39,10 +39,11 @@ from riata.wire.codes import (
     TOO_MANY_IN_ROW,
     UNKNOWN_KEY,
 )  # fmt: skip
+from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.names import NO_NAMES
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, feature_records, hash_of
+from riata.wire.scan.reference import Record, Refused, curve_records, feature_records, hash_of
 
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
@@ -51,10 +52,10 @@ class Pairs(list[tuple[str, Any]]):
     """A JSON object as its key-value pairs, so that equal keys stay visible."""
 
 
-def reference_json(line: bytes, rules: Rules) -> SlowRow | Refusal:
+def reference_json(line: bytes, rules: Rules, curves: Curves = NO_CURVES) -> SlowRow | Refusal:
     """Read one example from its bytes; white space around it is allowed."""
     try:
-        return example_row(decode(line), rules)
+        return example_row(decode(line), rules, curves)
     except Refused as refused:
         return refused.refusal
 
@@ -103,7 +104,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float)  # true and false stay bool
 
 
-def example_row(value: Any, rules: Rules) -> SlowRow:
+def example_row(value: Any, rules: Rules, curves: Curves = NO_CURVES) -> SlowRow:
     """Read one decoded example. Raises `Refused`."""
     if not isinstance(value, Pairs):
         raise Refused(NOT_OBJECT)
@@ -116,7 +117,7 @@ def example_row(value: Any, rules: Rules) -> SlowRow:
             raise Refused(DUPLICATE_KEY, key)
         seen.add(key)
         if item is not None:
-            given[key] = member(key, item, rules)
+            given[key] = member(key, item, rules, curves)
     if "features" not in given:
         raise Refused(MISSING_FEATURES)
     if rules.labelled and "label" not in given:
@@ -124,10 +125,10 @@ def example_row(value: Any, rules: Rules) -> SlowRow:
     return SlowRow(given["features"], given.get("label", float("nan")), given.get("weight", 1.0), given.get("event_id", b""))
 
 
-def member(key: str, item: Any, rules: Rules) -> Any:
+def member(key: str, item: Any, rules: Rules, curves: Curves = NO_CURVES) -> Any:
     """Read the value of one key of an example. Raises `Refused`."""
     if key == "features":
-        return _features(item, rules)
+        return _features(item, rules, curves)
     if key == "label":
         return _label(item, rules)
     if key == "weight":
@@ -171,14 +172,17 @@ def _namespace_records(name: str, value: Pairs, rules: Rules) -> Iterator[Record
             yield fingerprint, number, (kind & ~EQUALS) | NAMESPACE, shown + b"^" + said
 
 
-def _features(item: Any, rules: Rules) -> list[Record]:
+def _features(item: Any, rules: Rules, curves: Curves) -> list[Record]:
     if not isinstance(item, Pairs):
         raise Refused(MISSING_FEATURES, "features")
     records: list[Record] = []
     for name, value in item:
-        records.extend(
-            _namespace_records(name, value, rules) if isinstance(value, Pairs) else feature_records(name, value, rules)
-        )
+        if (tree := curves.of(name)) is not None:
+            records.extend(curve_records(name, value, tree, rules))
+        elif isinstance(value, Pairs):
+            records.extend(_namespace_records(name, value, rules))
+        else:
+            records.extend(feature_records(name, value, rules))
         if len(records) > RECORDS_PER_ROW_MAX:
             raise Refused(TOO_MANY_IN_ROW, f"features.{name}")
     return records
