@@ -50,6 +50,7 @@ THIRD_PARTY = {
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
     "cli/parquet.py": {"pyarrow"},
+    "scale/dask_pool.py": {"distributed"},
     "cli/redis_stream.py": {"redis"},
     "model": set(),
     "wiring": set(),

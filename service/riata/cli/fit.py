@@ -17,7 +17,7 @@ from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.interactions import InteractionsOption
-from riata.cli.pool_options import PassCommandOption, PoolOptions, ProcessesOption
+from riata.cli.pool_options import DaskOption, PassCommandOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -98,6 +98,7 @@ def fit(
     seed: SeedOption = None,
     processes: ProcessesOption = None,
     pass_command: PassCommandOption = None,
+    dask: DaskOption = None,
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
@@ -126,7 +127,7 @@ def fit(
             rounds=rounds, passes_max=passes_max, seed=seed,
         )  # fmt: skip
         require_one_model(options, out)
-        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command))
+        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask))
     else:
         _fit_online(request, strict)
 

@@ -35,19 +35,29 @@ PassCommandOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+DaskOption = Annotated[
+    str | None,
+    typer.Option(
+        help="--batch: Dask scheduler whose workers do each pass, tls://HOST:PORT or tcp://127.0.0.1:PORT. "
+        "They have to see TMPDIR. Needs the extra dask.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Where passes run: in threads, unless there are `processes`, or a `command` as in `riata.scale.commands`."""
+    """Where passes run: in threads, unless there are `processes`, a `command` as in `riata.scale.commands`, or the address of a
+    Dask scheduler."""
 
     threads: int
     processes: int | None = None
     command: str | None = None
+    dask: str | None = None
 
     def __post_init__(self) -> None:
-        if self.processes and self.command is not None:
-            raise BadInput("--processes and --pass-command: give one of them", "bad_option")
+        if sum(one is not None for one in (self.processes, self.command, self.dask)) > 1:
+            raise BadInput("--processes, --pass-command and --dask: give one of them", "bad_option")
 
 
 @contextmanager
@@ -60,6 +70,13 @@ def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
 
         with TemporaryDirectory(prefix="riata-pass-") as folder:
             yield Commands(data, options.command, Path(folder))
+    elif options.dask is not None:
+        try:
+            from riata.scale.dask_pool import DaskPool
+        except ModuleNotFoundError as error:
+            raise BadInput(f"--dask needs the package {error.name}: pip install 'riata[dask]'", "not_installed") from None
+        with TemporaryDirectory(prefix="riata-dask-") as folder, DaskPool(data, options.dask, Path(folder)) as pool:
+            yield pool
     elif options.processes is not None:
         from riata.scale.processes import Processes
 

@@ -1,0 +1,201 @@
+"""A pool on the workers of a Dask cluster (extra `riata[dask]`). The only file that imports Dask.
+
+A task is the name of `do_part`, two paths, two digests and a number; its result is a message. Dask itself pickles, so whoever
+reaches a scheduler can run code on its workers: only `tls://` and loopback addresses are accepted.
+
+Workers have to see the folder of the rows file and of the calls (TMPDIR), and the segments, under the same paths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import ipaddress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from distributed import Client, Future, KilledWorker, Security
+from distributed.comm import CommClosedError
+
+from riata.base.arrays import Arrays
+from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
+from riata.batch.data import Part
+from riata.batch.jobs import Job
+from riata.batch.pool import in_order, summed
+from riata.batch.segment_data import SegmentData
+from riata.scale.message import decode, decode_call, digest_of, encode_call, encode_error, reported
+from riata.scale.parts import result_of
+from riata.scale.rows_file import decode_rows, encode_rows
+
+PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
+CONNECT_S: Final = 10.0
+TRIES: Final = 4
+SAME: Final = ("riata", "numpy", "numba")  # that compute: another version may give other bits
+SPOKEN: Final = ("dask", "distributed", "msgpack", "cloudpickle")  # that the processes of a cluster talk with
+_LOST: Final = (
+    TimeoutError,
+    CancelledError,
+    KilledWorker,
+    CommClosedError,
+    OSError,
+    RuntimeError,
+    Corrupt,
+)  # of a closed client: RuntimeError
+
+
+class DaskPool:
+    """The pool. Use as a context manager. `workers` : threads of the cluster's workers when it was made
+
+    data       : whose parts it does; those of other data are refused
+    address    : of the scheduler, `tls://host:port` (certificates as Dask is configured) or `tcp://127.0.0.1:port`
+    folder     : for the rows file and the calls
+    patience_s : for one part, at first
+
+    Raises `BadInput` (code `insecure_engine`), `Conflict` (code `engine_version`), and `Unavailable` (code `engine_lost`).
+    """
+
+    def __init__(self, data: SegmentData, address: str, folder: Path, patience_s: float = PATIENCE_S) -> None:
+        check_address(address)
+        try:
+            security = Security() if address.startswith("tls") else None
+            self._client: Any = Client(address, timeout=CONNECT_S, set_as_default=False, security=security)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise Unavailable(f"--dask: no scheduler answers at {address}: {error}", "engine_lost") from None
+        try:
+            check_versions(self._client.get_versions(packages=[*SAME, *SPOKEN]))
+            self.workers = sum(self._client.nthreads().values())
+            if not self.workers:
+                raise Unavailable(f"--dask: the scheduler at {address} has no workers", "engine_lost")
+        except RiataError:
+            self._client.close(CONNECT_S)
+            raise
+        self._patience_s = patience_s
+        self._number = {id(part): number for number, part in enumerate(data.parts)}
+        self._parts = data.parts  # keeps the identities
+        content = encode_rows(data)
+        self._rows, self._folder = digest_of(content), folder
+        (folder / "rows.bin").write_bytes(content)
+        self._threads = ThreadPoolExecutor(self.workers, "riata-dask")
+
+    def __enter__(self) -> DaskPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        self._client.close(CONNECT_S)
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `riata.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
+        return summed(self.each(job, parts, given))
+
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        try:
+            numbers = [self._number[id(part)] for part in parts]
+        except KeyError:
+            raise BadInput("this pool has workers for the parts of other data", "bad_option") from None
+        content = encode_call(job, given, self._rows)
+        call = digest_of(content)
+        path = self._folder / f"{call}.bin"
+        path.write_bytes(content)
+        try:
+            yield from in_order((partial(self._threads.submit, self._do, path, call, n) for n in numbers), self.workers)
+        finally:
+            path.unlink()
+
+    def _do(self, path: Path, call: str, number: int) -> Arrays:
+        slow: set[str] = set()
+        why = ""
+        for tried in range(TRIES):
+            future: Future[bytes] | None = None
+            try:
+                others = [worker for worker in self._client.nthreads() if worker not in slow]
+                future = self._client.submit(
+                    do_part, str(self._folder / "rows.bin"), self._rows, str(path), call, number,
+                    workers=others or None, pure=False,
+                )  # fmt: skip
+                content = future.result(self._patience_s * 2**tried)
+                failed = reported(content)
+                header, found = ({}, {}) if failed is not None else decode(content, "result")
+            except _LOST as error:
+                why = str(error) or type(error).__name__
+                if future is not None:
+                    with contextlib.suppress(*_LOST):  # the scheduler may be lost
+                        slow |= {worker for worker, keys in self._client.processing().items() if future.key in keys}
+                        future.cancel()
+                continue
+            if failed is not None:
+                raise failed
+            if (header["part"], header["call"]) == (number, call):
+                return found
+            why = "it answered another question"
+        raise Unavailable(f"part {number}: {TRIES} tries on Dask did not finish it, the last because {why}", "engine_lost")
+
+
+def do_part(rows: str, rows_digest: str, call: str, digest: str, number: int) -> bytes:
+    """Do one part, in a worker. Returns the message with the result, or with the error.
+
+    rows, call : paths of the rows file and of the call
+    """
+    try:
+        data, (job, given) = _data(rows, rows_digest), _call(call, digest)
+        return result_of(data, job, given, number, digest)
+    except RiataError as error:
+        return encode_error(error)
+
+
+@functools.lru_cache(maxsize=1)
+def _data(path: str, digest: str) -> SegmentData:
+    return decode_rows(_read(path, digest))
+
+
+@functools.lru_cache(maxsize=1)
+def _call(path: str, digest: str) -> tuple[Job, Arrays]:
+    return decode_call(_read(path, digest))[:2]
+
+
+def _read(path: str, digest: str) -> bytes:
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise Conflict(f"{path}: {error.strerror}; workers have to see TMPDIR of the client", "stale_part") from None
+    if digest_of(content) != digest:
+        raise Conflict(f"{path}: this worker sees another file of this name than the client wrote", "stale_part")
+    return content
+
+
+def check_address(address: str) -> None:
+    """Raise `BadInput` (code `insecure_engine`) unless traffic to the scheduler is encrypted, or stays on this machine."""
+    try:
+        scheme, host, port = urlsplit(address).scheme, urlsplit(address).hostname, urlsplit(address).port
+    except ValueError:
+        scheme, host, port = "", None, None
+    if scheme not in ("tls", "tcp") or host is None or port is None:
+        raise BadInput(f"--dask: expected tls://HOST:PORT or tcp://127.0.0.1:PORT, got {address[:100]!r}", "bad_option")
+    try:
+        stays = scheme == "tls" or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        stays = False
+    if not stays:
+        told = "Dask runs code that it receives, so use tls://"
+        raise BadInput(f"--dask: {address[:100]} is neither encrypted nor on this machine; {told}", "insecure_engine")
+
+
+def check_versions(found: dict[str, Any]) -> None:
+    """Raise `Conflict` (code `engine_version`) if the scheduler or a worker has other versions than this process.
+
+    found : what `Client.get_versions` returns
+    """
+    own = found["client"]["packages"]
+    everywhere: list[tuple[str, Any, tuple[str, ...]]] = [("the scheduler", found["scheduler"], SPOKEN)]
+    everywhere += [(f"worker {name}", one, (*SPOKEN, *SAME)) for name, one in found["workers"].items()]
+    for who, one, needed in everywhere:
+        for name in needed:
+            theirs = one["packages"].get(name)
+            if theirs != own.get(name):
+                told = f"{name} {theirs}" if theirs else f"no {name}"
+                raise Conflict(f"--dask: {who} has {told}; this process has {own.get(name)}", "engine_version")

@@ -1,0 +1,159 @@
+"""Passes on the workers of a real Dask cluster: the same bits, whatever happens to a worker; and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from riata.base.errors import BadInput, Conflict, Unavailable
+from riata.batch import segment_data
+from riata.batch.pool import Serial
+from riata.batch.problem import Problem
+from riata.batch.rmmp import Rmmp
+from riata.batch.segment_data import SegmentData
+from riata.scale.dask_pool import SAME, SPOKEN, DaskPool, check_address, check_versions
+from tests.cli.test_verbs import run
+from tests.running import HANG_S, free_port
+from tests.scale.test_pools import bits, made, same, taylor
+from tests.web.attack.chromium import until
+
+WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A scheduler and its workers, each a process."""
+
+    address: str
+    scheduler: subprocess.Popen[bytes]
+    workers: list[subprocess.Popen[bytes]]
+
+
+def started(stack: ExitStack, module: str, *words: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.{module}", *words, "--no-dashboard"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0,
+    )  # fmt: skip
+    stack.callback(process.wait, HANG_S)
+    stack.callback(process.kill)
+    return process
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("dask")
+    with ExitStack() as stack:
+        address = f"tcp://127.0.0.1:{free_port()}"
+        scheduler = started(stack, "dask_scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2])
+        words = (address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", "--local-directory", str(folder))
+        yield Cluster(address, scheduler, [started(stack, "dask_worker", *words) for _ in range(WORKERS)])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> SegmentData:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_data, "PART_ROWS", 64)
+        return made(tmp_path_factory.mktemp("segments"))
+
+
+def pool_of(data: SegmentData, cluster: Cluster, folder: Path, workers: int, patience_s: float = 300.0) -> DaskPool:
+    """The pool, as soon as the cluster has so many workers."""
+    pools: list[DaskPool] = []
+
+    def look() -> bool:
+        try:
+            pools.append(DaskPool(data, cluster.address, folder, patience_s))
+        except Unavailable:
+            return False
+        if pools[-1].workers == workers:
+            return True
+        pools.pop().__exit__()
+        return False
+
+    until(f"{workers} workers", look)
+    return pools[0]
+
+
+def test_a_cluster_gives_the_same_bits_whatever_happens_to_a_worker(data: SegmentData, cluster: Cluster, tmp_path: Path) -> None:
+    problem = Problem(data, "logistic", 3.0)
+    job, given = taylor(data)
+    wanted = Serial().fold(job, data.parts, given)
+    with pool_of(data, cluster, tmp_path, WORKERS, patience_s=5.0) as pool:
+        assert bits(Rmmp(k=20).solve(problem, pool)) == bits(Rmmp(k=20).solve(problem, Serial()))
+        cluster.workers[0].kill()
+        assert same(pool.fold(job, data.parts, given), wanted)
+        os.kill(cluster.workers[1].pid, signal.SIGSTOP)
+        assert same(pool.fold(job, data.parts, given), wanted)
+        os.kill(cluster.workers[1].pid, signal.SIGCONT)
+        assert [path.name for path in tmp_path.iterdir()] == ["rows.bin"]
+        with pytest.raises(BadInput, match="other data"):
+            pool.fold("labels", [object()], {})  # type: ignore[list-item]
+
+
+def test_a_worker_that_sees_other_files_refuses(data: SegmentData, cluster: Cluster, tmp_path: Path) -> None:
+    with pool_of(data, cluster, tmp_path, WORKERS - 1) as pool:
+        (tmp_path / "rows.bin").write_bytes(b"of another client")
+        with pytest.raises(Conflict, match="another file of this name") as stale:
+            pool.fold("labels", data.parts, {})
+        assert stale.value.code == "stale_part"
+        (tmp_path / "rows.bin").unlink()
+        with pytest.raises(Conflict, match="workers have to see TMPDIR"):
+            pool.fold("labels", data.parts, {})
+
+
+def test_the_command_line_takes_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_text("\n".join(f'{{"features": {{"x": {i % 7}, "w{i % 5}": 1}}, "label": {int(i % 3 == 0)}}}' for i in range(90)))
+    words = ("fit", "--batch", str(path), "--gamma", "1", "--json", "--bits", "12")
+    found = [json.loads(run(*words, *more).stdout)["solutions"][0]["objective"] for more in ((), ("--dask", cluster.address))]
+    assert found[0] == found[1]
+    both = run(*words, "--dask", cluster.address, "--processes", "1")
+    assert (both.exit_code, "give one of them" in both.output) == (2, True)
+
+
+def test_a_lost_cluster_gives_no_partial_sum(data: SegmentData, cluster: Cluster, tmp_path: Path) -> None:
+    with DaskPool(data, cluster.address, tmp_path, patience_s=0.5) as pool:
+        cluster.scheduler.kill()
+        with pytest.raises(Unavailable, match="4 tries on Dask") as lost:
+            pool.fold("labels", data.parts, {})
+        assert lost.value.code == "engine_lost"
+    with pytest.raises(Unavailable, match="no scheduler answers"):
+        DaskPool(data, cluster.address, tmp_path)
+
+
+def test_traffic_is_encrypted_or_stays_on_this_machine() -> None:
+    for address in ("tls://10.1.2.3:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786", "tcp://localhost:8786"):
+        check_address(address)
+    for address in ("tcp://10.1.2.3:8786", "tcp://node1:8786"):
+        with pytest.raises(BadInput, match="tls://") as refused:
+            check_address(address)
+        assert refused.value.code == "insecure_engine"
+    for address in ("127.0.0.1:8786", "tcp://127.0.0.1", "tcp://127.0.0.1:x", "ucx://127.0.0.1:1", ""):
+        with pytest.raises(BadInput, match="expected tls://HOST:PORT"):
+            check_address(address)
+
+
+def test_another_version_is_refused_by_name() -> None:
+    own = dict.fromkeys((*SAME, *SPOKEN), "1")
+
+    def found(scheduler: dict[str, str], worker: dict[str, str]) -> dict[str, object]:
+        return {"client": {"packages": own}, "scheduler": {"packages": scheduler}, "workers": {"tcp://a:1": {"packages": worker}}}
+
+    check_versions(found(dict.fromkeys(SPOKEN, "1"), own))
+    for versions, told in (
+        (found({**own, "dask": "2"}, own), "the scheduler has dask 2; this process has 1"),
+        (found(own, {**own, "numba": "0"}), "worker tcp://a:1 has numba 0; this process has 1"),
+        (found(own, dict.fromkeys(SPOKEN, "1")), "worker tcp://a:1 has no riata"),
+    ):
+        with pytest.raises(Conflict, match=told) as refused:
+            check_versions(versions)
+        assert refused.value.code == "engine_version"
