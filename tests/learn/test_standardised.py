@@ -1,4 +1,4 @@
-"""Standardised columns around FTRL-Proximal and the Taylor sketch."""
+"""Standardised columns around FTRL-Proximal and the Taylor sketch, and standardised labels around truncated gradient."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from riata.learn.registry import build_learner, spec_of
 from riata.learn.standardised import Standardised
 from riata.learn.standards import FEW, Standards
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.predict.uncertainty import Covariance
 from riata.run.config import read_config
 from riata.wire.batch import Batch
@@ -32,9 +33,13 @@ CONFIGS: list[Any] = [
     TaylorSketchConfig(mode="exact", warm_up=100),
 ]
 
+SQUARED: Any = TruncatedGradientConfig(loss="squared")
+
 
 def of_rows(config: Any, bits: int, rows: int) -> Standardised[Any]:
     """The learner of a configuration, with another number of first rows."""
+    if isinstance(config, TruncatedGradientConfig):
+        return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, True, rows=rows, labels=True)
     plain = replace(config, standardised=False)
     return Standardised(lambda own, _rate: build_learner(own, bits), plain, True, rows=rows)
 
@@ -59,7 +64,7 @@ def loss(margin: F64, label: F64) -> float:
 
 @pytest.mark.parametrize("rows", [64, 256])  # the rows are held for a part of the contract's stream, or for all of it
 class TestContract(LearnerContract):
-    @pytest.fixture(params=CONFIGS, ids=["ftrl", "hybrid", "exact"])
+    @pytest.fixture(params=[*CONFIGS, SQUARED], ids=["ftrl", "hybrid", "exact", "squared"])
     def build(self, request: pytest.FixtureRequest, rows: int) -> Build:
         def empty() -> Learner:
             return of_rows(request.param, BITS, rows)
@@ -166,6 +171,24 @@ def test_standard_errors_are_those_of_the_maximum_likelihood(mean: float) -> Non
     centred = np.array([1.0, *(row[1:] - value.mean(axis=0))])
     exact = centred @ np.linalg.inv((x.T * (p * (1 - p))) @ x) @ centred
     assert row @ found.matrix @ row == pytest.approx(exact, rel=0.1)
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(5000.0, 2000.0), (0.002, 1e-4), (-900_000.0, 1.0)])
+def test_a_number_of_any_size_is_predicted_better_than_by_the_mean(mean: float, spread: float) -> None:
+    value, _ = labelled(3000, 9)
+    noise = np.random.default_rng(10).normal(size=3000)
+    unit = (value[:, 0] - value[:, 1] + noise) / math.sqrt(3.0)
+    learner = build_learner(read_config({"labels": "real", "learner": {"loss": "squared"}}).learner, BITS)
+    rows = table(value, mean + spread * unit)
+    error = (learner.step(rows).margin - rows.label) / spread
+    assert (error[100:] ** 2).mean() < 0.45  # the noise is a third, and the mean has 1
+    weights = learner.weights()
+    assert weights.intercept == pytest.approx(mean, abs=0.1 * spread)
+    assert weights.beta == pytest.approx(
+        spread * np.array([1.0, -1.0, 0.0])[: len(weights.beta)] / math.sqrt(3.0), abs=0.1 * spread
+    )
+    margin = learner.step(rows, np.ones(3000, np.bool_)).margin
+    assert served(weights, rows, 7) == pytest.approx(margin[7], abs=1e-9 * max(spread, abs(mean)))
 
 
 @pytest.mark.parametrize("config", CONFIGS[:2], ids=["ftrl", "hybrid"])

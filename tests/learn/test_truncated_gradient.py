@@ -77,7 +77,7 @@ class TestContract(LearnerContract):
         config: TruncatedGradientConfig = request.param
 
         def empty() -> Learner:
-            return build_learner(config, BITS)
+            return TruncatedGradient(config, BITS)
 
         return empty
 

@@ -34,7 +34,15 @@ Logged = tuple[Kind, int, bytes]  # kind, events, payload
 
 
 def _gradient(**settings: Any) -> dict[str, Any]:
-    return {"kind": "truncated_gradient", "period": 7, "gravity": 0.001, "centred": False, "calibrated": False, **settings}
+    return {
+        "kind": "truncated_gradient",
+        "period": 7,
+        "gravity": 0.001,
+        "centred": False,
+        "calibrated": False,
+        "scaled_label": False,
+        **settings,
+    }
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
@@ -47,7 +55,7 @@ def _particles(**settings: Any) -> dict[str, Any]:
 
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
-    "gradient defaults": {"kind": "truncated_gradient"},
+    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False},  # left out of documents
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

@@ -1,8 +1,8 @@
-"""A learner of standardised columns, around any learner.
+"""A learner of standardised columns, or of standardised labels, around any learner.
 
-The first rows are held. Whenever their number has doubled, the standards of their features are taken anew, and a new learner
-learns them in these units from the beginning. After ROWS rows, or earlier if they have many features, the standards remain: from
-there on they are no more than other units of measurement. So a learner has learnt every row in the units that it has.
+The first rows are held. Whenever their number has doubled, the standards of their features, or labels, are taken anew, and a
+new learner learns them in these units from the beginning. After ROWS rows, or earlier if they have many features, the standards
+remain: from there on they are no more than other units of measurement. So a learner has learnt every row in its own units.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FEATURES: Final = 2**18  # of the rows held, 3 MiB; checked whenever their numbe
 SLOTS: Final = "standard_slot"  # the frozen array of slots
 _STANDARDS: Final = (SLOTS, "standard_middle", "standard_spread")
 _HELD: Final = ("first_indptr", "first_hash", "first_value", "first_label", "first_weight")
+_LABEL: Final = "standard_label"
 _SETTLED: Final = "standard_counts"
 _LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
 
@@ -44,19 +45,27 @@ class Standardised(Generic[C]):
     """
 
     def __init__(
-        self, build: Callable[[C, float], Learner], config: C, columns: bool, starts: bool = False, rows: int = ROWS
+        self,
+        build: Callable[[C, float], Learner],
+        config: C,
+        columns: bool,
+        starts: bool = False,
+        rows: int = ROWS,
+        labels: bool = False,
     ) -> None:
         """Make an empty learner.
 
         build   : makes the empty learner of a configuration, from the share of label 1 in the rows that it will learn first
-        columns : whether columns are centred, for which the learner needs an intercept
+        columns : whether columns, or labels, are centred, for which the learner needs an intercept
         starts  : whether what it learns depends on that share
         rows    : number of first rows, a power of two
+        labels  : whether labels are standardised, in place of features
         """
         self._build = build
         self._config = config
         self._columns = columns
         self._starts = starts
+        self._labels = labels
         self._rows = rows
         self._inside = build(config, 0.5)
         self._bits = self._inside.weights().bits
@@ -73,7 +82,7 @@ class Standardised(Generic[C]):
             stop = batch.n if self._held is None else min(batch.n, start + _until_doubled(self._learnt))
             part = slice_rows(batch, start, stop)
             stepped = self._inside.step(self._standards.apply(part), skip[start:stop])
-            done.append(stepped)
+            done.append(replace(stepped, margin=self._standards.undo_margin(stepped.margin)))
             if self._held is not None and not stepped.refused.all():
                 self._hold(select_rows(part, ~stepped.refused))
             start = stop
@@ -88,8 +97,12 @@ class Standardised(Generic[C]):
         )
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Learn the events of all batches, one batch at a time."""
-        return step_each(self, batches, skip)
+        """Learn the events of all batches: one batch at a time while rows are held."""
+        if self._held is not None:
+            return step_each(self, batches, skip)
+        stepped = self._inside.step_all([self._standards.apply(batch) for batch in batches], skip)
+        label = np.concatenate([batch.label for batch in batches])
+        return replace(stepped, margin=self._standards.undo_margin(stepped.margin), label=label)
 
     def weights(self) -> Weights:
         """Return the non-zero weights, in the units of the input."""
@@ -124,34 +137,45 @@ class Standardised(Generic[C]):
 
         standard_counts : i64[1]  1 if the standards remain
         standard_slot, standard_middle, standard_spread : u32[m], f64[m], f64[m]  as in `Standards`
+        standard_label : f64[2]  middle and spread of the label; only if labels are standardised
         first_indptr, first_hash, first_value, first_label, first_weight : the rows held, as in `Batch`; none once they remain
         """
-        return {**self._inside.freeze(), **_frozen(self._standards, self._held)}
+        return {**self._inside.freeze(), **self._frozen()}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
-        own = {_SETTLED, *_STANDARDS, *_HELD}
+        own = {_SETTLED, *_STANDARDS, *_HELD, *([_LABEL] if self._labels else [])}
         if not own <= arrays.keys():
             raise Corrupt(f"learner state: expected arrays {sorted(own)} among {sorted(arrays)}")
         slot, middle, spread = (arrays[name] for name in _STANDARDS)
         check_slots(SLOTS, slot, self._bits)
         check_numbers("standard_middle", middle, len(slot))
         check_numbers("standard_spread", spread, len(slot), least=0.0)
+        label = arrays[_LABEL] if self._labels else np.array([0.0, 1.0])
+        check_numbers(_LABEL, label, 2)
         held = _held_rows(arrays)
         check_counts(_SETTLED, arrays[_SETTLED])
-        if bool((spread == 0.0).any()) or (held.n > 0 and bool(arrays[_SETTLED].astype(np.int64)[0])):
+        if (
+            bool((spread == 0.0).any())
+            or not float(label[1]) > 0.0
+            or (held.n > 0 and bool(arrays[_SETTLED].astype(np.int64)[0]))
+        ):
             raise Corrupt("learner state: a spread is zero, or rows are held for no purpose")
         self._inside.thaw({name: array for name, array in arrays.items() if name not in own})
         numbers = middle.astype(np.float64), spread.astype(np.float64)
-        self._standards = Standards(self._bits, slot.astype(np.uint32), *numbers)
+        self._standards = Standards(self._bits, slot.astype(np.uint32), *numbers, *(float(number) for number in label))
         self._learnt = held.n
         self._held = None if arrays[_SETTLED].astype(np.int64)[0] else [held]
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         parts = self._inside.memory()
-        own = sum(array.nbytes for array in _frozen(self._standards, self._held).values())
+        own = sum(array.nbytes for array in self._frozen().values())
         return {**parts, "standards": own, "checkpoint": parts["checkpoint"] + own}
+
+    def _frozen(self) -> Arrays:
+        label = np.array([self._standards.label_middle, self._standards.label_spread])
+        return {**_frozen(self._standards, self._held), **({_LABEL: label} if self._labels else {})}
 
     def _hold(self, rows: Batch) -> None:
         """Hold learnt rows, and begin again if their number has doubled."""
@@ -162,7 +186,8 @@ class Standardised(Generic[C]):
             return
         held = join_batches(self._held)
         self._held = [held]
-        standards = Standards.of(held, self._bits, self._columns)
+        of = Standards.of_labels if self._labels else Standards.of
+        standards = of(held, self._bits, self._columns)
         if self._starts or not standards.equal(self._standards):
             positive, whole = math.fsum((held.weight * held.label).tolist()), math.fsum(held.weight.tolist())
             rate = (positive + 0.5) / (whole + 1.0)

@@ -4,7 +4,8 @@ A value x becomes (x - middle) / spread. A column is a feature of at least nine 
 middle is the mean, absent values counting as zero, and its spread the root mean square about it. Other features with values other
 than 1 keep zero as the middle, so that they stay sparse; their values are divided by their root mean square if that is above 1.
 Features whose values are all 1, words and indicators, have no standard. A spread is rounded to a power of two, so that it changes
-no digit of a value or of a weight.
+no digit of a value or of a weight. Labels that are numbers may have a standard too: their mean, weighted by importance, and the
+root mean square about it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ class Standards:
     slot   : u32[m]  strictly increasing
     middle : f64[m]  0 unless the feature is a column
     spread : f64[m]  > 0, powers of two
+    label_middle, label_spread : float  of the label; 0 and 1 if it has no standard
     """
 
     bits: int
     slot: U32
     middle: F64
     spread: F64
+    label_middle: float = 0.0
+    label_spread: float = 1.0
 
     @staticmethod
     def none(bits: int) -> Standards:
@@ -71,9 +75,21 @@ class Standards:
         kept = ((low != 1.0) | (high != 1.0)) & (common | (spread > 1.0))
         return Standards(bits, slot[kept].astype(np.uint32), middle[kept], spread[kept])
 
+    @staticmethod
+    def of_labels(rows: Batch, bits: int, centred: bool) -> Standards:
+        """The standard of the labels of some rows; features have none. centred: whether it has a middle."""
+        whole = math.fsum(rows.weight.tolist())
+        middle = math.fsum((rows.weight * rows.label).tolist()) / whole if centred else 0.0
+        away = rows.label - middle
+        spread = math.sqrt(math.fsum((rows.weight * away * away).tolist()) / whole)
+        if not spread > NARROW * abs(middle):
+            spread = abs(middle) or 1.0
+        return replace(Standards.none(bits), label_middle=middle, label_spread=float(_power_of_two(np.array(spread))))
+
     def equal(self, other: Standards) -> bool:
         """Whether two are the same to the last bit."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("slot", "middle", "spread"))
+        names = ("slot", "middle", "spread", "label_middle", "label_spread")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def find(self, slot: U32) -> tuple[I64, BOOL]:
         """Where slots are among those with a standard, and which of them are; the others are at 0."""
@@ -83,6 +99,8 @@ class Standards:
 
     def apply(self, rows: Batch) -> Batch:
         """The rows in units of the standards. An absent value of a column is one of zero, so the row gets it."""
+        if (self.label_middle, self.label_spread) != (0.0, 1.0):
+            rows = replace(rows, label=(rows.label - self.label_middle) / self.label_spread)
         if not len(self.slot) or not rows.n:
             return rows
         row = np.repeat(np.arange(rows.n), np.diff(rows.indptr))
@@ -108,12 +126,18 @@ class Standards:
 
     def undo(self, weights: Weights) -> Weights:
         """Weights in the units of the input, with the same margins up to rounding."""
+        beta, intercept = weights.beta * self.label_spread, weights.intercept * self.label_spread + self.label_middle
+        weights = replace(weights, beta=beta, intercept=intercept)
         at, known = self.find(weights.slot)
         if not known.any():
             return weights
         beta = np.where(known, weights.beta / self.spread[at], weights.beta)
         moved = (beta * self.middle[at])[known]
         return replace(weights, beta=beta, intercept=weights.intercept - math.fsum(moved.tolist()))
+
+    def undo_margin(self, margin: F64) -> F64:
+        """Margins in the units of the label."""
+        return margin * self.label_spread + self.label_middle
 
     def mark(self, sketch: Sketch) -> Sketch:
         """Tell a sketch in units of the standards what they are."""

@@ -154,6 +154,15 @@ class TruncatedGradientConfig:
             "False: as in the paper."
         ),
     ] = True
+    scaled_label: Annotated[
+        bool,
+        doc(
+            "Learn labels less their mean and over their spread, both taken from the first 1024 rows; weights and predictions "
+            "are in the units of the label. Only with the squared loss and the adaptive rate. Default true: the step of the "
+            "adaptive rate has the size of eta whatever the label, so a mean of thousands would be out of reach. False: as in "
+            "the paper."
+        ),
+    ] = True
     grid: Annotated[
         bool,
         doc(

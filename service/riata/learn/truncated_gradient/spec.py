@@ -9,12 +9,15 @@ from riata.base.limits import BITS_MIN
 from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
+from riata.learn.standardised import SLOTS, Standardised
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
 
 
 def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learner:
     from riata.learn.truncated_gradient.learner import TruncatedGradient
 
+    if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
+        return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     return TruncatedGradient(config, bits)
 
 
@@ -39,7 +42,9 @@ def _examples() -> list[TruncatedGradientConfig]:
 def _forget(learner: Learner, keep: float) -> None:
     from riata.learn.truncated_gradient.learner import TruncatedGradient
 
-    if isinstance(learner, TruncatedGradient):
+    if isinstance(learner, Standardised):
+        learner.forget(keep, _forget)
+    elif isinstance(learner, TruncatedGradient):
         learner.forget(keep)
 
 
@@ -55,9 +60,9 @@ SPEC: Final = LearnerSpec(
     takes_many=True,
     can_forget=lambda config: config.rate == "adaptive",
     forget=_forget,
-    slot_lists=("slot", "seen", "column_slot"),
+    slot_lists=("slot", "seen", "column_slot", SLOTS),
     wants_scaled=lambda config: not config.normalised,
-    older={"centred": False, "calibrated": False},
+    older={"centred": False, "calibrated": False, "scaled_label": False},
     advice={
         "worse_than_base_rate": "If consecutive labels depend on each other, create it with rate constant, normalised false and "
         "eta 2; otherwise with a smaller eta, such as 0.3.",
