@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,12 @@ class Cluster:
     address: str
     scheduler: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]]
+    words: tuple[str, ...]
+    stack: ExitStack
+
+    def add(self) -> None:
+        """Start one worker more."""
+        self.workers.append(started(self.stack, "dask_worker", *self.words))
 
 
 def started(stack: ExitStack, module: str, *words: str) -> subprocess.Popen[bytes]:
@@ -50,12 +58,20 @@ def started(stack: ExitStack, module: str, *words: str) -> subprocess.Popen[byte
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("dask")
+    with cluster_in(tmp_path_factory.mktemp("dask")) as running:
+        yield running
+
+
+@contextmanager
+def cluster_in(folder: Path) -> Iterator[Cluster]:
     with ExitStack() as stack:
         address = f"tcp://127.0.0.1:{free_port()}"
         scheduler = started(stack, "dask_scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2])
         words = (address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", "--local-directory", str(folder))
-        yield Cluster(address, scheduler, [started(stack, "dask_worker", *words) for _ in range(WORKERS)])
+        running = Cluster(address, scheduler, [], words, stack)
+        for _ in range(WORKERS):
+            running.add()
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -157,3 +173,25 @@ def test_another_version_is_refused_by_name() -> None:
         with pytest.raises(Conflict, match=told) as refused:
             check_versions(versions)
         assert refused.value.code == "engine_version"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_hundred_kills_and_pauses_cost_no_bit(data: SegmentData, tmp_path: Path) -> None:
+    rng = random.Random(4)
+    job, given = taylor(data)
+    wanted = Serial().fold(job, data.parts, given)
+    with cluster_in(tmp_path / "workers") as running, pool_of(data, running, tmp_path, WORKERS, patience_s=2.0) as pool:
+        for number in range(100):
+            victim = running.workers.pop(rng.randrange(WORKERS))
+            fault = signal.SIGKILL if number % 2 else signal.SIGSTOP
+            timer = threading.Timer(rng.random() * 0.1, victim.send_signal, (fault,))
+            timer.start()
+            assert same(pool.fold(job, data.parts, given), wanted)
+            timer.join()
+            victim.send_signal(signal.SIGCONT)
+            if number % 2:
+                running.add()
+            else:
+                running.workers.append(victim)
+        assert [path.name for path in tmp_path.glob("*.bin")] == ["rows.bin"]
