@@ -10,7 +10,7 @@ model.predict_one({"age": 40, "country": "de"})["probability"]
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,12 +22,13 @@ from riata.predict.model import Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.config import read_config
 from riata.run.exports import read_export, write_export
-from riata.run.fit import NO_LOG, Fit, unlogged
+from riata.run.fit import NO_LOG, Fit, add_unlogged, unlogged
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
 from riata.wire.tables import Roles, example, examples_of
 
+Prediction = dict[str, Any]
 NDJSON: Final = READERS[0].line_type  # of JSON, a row a line
 
 
@@ -65,8 +66,13 @@ class Model:
 
     @property
     def labels(self) -> str:
-        """The convention of its labels: "0/1", "-1/+1" or "real"."""
+        """The convention of its labels: "0/1", "-1/+1", "real" or "classes"."""
         return self._state.config.labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of its classes, if its labels are "classes"."""
+        return self._state.config.classes.names
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -78,7 +84,7 @@ class Model:
         """The digest of the state, as `riata fit` reports it."""
         return self._state.freeze().digest().hex()
 
-    def learn_one(self, features: Mapping[str, Any], label: float, *, weight: float | None = None) -> None:
+    def learn_one(self, features: Mapping[str, Any], label: float | str, *, weight: float | None = None) -> None:
         """Learn one row."""
         row = {**example(features.items(), Roles(), 0), "label": label}
         self._learn([row if weight is None else {**row, "weight": weight}], 0)
@@ -93,20 +99,22 @@ class Model:
         positive: str | None = None,
     ) -> int:
         """Learn rows in their order and return how many. If a row cannot be learnt, none of its 10,000 is."""
-        learnt = 0
-        for part in examples_of(rows, Roles(label, weight, None, frozenset(drop), positive=positive), ROWS_PER_REQUEST_MAX):
+        learnt, named = 0, self.labels == "classes"
+        for part in examples_of(
+            rows, Roles(label, weight, None, frozenset(drop), positive=positive, classes=named), ROWS_PER_REQUEST_MAX
+        ):
             learnt += self._learn(part, learnt)
         return learnt
 
-    def predict_one(self, features: Mapping[str, Any]) -> dict[str, float | None]:
-        """Return probability, margin, label and std_error of one row; None is unknown."""
-        return documents(self._scores([example(features.items(), Roles(), 0)], 0))[0]
+    def predict_one(self, features: Mapping[str, Any]) -> Prediction:
+        """Return probability, margin, label and std_error of one row, and of several classes `probabilities`; None is unknown."""
+        return documents(self._scores([example(features.items(), Roles(), 0)], 0), self.classes)[0]
 
-    def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[dict[str, float | None]]:
+    def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[Prediction]:
         """Return one answer a row, as `predict_one`. A label that is named is not looked at."""
-        found: list[dict[str, float | None]] = []
+        found: list[Prediction] = []
         for part in examples_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label})), ROWS_PER_REQUEST_MAX):
-            found += documents(self._scores(part, len(found)))
+            found += documents(self._scores(part, len(found)), self.classes)
         return found
 
     def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
@@ -122,9 +130,11 @@ class Model:
 
     def _learn(self, rows: list[dict[str, Any]], first: int) -> int:
         config = self._state.config
-        context = Context(config.encoder, config.labels, self._names.seen)
+        context = Context(config.encoder, config.labels, self._names.seen, config.classes)
         parsed = parse_examples(_body(rows, first), NDJSON, context, True)
         _require_none(parsed.errors, first)
+        if parsed.classes[len(config.classes.names) :]:
+            add_unlogged(self._state, config.classes.extended(parsed.classes))
         self._names.add_all(parsed.names)
         self._served = None
         refused = self._state.apply(unlogged(self._state, "observe", parsed.batch.n), parsed.batch)
@@ -141,12 +151,17 @@ class Model:
         return self._served
 
 
-def documents(scores: Scores) -> list[dict[str, float | None]]:
-    """Return scores row by row, as the service answers them."""
+def documents(scores: Scores, classes: Sequence[str] = ()) -> list[Prediction]:
+    """Return scores row by row, as the service answers them. classes : their names, if there are several."""
     columns = (scores.probability, scores.margin, scores.label, scores.std_error)
     names = ("probability", "margin", "label", "std_error")
     lists = [[None if value != value else value for value in column.tolist()] for column in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    found: list[Prediction] = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    if scores.by_class is not None:
+        for answer, each in zip(found, scores.by_class.tolist(), strict=True):
+            answer["label"] = None if answer["label"] is None else classes[int(answer["label"])]
+            answer["probabilities"] = dict(zip(classes, each, strict=True))
+    return found
 
 
 def _body(rows: list[dict[str, Any]], first: int) -> bytes:

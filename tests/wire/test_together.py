@@ -12,7 +12,8 @@ from riata.wire.batch import Batch, slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import FORMATS, Context, parse_examples
-from riata.wire.small_bodies import lines_of, names_in, read_together, with_keys
+from riata.wire.parsed import names_in
+from riata.wire.small_bodies import lines_of, read_together, with_keys
 
 NDJSON = FORMATS["application/x-ndjson"]
 JSON = "application/json"

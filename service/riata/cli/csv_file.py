@@ -149,13 +149,14 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
 def _label_about(name: str, seen: _Seen, roles: Roles) -> str:
     """The values of the label and what they mean. Raises `BadInput` (code `bad_label`) if they are words without a meaning."""
     common = [(value, count) for value, count in seen.values.most_common() if value]
-    if not seen.is_number:
+    if not seen.is_number and not roles.classes:
         try:
             meant = {value: label_of(value, roles.positive) for value, _ in common}
         except ValueError:
             words = ", ".join(repr(value) for value, _ in common[:LABELS_SHOWN])
             raise BadInput(
-                f"column {name!r}: the labels are {words}; say which one means 1, for example --positive {common[-1][0]}",
+                f"column {name!r}: the labels are {words}; say which one means 1, for example --positive {common[-1][0]}, or "
+                "--labels classes",
                 "bad_label",
             ) from None
         return ", ".join(f"{value} = {meant[value]:g}: {count:,}" for value, count in common[:LABELS_SHOWN])

@@ -49,6 +49,7 @@ EXAMPLE: Final = """Examples:
 - `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
 - `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss.
 - `riata fit --online churn.csv --label churned --drop id --out churn.riata` learns a table.
+- `riata fit --online irises.csv --label species --labels classes` learns a class for each species.
 - `riata fit --online clicks.vw.gz -q ua` crosses the features of the namespaces that begin with u with those that begin with a.
 - `riata fit --batch clicks.vw.gz --gamma 100 --gamma 10 --gamma 1` finds the optimum under three penalties and compares them.
 - `riata fit --batch clicks.vw.gz --gamma 10 --learner taylor_sketch --out clicks.riata` writes a model that goes on learning
@@ -58,7 +59,9 @@ SettingOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting, as eta=0.5 or encoder.ngrams=2. Repeatable."),
 ]
-LabelsOption = Annotated[str, typer.Option(help="0/1, -1/+1, real or auto, which detects 0/1 and -1/+1 from the first rows.")]
+LabelsOption = Annotated[
+    str, typer.Option(help="0/1, -1/+1, real, classes or auto, which detects 0/1 and -1/+1 from the first rows.")
+]
 
 
 def fit(
@@ -119,7 +122,7 @@ def fit(
         raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
-    layout = layout_of(form, label, drop, category, positive, event_id)
+    layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
     request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, tuple(interactions or ()))
     if batch:
         options = solver_options(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from riata.base.document import write_document
 from riata.run.fit import Fit
+
+CLASSES_SHOWN: Final = 5
 
 
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
@@ -22,9 +24,10 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
         "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in run.problems],
         "interrupted": run.interrupted,
         "features": run.features,
+        "classes": len(run.state.config.classes.names),
         "non_zeros": len(weights.slot),
         "intercept": weights.intercept,
-        "figures": {horizon: figures[horizon] for horizon in ("cumulative", "faded", "window")},
+        "figures": {name: figures[name] for name in ("cumulative", "faded", "window", "classes", "macro") if name in figures},
         "seconds": round(seconds, 3),
         "rows_per_s": round(run.rows / seconds, 1) if seconds > 0.0 else None,
         "out": None if out is None else {"file": str(out), "bytes": len(content or b""), "state": run.digest},
@@ -41,6 +44,7 @@ def show(report: dict[str, Any]) -> str:
         ("rows", f"{report['learnt']:,} learnt" + (f", {left_out}" if left_out else "")),
         ("features", f"{report['features']:,}, {a_row:.1f} per row; {report['non_zeros']:,} non-zero weights"),
         *_figure("log loss", all_rows["log_loss"], all_rows["base_log_loss"], late),
+        *_classes(report),
         *([] if all_rows["auc"] is None else [("AUC", f"{all_rows['auc']:.4f}")]),
         *([] if all_rows["log_loss"] is not None else _figure("loss", all_rows["loss"], all_rows["base_loss"], None)),
         ("time", f"{report['seconds']:.2f} s, {report['rows_per_s'] or 0.0:,.0f} rows/s"),
@@ -53,6 +57,21 @@ def show(report: dict[str, Any]) -> str:
         lines.append(("stopped", "by Ctrl-C; the model has learnt the rows above"))
     problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
     return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
+
+
+def _classes(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """The lines about several classes: the error, the means, and the classes with the lowest f1."""
+    if "macro" not in report["figures"]:
+        return []
+    error, macro = report["figures"]["cumulative"]["error"], report["figures"]["macro"]["cumulative"]
+    if error is None:
+        return []
+    known = [(one["cumulative"]["f1"] or 0.0, one["class"]) for one in report["figures"]["classes"]]
+    worst = ", ".join(f"{name} {f1:.3f}" for f1, name in sorted(known)[:CLASSES_SHOWN])
+    return [
+        ("error", f"{error:.4f} over {report['classes']} classes; mean recall {macro['recall']:.4f}, f1 {macro['f1']:.4f}"),
+        ("lowest f1", worst),
+    ]
 
 
 def _figure(name: str, value: float | None, base: float | None, late: dict[str, Any] | None) -> list[tuple[str, str]]:

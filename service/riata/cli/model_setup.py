@@ -15,8 +15,8 @@ from riata.learn.kinds import KINDS
 if TYPE_CHECKING:
     from riata.client import Riata
 
-LABELS: Final = ("0/1", "-1/+1", "real")
-SECTIONS: Final = ("learner", "encoder", "drift")
+LABELS: Final = ("0/1", "-1/+1", "real", "classes")
+SECTIONS: Final = ("learner", "encoder", "drift", "classes")
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:

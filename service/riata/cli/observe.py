@@ -40,7 +40,7 @@ def observe(
     form: FormatOption = "auto",
     rows_per_request: RowsPerRequest = 1000,
     labels: Annotated[
-        str | None, typer.Option(help="0/1, -1/+1 or real: create the model with these labels if it does not exist.")
+        str | None, typer.Option(help="0/1, -1/+1, real or classes: create the model with these labels if it does not exist.")
     ] = None,
     learner: LearnerOption = None,
     label: LabelOption = None,
@@ -64,7 +64,7 @@ def observe(
     if (learner is not None or interactions) and labels is None:
         raise BadInput("--learner and -q apply to a new model only; give its --labels too", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
-    layout = layout_of(form, label, drop, category, positive, event_id)
+    layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
     with open_rows(file, layout) as source, connected(url) as riata:
         rows = read_rows(source, file, layout.line_form)
         crosses = crosses_of(interactions or (), rows.form, rows.head)

@@ -54,7 +54,7 @@ def answers_of_file(path: Path) -> Ask:
         if errors:
             wrong = errors[0]
             raise BadInput(f"line {chunk.numbers[wrong.index]}: {wrong.detail}", wrong.code)
-        return documents(scores)
+        return documents(scores, model.classes)
 
     return ask
 

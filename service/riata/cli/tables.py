@@ -13,6 +13,7 @@ from riata.base.errors import BadInput
 from riata.wire.tables import Roles
 
 TABLES: Final = ("csv", "parquet")
+CLASSES: Final = "classes"  # a convention of labels: they are names
 LABEL_NAMES: Final = ("label", "target", "class", "outcome", "y")
 SHOWN_MAX: Final = 12  # columns of a kind
 
@@ -50,7 +51,7 @@ class Layout:
 
     def require_no_columns(self, name: str) -> None:
         """Raise `BadInput` if columns are named for a file that has none."""
-        if self.roles != Roles():
+        if replace(self.roles, classes=False) != Roles():
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 
 
@@ -63,9 +64,11 @@ def layout_of(
     event_id: str | None = None,
     *,
     labelled: bool = True,
+    labels: str | None = None,
 ) -> Layout:
-    """Return the layout that options ask for."""
-    return Layout(form, Roles(label, None, event_id, frozenset(drop or ()), frozenset(category or ()), positive), labelled)
+    """Return the layout that options ask for. labels : the convention of labels, if one was given."""
+    roles = Roles(label, None, event_id, frozenset(drop or ()), frozenset(category or ()), positive, classes=labels == CLASSES)
+    return Layout(form, roles, labelled)
 
 
 class Column(NamedTuple):

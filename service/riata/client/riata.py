@@ -69,6 +69,7 @@ class Riata:
         event_id: str | None = None,
         drop: Iterable[str] = (),
         positive: str | None = None,
+        classes: bool = False,
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
@@ -77,15 +78,16 @@ class Riata:
 
         A table is a DataFrame of pandas or polars, an Arrow table, a dictionary of columns, or flat dictionaries. `label`,
         `weight` and `event_id` name its columns, those in `drop` are left out, and every other column is a feature. `positive`
-        is the value of the label that means 1. NaN means absent. More than 10,000 rows are several requests. If one fails,
-        those before it are accepted; the same call again with the same `key` sends nothing twice.
+        is the value of the label that means 1; with `classes` labels are names of classes. NaN means absent. More than 10,000
+        rows are several requests. If one fails, those before it are accepted; the same call again with the same `key` sends
+        nothing twice.
 
         Raises `BadInput`, which names the row and the column, before the request with that row is sent.
         """
         key = key or new_key()
         if calls.is_body(rows, content_type):
             return calls.read_observed(self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
-        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive)
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes)
         answers: list[tuple[int, Observed]] = []
         refused: ApiRefused | None = None
         for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):

@@ -57,6 +57,7 @@ class AsyncRiata:
         event_id: str | None = None,
         drop: Iterable[str] = (),
         positive: str | None = None,
+        classes: bool = False,
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
@@ -65,7 +66,7 @@ class AsyncRiata:
         key = key or new_key()
         if calls.is_body(rows, content_type):
             return calls.read_observed(await self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
-        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive)
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes)
         answers: list[tuple[int, Observed]] = []
         refused: ApiRefused | None = None
         for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):

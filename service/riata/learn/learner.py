@@ -42,6 +42,8 @@ class Weights:
     intercept : float
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
+    heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
+                and `intercept` is 0. None: there is one margin
     """
 
     slot: U32
@@ -50,6 +52,7 @@ class Weights:
     link: Link
     bits: int
     posterior: Posterior | None = None
+    heads: tuple[Weights, ...] | None = None
 
     @property
     def non_zeros(self) -> int:
@@ -61,7 +64,7 @@ class Weights:
 class Stepped:
     """The result of one call of `step` or `step_all`, row by row.
 
-    margin  : f64[n]   intercept + beta . x before the row was learnt (test-then-train)
+    margin  : f64[n]   intercept + beta . x before the row was learnt (test-then-train); of k classes f64[n, k]
     refused : bool[n]  true if learning the row would have made a number non-finite, or the caller said to skip it;
                        a refused row leaves every part of the learner unchanged
     label, weight : f64[n]  of the rows, as they were sent

@@ -11,6 +11,7 @@ from riata.base.errors import Corrupt
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights
 from riata.maths.links import Link
+from riata.predict.class_model import ClassModel, read_classes
 from riata.predict.linear_model import LinearModel
 from riata.predict.model import Model, Origin
 from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
@@ -21,6 +22,8 @@ WEIGHTS: Final = {"slot", "beta", "intercept"}
 
 def make_model(origin: Origin, weights: Weights, gen: int, seq: int, covariance: Covariance | None = None) -> Model:
     """Make the model of a learner's `weights`, which it takes over. `covariance` may be of an earlier event."""
+    if weights.heads is not None:
+        return ClassModel(origin, weights, gen, seq)
     linear = LinearModel(origin, weights, gen, seq, None if covariance is None else look_up(covariance, weights))
     return linear if weights.posterior is None else PosteriorModel(linear, weights.posterior)
 
@@ -33,6 +36,8 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
 
     Raises `Corrupt`.
     """
+    if origin.labels == "classes":
+        return read_classes(origin, at, link, bits, arrays)
     weights = _weights(arrays, link, bits)
     if std_errors and set(PARTS) & set(arrays):
         check_names(arrays, WEIGHTS | set(PARTS))

@@ -13,7 +13,7 @@ from riata.predict.one_row import Plan
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 
-Labels = Literal["0/1", "-1/+1", "real"]
+Labels = Literal["0/1", "-1/+1", "real", "classes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Scores:
     known       : i64[n]  features that have a weight in the model
     unknown     : i64[n]  features that have none: never seen, or with weight zero
     std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN if it is unknown
+    by_class    : f64[n, k]  of several classes: the probabilities of each, which sum to one. `label` is then the number of the
+                          class of the largest margin, NaN without a class; the rest is of that class. None: there is one margin
     """
 
     margin: F64
@@ -45,6 +47,7 @@ class Scores:
     known: I64
     unknown: I64
     std_error: F64
+    by_class: F64 | None = None
 
 
 class Model(Protocol):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from riata.base.actor import current_actor, with_actor
+from riata.base.actor import with_actor
 from riata.base.clock import rfc3339
-from riata.base.errors import BadInput, Busy, Conflict, NotFound
+from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.backing_up import back_up
-from riata.run.changing import append_and_serve
-from riata.run.config import ModelConfig, check_change, config_payload, read_config, with_changes
+from riata.run.changing import append_and_serve, take_up
+from riata.run.config import ModelConfig, check_change, read_config, with_changes, with_known_classes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.exports import export_config, read_export, write_export
-from riata.run.model_state import CHANGES_KEPT, ModelState
+from riata.run.model_state import ModelState
 from riata.store import layout, records
 from riata.store.retention import BY_REQUEST, CAUSE, is_requested
 from riata.store.store import Append, Generation
@@ -25,7 +25,6 @@ from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-TRIES = 8  # attempts of a change while other processes change the same model
 
 
 class Admin:
@@ -46,7 +45,7 @@ class Admin:
         self._engine.require_role("change")
         if await self._creations.create(model, config, patient):
             return True, config
-        await self._take_up(model, lambda old: _checked(old, config))
+        await take_up(self._engine, model, lambda old: _checked(old, with_known_classes(config, old)))
         return False, config
 
     def read(self, document: object) -> ModelConfig:
@@ -60,7 +59,7 @@ class Admin:
         Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for unknown settings and bad values.
         """
         self._engine.require_role("change")
-        return await self._take_up(model, lambda old: with_changes(old, changes))
+        return await take_up(self._engine, model, lambda old: with_changes(old, changes))
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. Raises `Conflict` (code `default_stays`) for the default model, unless it is
@@ -154,31 +153,6 @@ class Admin:
         payload = records.encode_restore(source, content)
         async with self._engine.served_model(model).changing:
             return await append_and_serve(self._engine, Append(model, "restore", self._now_ms(), payload=payload, names=names))
-
-    async def _take_up(self, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
-        """Log the configuration that `make` returns for the present one, unless it is the same.
-
-        One change at a time in this process. If another process changed the configuration meanwhile (the log decides), the
-        change is tried again, so that neither change is lost. Raises `Busy` (code `changed_meanwhile`) if that keeps happening.
-        """
-        served_model = self._engine.served_model(model)
-        async with served_model.changing:
-            for _ in range(TRIES):
-                served = await self._engine.wait_for(model, served_model.changed, self._engine.settings.observe_timeout_ms)
-                config = make(served.config)
-                if config == served.config:
-                    return config, served.applied
-                payload = config_payload(config, served.changes[-1] if served.changes else None, current_actor.get())
-                seq = await append_and_serve(self._engine, Append(model, "config", self._now_ms(), payload=payload))
-                after = self._engine.published(model).changes
-                if not served.changes or seq in after:
-                    return config, seq
-                if len(after) == CHANGES_KEPT and seq < after[0]:
-                    break
-        raise Busy(
-            f"another request changed model {model} at the same time; read its present configuration and try again",
-            "changed_meanwhile",
-        )
 
     def _now_ms(self) -> int:
         return self._engine.clock.unix_ms()

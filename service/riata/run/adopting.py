@@ -11,13 +11,15 @@ from riata.batch.problem import Problem
 from riata.batch.solution import Solution
 from riata.learn.one_pass import Weighed, one_pass
 from riata.learn.registry import build_learner, spec_of
-from riata.run.config import ModelConfig, config_payload
+from riata.run.config import ModelConfig, config_payload, require_one_margin
 from riata.run.fit import NO_LOG, unlogged
 from riata.run.model_state import ModelState
 
 
 def link_of(config: ModelConfig) -> Literal["logistic", "probit"]:
-    """Return the link of the likelihood that a model's learner maximises. Raises `BadInput` (code `not_for_this_loss`)."""
+    """Return the link of the likelihood that a model's learner maximises. Raises `BadInput` (code `not_for_this_loss`), and
+    `Conflict` (code `not_for_classes`) for a model of several classes."""
+    require_one_margin(config, "a batch optimum")
     link = build_learner(config.learner, config.encoder.bits, config.encoder.hash_key).weights().link
     if config.labels != "real" and link in ("logistic", "probit"):
         return link

@@ -21,7 +21,7 @@ from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import BadInput
 from riata.learn.learner import Stepped
-from riata.run.config import ModelConfig, changed, config_payload
+from riata.run.config import ModelConfig, changed, config_payload, require_one_margin
 from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.effective_log import Window, read_effective_log
 from riata.run.fit import NO_LOG, unlogged
@@ -136,7 +136,9 @@ class Backtest:
 
 
 def check_free(config: ModelConfig, other: ModelConfig) -> None:
-    """Raise `BadInput` (code `bad_option`) unless a log of `config` can be learnt under `other`."""
+    """Raise `BadInput` (code `bad_option`) unless a log of `config` can be learnt under `other`, and `Conflict` (code
+    `not_for_classes`) for several classes."""
+    require_one_margin(config, "a comparison of settings")
     if fixed := [name for name in changed(config, other) if not name.startswith(FREE)]:
         raise BadInput(
             f"{', '.join(fixed)}: rows are stored as they were encoded, and other settings do not affect learning; "

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from riata.base.actor import current_actor
+from riata.base.errors import Busy
+from riata.run.config import ModelConfig, config_payload
 from riata.run.engine import Engine
+from riata.run.model_state import CHANGES_KEPT
 from riata.store.store import Append
+
+TRIES = 8  # attempts of a change while other processes change the same model
 
 
 async def append_and_serve(engine: Engine, append: Append) -> int:
@@ -13,3 +21,29 @@ async def append_and_serve(engine: Engine, append: Append) -> int:
     appended = await engine.append(append)
     await engine.wait_for(append.model, appended.seq, engine.settings.observe_timeout_ms)
     return appended.seq
+
+
+async def take_up(engine: Engine, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:
+    """Log the configuration that `make` returns for the present one, unless it is the same.
+
+    One change at a time in this process. If another process changed the configuration meanwhile (the log decides), the
+    change is tried again, so that neither change is lost. Raises `Busy` (code `changed_meanwhile`) if that keeps happening.
+    """
+    served_model = engine.served_model(model)
+    async with served_model.changing:
+        for _ in range(TRIES):
+            served = await engine.wait_for(model, served_model.changed, engine.settings.observe_timeout_ms)
+            config = make(served.config)
+            if config == served.config:
+                return config, served.applied
+            payload = config_payload(config, served.changes[-1] if served.changes else None, current_actor.get())
+            seq = await append_and_serve(engine, Append(model, "config", engine.clock.unix_ms(), payload=payload))
+            after = engine.published(model).changes
+            if not served.changes or seq in after:
+                return config, seq
+            if len(after) == CHANGES_KEPT and seq < after[0]:
+                break
+    raise Busy(
+        f"another request changed model {model} at the same time; read its present configuration and try again",
+        "changed_meanwhile",
+    )

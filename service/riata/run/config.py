@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le
@@ -19,10 +19,11 @@ from riata.run.curve_trees import with_trees
 from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
+from riata.wire.classes import ClassesConfig
 from riata.wire.curves import Curves
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
 
-Labels = Literal["0/1", "-1/+1", "real"]
+Labels = Literal["0/1", "-1/+1", "real", "classes"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
 _CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/+1": (-1.0, 1.0)}
 
@@ -39,10 +40,11 @@ CHANGEABLE = frozenset(
         "decision",
         "negatives_kept",
         "drift",
+        "classes",
     }
 )
 # Settings that came later, and where they have no effect.
-_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig()}
+_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig(), "classes": ClassesConfig()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,17 @@ class ModelConfig:
         "detection of changes of the loss, of the label rate and of the share of unknown features, and what follows an alarm",
     ] = field(default_factory=DriftConfig)
 
+    classes: Annotated[
+        ClassesConfig,
+        'the classes, if labels are "classes"; a class is added when its first row comes',
+    ] = field(default_factory=ClassesConfig)
+
     def __post_init__(self) -> None:
         learner = self.learner
+        if self.classes != ClassesConfig() and not self.has_classes:
+            raise BadInput('classes: needs labels "classes"', "conflicting_settings")
+        if self.has_classes:
+            _check_classes(self)
         if self.drift.action == "forget":
             check_forgetting(spec_of(learner), learner)
         if self.drift.action == "refit" and not (answers_probability(learner) and self.labels in _CLASSES):
@@ -115,11 +126,34 @@ class ModelConfig:
             )
 
     @property
+    def has_classes(self) -> bool:
+        """Whether labels are names of classes, and there is a learner for each."""
+        return self.labels == "classes"
+
+    @property
     def default_target(self) -> float | None:
         """The default label in the form that a batch uses; None if there is none."""
         if self.default_label is None or self.labels not in _CLASSES:
             return self.default_label
         return float(_CLASSES[self.labels].index(self.default_label))
+
+
+def _check_classes(config: ModelConfig) -> None:
+    """Raise `BadInput` (code `conflicting_settings`) for settings that several classes do not have."""
+    if not answers_probability(config.learner):
+        raise BadInput(
+            'labels: "classes" needs probabilities of each class; choose a learner with the logistic loss', "conflicting_settings"
+        )
+    if config.default_label is not None:
+        raise BadInput("default_label: a model of several classes has none; leave it out", "conflicting_settings")
+    if config.drift.action != "off":
+        raise BadInput('drift.action: changes of several classes are not detected; choose "off"', "conflicting_settings")
+
+
+def require_one_margin(config: ModelConfig, what: str) -> None:
+    """Raise `Conflict` (code `not_for_classes`) if the model has several classes. what : as "a regularisation path"."""
+    if config.has_classes:
+        raise Conflict(f"{what} needs two classes or a number as the label; this model has several classes", "not_for_classes")
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
@@ -232,11 +266,14 @@ def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
 
 def may_change(config: ModelConfig) -> list[str]:
     """Return the settings of a model with this configuration that can change while it learns."""
-    return sorted(CHANGEABLE | spec_of(config.learner).adjustable)
+    return sorted((CHANGEABLE if config.has_classes else CHANGEABLE - {"classes"}) | spec_of(config.learner).adjustable)
 
 
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
     """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
+    known, most = old.classes.names, old.classes.max
+    if old.has_classes and new.has_classes and new.classes.max == most and new.classes.names[: len(known)] == known:  # some more
+        old = replace(old, classes=replace(old.classes, names=new.classes.names))
     free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
     if fixed := [name for name in changed(old, new) if name not in free]:
         raise _needs_rebuild(old, fixed)
@@ -260,8 +297,21 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
     if fixed := sorted(key for key in changes if key not in free):
         raise _needs_rebuild(old, fixed)
     for key, value in changes.items():
+        if key == "classes" and isinstance(value, Mapping):
+            value = {**document["classes"], **value}
         (document if key in document else document["learner"])[key] = value
-    return read_config(document, [old.encoder.curves])
+    new = read_config(document, [old.encoder.curves])
+    if new.classes != old.classes:
+        check_change(old, new)
+    return new
+
+
+def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:
+    """Return `new`, of a request that creates a model or asks for the same one again, with the classes that came since."""
+    known = old.classes.names
+    if new.has_classes and new.classes.names == known[: len(new.classes.names)]:
+        return replace(new, classes=replace(new.classes, names=known))
+    return new
 
 
 def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.base.errors import Malformed, TooLarge
+from riata.base.errors import Conflict, Malformed, TooLarge
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.ordered_map import ordered_map
 from riata.wire.batch import Batch, select_rows
+from riata.wire.classes import ClassesConfig, renumber_classes
 from riata.wire.parse import Context, format_of, make_rules, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.rows import growth_of
@@ -89,7 +90,7 @@ class FileReading:
         self._header = b""
         self._content_type = content_type
         self._by_line = format_of(content_type).split == "lines"
-        self._context = Context(config.encoder, config.labels, self.names.seen)
+        self._context = Context(config.encoder, config.labels, self.names.seen, config.classes)
         self.scratch = Workspaces(growth_of(make_rules(self._context, labelled=True)))
         self._ids: dict[bytes, int] = {}
 
@@ -151,6 +152,7 @@ class FileReading:
         return [Read(block, parsed, parsed.lines - 1, scratch)]
 
     def _accept(self, parsed: Parsed, body: bytes | U8) -> None:
+        parsed = self._with_classes(parsed)
         self.names.add_all(parsed.names)
         self.rows += parsed.rows
         if parsed.batch.n < parsed.rows:
@@ -159,6 +161,21 @@ class FileReading:
         if batch.n:
             self._take(batch)
             self._seq += batch.n
+
+    def _with_classes(self, parsed: Parsed) -> Parsed:
+        """Give the rows of several classes the numbers of theirs; the take of a new class comes before that of its first row."""
+        if not parsed.classes or not parsed.batch.n:
+            return parsed
+        classes = self._context.classes.extended(parsed.classes)
+        if classes != self._context.classes:
+            self._take_classes(classes)
+            self._seq += 1
+            self._context = replace(self._context, classes=classes)
+        return renumber_classes(parsed, classes)
+
+    def _take_classes(self, _classes: ClassesConfig) -> None:
+        """Take more classes than before. Raises `Conflict` (code `not_for_classes`) unless the reading is for several."""
+        raise Conflict("these rows have several classes, and two are needed", "not_for_classes")
 
     def _reject(self, parsed: Parsed, body: bytes | U8) -> None:
         self.rejected += parsed.rows - parsed.batch.n

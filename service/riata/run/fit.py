@@ -7,6 +7,7 @@ effect.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from riata.run.config import ModelConfig, config_payload
@@ -15,6 +16,7 @@ from riata.run.file_reading import FileReading
 from riata.run.model_state import ModelState
 from riata.store.store import Kind, Record
 from riata.wire.batch import Batch
+from riata.wire.classes import ClassesConfig
 
 NO_LOG: Final = bytes(16)  # the lineage of a model without a log; the same rows make the same file
 EVERYWHERE: Final = 2**14  # step between hashes; of a table of 2^26 slots of 32 bytes, two pages are in that range
@@ -49,10 +51,18 @@ class Fit(FileReading):
         """Digest of the state's content, as in a generation of a service."""
         return self.state.freeze().digest().hex()
 
+    def _take_classes(self, classes: ClassesConfig) -> None:
+        add_unlogged(self.state, classes)
+
     def _learn(self, batch: Batch) -> None:
         refused = self.state.apply(unlogged(self.state, "observe", batch.n), batch)
         self.features += batch.nnz
         self.refused += len(refused)
+
+
+def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:
+    """Have the model of `state` know these classes, by the event that a log would have."""
+    state.apply(unlogged(state, "config", 1, config_payload(replace(state.config, classes=classes))))
 
 
 def unlogged(state: ModelState, kind: Kind, count: int, payload: bytes = b"") -> Record:

@@ -72,8 +72,12 @@ def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]
         config = read_stored(header["config"])
     except (KeyError, BadInput) as error:
         raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
-    names = [LEARNER + name for name in spec_of(config.learner).slot_lists]
-    return [name for name in names if name in arrays and names[0] in arrays], config.encoder.bits
+    parts = {key.removeprefix(LEARNER).rpartition(".")[0] for key in arrays if key.startswith(LEARNER)}  # a class each
+    found: list[str] = []
+    for part in sorted(parts):
+        names = [LEARNER + (f"{part}." if part else "") + name for name in spec_of(config.learner).slot_lists]
+        found += [name for name in names if name in arrays and names[0] in arrays]
+    return found, config.encoder.bits
 
 
 def _as_stored(stored: Arrays, again: Arrays) -> Arrays:

@@ -13,12 +13,12 @@ from typing import Final
 
 from riata.base.arrays import I64
 from riata.run.engine import Engine
-from riata.run.model_state import NO_ROOM
 from riata.run.outcome import Observed
+from riata.run.state_parts import NO_CLASS, NO_ROOM
 from riata.store import records
 from riata.wire.parsed import RowError
 
-CODES: Final = {NO_ROOM: "vocabulary_full"}
+CODES: Final = {NO_ROOM: "vocabulary_full", NO_CLASS: "unknown_class"}
 OTHERWISE: Final = "not_finite"
 LOOKS_MAX: Final = 20  # the skip events may not be in the log yet when the learnt state is published
 LOOK_EVERY_S: Final = 0.05

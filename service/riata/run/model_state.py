@@ -6,7 +6,7 @@ The live writer, recovery and the offline replay all call the same `apply`, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -14,24 +14,23 @@ import numpy as np
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.one_vs_rest import each
+from riata.learn.registry import spec_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
-from riata.run.row_groups import counted, is_set, joined, skip_mask
+from riata.run.row_groups import counted, joined, skip_mask
+from riata.run.state_parts import build_parts, grow, why_refused
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.watch.columns import Columns
 from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
 from riata.watch.drift import DriftDetector
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import Progressive
 from riata.wire.batch import Batch, slice_rows
-
-NOT_FINITE: Final = "learning it would have made a weight non-finite"
-NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no room"
 
 T = TypeVar("T")
 
@@ -175,8 +174,10 @@ class ModelState:
         if self.applied == 0:
             self._start_over(change.config)
         elif change.config.learner != self.config.learner:
-            spec_of(change.config.learner).adjust(self.learner, change.config.learner)
+            for one in each(self.learner):
+                spec_of(change.config.learner).adjust(one, change.config.learner)
         self.config = change.config
+        grow(self.learner, self.progressive, change.config.classes)
         self._watch_drift()
         if change.forget is not None:
             forget(spec_of(self.config.learner), self.learner, change.forget)
@@ -199,11 +200,9 @@ class ModelState:
 
     def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
         self.config = config
-        self.learner = build_learner(config.learner, config.encoder.bits if bits is None else bits, config.encoder.hash_key)
+        self.learner, self.progressive = build_parts(config, config.encoder.bits if bits is None else bits)
         spec = spec_of(config.learner)
         self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
-        answers = "real" if config.labels == "real" else self.learner.weights().link
-        self.progressive = Progressive(ProgressiveConfig(answers=answers))
         self.drift = None
         self._watch_drift()
 
@@ -252,7 +251,7 @@ class ModelState:
             return {}
         self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
-        return {first + i: NO_ROOM if is_set(stepped.no_room, i) else NOT_FINITE for i in np.flatnonzero(new).tolist()}
+        return {first + i: why_refused(stepped, i) for i in np.flatnonzero(new).tolist()}
 
     def _restore(self, record: Record, skips: frozenset[int]) -> None:
         """Adopt the state that `record` carries. If that state has learnt this log up to an event before the record, a promotion,
@@ -270,7 +269,11 @@ class ModelState:
             if again is None:
                 return
             skips |= again.skips
+        known = self.config.classes
         self._take_content(header, arrays)
+        if known.names[: len(self.config.classes.names)] == self.config.classes.names:  # numbers of classes are for ever
+            self.config = replace(self.config, classes=replace(self.config.classes, names=known.names))
+            grow(self.learner, self.progressive, self.config.classes)
         self.restored = True
         if header["lineage"] != self.lineage.hex():
             self.progressive.carry(record.last)

@@ -33,6 +33,11 @@ class Published:
     refit: str = ""  # if it is that of a refit: which
     partition: Partition | None = None  # its groups and runs of features, if it has them
 
+    @property
+    def is_checked_row_by_row(self) -> bool:
+        """Whether rows can be refused, or get another label, for what the model is at the moment of logging them."""
+        return self.closed_vocabulary is not None or self.config.has_classes
+
     def warnings(self, names: NameBook) -> list[dict[str, Any]]:
         """Return what is wrong with the model: `code`, `detail` with what to set, and `features` if it concerns some."""
         found = self.figures.get("warnings", [])  # an edition of an older version has none

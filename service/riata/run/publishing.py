@@ -94,6 +94,8 @@ def _cost(state: ModelState) -> Figures:
 
 def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:
     """Return why predictions have no standard errors; empty if they have them."""
+    if state.config.has_classes:
+        return "the model has several classes"
     if weights.posterior is not None:
         return ""
     if spec_of(state.config.learner).keeps_posterior:

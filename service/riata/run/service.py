@@ -30,6 +30,7 @@ from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
 from riata.run.refits.refits import Refits
 from riata.run.served_model import ServedModel
+from riata.run.several_classes import add_classes
 from riata.run.sketch_copy import PathQuestion, path_answer
 from riata.run.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.vocabulary import LARGE, within
@@ -88,8 +89,8 @@ class Service:
     def context(self, model: str, labelled: bool) -> Context:
         """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
         served_model = self._engine.served_model(model)
-        labels = self.published(model).config.labels
-        return Context(served_model.encoder, labels, served_model.seen if labelled else None)
+        config = self.published(model).config
+        return Context(served_model.encoder, config.labels, served_model.seen if labelled else None, config.classes)
 
     def names(self, model: str) -> NameBook:
         """Return the feature names that `model` has seen."""
@@ -106,7 +107,7 @@ class Service:
         if parsed.joins.n:
             return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
         self._require("observe", model)
-        parsed = await self._within_vocabulary(model, parsed)
+        parsed = await self._within_vocabulary(model, await add_classes(self._engine, model, parsed))
         skipped = self.published(model).skipped
         appended = await self._engine.append(self._append_of(model, parsed, atomic))
         observed = self._observed(parsed, appended, atomic)
@@ -125,7 +126,7 @@ class Service:
         try:
             parsed = read()
             self._require("observe", model)
-            if parsed.joins.n or self.published(model).closed_vocabulary is not None:
+            if parsed.joins.n or self.published(model).is_checked_row_by_row:
                 awaited.tell(None)
                 return
             append = self._append_of(model, parsed, False)
@@ -152,7 +153,7 @@ class Service:
         published = served_model.published or self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(served_model)
-        return published.closed_vocabulary is None and self._arena.put(model, body, content_type, key, told)
+        return not published.is_checked_row_by_row and self._arena.put(model, body, content_type, key, told)
 
     async def observe_small(
         self, model: str, body: bytes, content_type: str, key: str | None, *, wait_applied: bool = False

@@ -43,7 +43,8 @@ from riata.store.store import Append, Appended
 from riata.wire.batch import select_rows
 from riata.wire.names import Names
 from riata.wire.parse import Context, Format
-from riata.wire.small_bodies import JoinedBodies, lines_of, names_in, read_together, with_keys
+from riata.wire.parsed import names_in
+from riata.wire.small_bodies import JoinedBodies, lines_of, read_together, with_keys
 
 BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
 GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
@@ -166,7 +167,7 @@ class SmallBodyBatcher:
     def _read(self, model: str, form: Format, smalls: list[_Small]) -> JoinedBodies | None:
         served_model = self._engine.served_models.get(model)
         published = served_model.published if served_model is not None else None
-        if served_model is None or published is None or published.closed_vocabulary is not None or served_model.encoder.curves:
+        if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
             return None  # curves: this is the log thread, and comparing them takes long
         return read_together(
             [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)

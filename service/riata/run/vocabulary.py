@@ -9,8 +9,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, U32
 from riata.wire.batch import Batch, select_rows
-from riata.wire.parsed import Parsed, RowError
-from riata.wire.small_bodies import names_in
+from riata.wire.parsed import Parsed, RowError, names_in
 
 CODE: Final = "vocabulary_full"
 LARGE: Final = 20_000  # features of a request; to look up more blocks the event loop for too long: about a millisecond

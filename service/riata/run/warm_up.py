@@ -33,7 +33,7 @@ from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import Covariance
 from riata.run.compilers import Compilers
 from riata.store import payload
-from riata.watch import drift, progressive
+from riata.watch import class_progressive, drift, progressive
 from riata.wire import parse
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
@@ -50,6 +50,7 @@ def _warm_up_rows() -> None:
 
 def _warm_up_figures() -> None:
     progressive.warm_up()
+    class_progressive.warm_up()
     drift.warm_up()
     numerics.fingerprint()
     payload.warm_up()

@@ -19,7 +19,8 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
 
     posterior : whether probabilities are means over a posterior, which a scorer cannot compute: it then gives margins only
 
-    Raises `BadInput` (code `not_portable`) for an encoder with texts or curves, or with a field that is crossed with itself.
+    Raises `BadInput` (code `not_portable`) for several classes, and for an encoder with texts or curves, or with a field that
+    is crossed with itself.
     """
     encoder = export["config"]["encoder"]
     if encoder["text"]:
@@ -35,6 +36,8 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         )
     if any(len(set(cross)) < len(cross) for cross in encoder["crosses"]):
         raise BadInput("a portable scorer cannot cross a field with itself", "not_portable")
+    if export["config"]["labels"] == "classes":
+        raise BadInput("a portable scorer has one margin, and this model has several classes; ask the service", "not_portable")
     real = export["config"]["labels"] == "real"
     return {
         "format": FORMAT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -42,6 +42,8 @@ class Progressive:
     `history`.
     """
 
+    past_rows: ClassVar[int] = PAST
+
     def __init__(self, config: ProgressiveConfig) -> None:
         self.config = config
         self._link = LINKS[config.answers].code
@@ -52,7 +54,7 @@ class Progressive:
         self._sums[:, SCALE] = 1.0
         self._histogram: F64 = np.zeros((2, 2, BINS))
         self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
-        self._window: F64 = zero_table(PAST, config.window)  # takes memory as events come
+        self._window: F64 = zero_table(self.past_rows, config.window)  # takes memory as events come
         self._curve = Curve()
         # Cache of `history`: its curve, number of changes and `since`; the bytes of its points; and what it returned.
         self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
@@ -92,7 +94,7 @@ class Progressive:
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
         kept: I64 | None = None  # which of them were learnt; None for all, the common case
-        if not accumulate.all_usual(margin, refused):
+        if not self._all_usual(margin, refused):
             kept = np.flatnonzero(~refused)
             self._refused += len(refused) - len(kept)
             margin, label, weight = margin[kept], label[kept], weight[kept]
@@ -206,7 +208,7 @@ class Progressive:
         sums = _require(arrays, "sums", real, (2, SUMS))
         histogram = _require(arrays, "histogram", real, (2, 2, BINS))
         calibration = _require(arrays, "calibration", real, (accumulate.CELLS, accumulate.CELL))
-        window = _require(arrays, "window", real, (PAST, count))
+        window = _require(arrays, "window", real, (self.past_rows, count))
         for name, array in (("sums", sums), ("histogram", histogram), ("calibration", calibration), ("window", window)):
             if not np.isfinite(array).all():
                 raise Corrupt(f"watch: {name} has a number that is not finite")
@@ -221,8 +223,11 @@ class Progressive:
         curve.thaw(points.astype(np.float64), spacing, noted, carried)
         self._curve, self._refused, self._examples[0] = curve, refused, examples
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
-        self._window = zero_table(PAST, self.config.window)
+        self._window = zero_table(self.past_rows, self.config.window)
         self._window[:, :count] = window
+
+    def _all_usual(self, margin: F64, refused: BOOL) -> bool:
+        return bool(accumulate.all_usual(margin, refused))
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
         accumulate.accumulate_rows(

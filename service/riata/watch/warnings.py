@@ -62,7 +62,7 @@ def _calibration(figures: Figures) -> list[tuple[str, str]]:
     """Judge the cells of the window. A row leans outwards if it is further from the base rate than the labels are."""
     error, base = figures["window"]["calibration_error"], figures["window"]["base_rate"]
     cells = [cell for cell in figures["window_calibration"] if cell["mean_observed"] is not None]
-    if error is None or not cells:
+    if error is None or base is None or not cells:  # of several classes there is no base rate
         return []
     total = sum(cell["examples"] for cell in cells)
     chance, bias, outwards = 0.0, 0.0, 0.0

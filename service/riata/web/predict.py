@@ -16,7 +16,7 @@ from riata.predict.intervals import intervals_of
 from riata.predict.model import Scores
 from riata.predict.name_book import NameBook
 from riata.predict.one_row import OneRow
-from riata.run.config import ModelConfig
+from riata.run.config import ModelConfig, require_one_margin
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.published import Published
 from riata.web.answers import ARROW, JSON, Answer
@@ -266,8 +266,12 @@ def predictions(parsed: Parsed, served: Served, question: Question, named: Named
     source = source_document(published, served.age_s, served.stale_s)
     explained = [explained_row(published, row, served.names) for row in named or ()]
     whole_labels = published.config.labels != "real"
-    level = question.level
+    if (level := question.level) is not None:
+        require_one_margin(published.config, "an interval of the probability")
     scores = model.score(parsed.batch)
     intervals = None if level is None else Intervals(level, intervals_of(model, parsed.batch, scores, level))
     decisions = decided(scores, published.config)
-    return Predicted(scores, source, whole_labels, parsed.single, explained, rows, intervals=intervals, decisions=decisions)
+    return Predicted(
+        scores, source, whole_labels, parsed.single, explained, rows, intervals=intervals, decisions=decisions,
+        classes=published.config.classes.names,
+    )  # fmt: skip

@@ -62,6 +62,7 @@ class Predicted:
     ids       : the prediction ids of these rows
     intervals : of the probabilities; None if none was requested
     decisions : i64[n], the class of the lower expected cost, as the client writes labels; None if the model has no costs
+    classes   : of a model of several classes: their names by number; labels are names then
     """
 
     scores: Scores
@@ -73,6 +74,7 @@ class Predicted:
     ids: list[str] = field(default_factory=list)
     intervals: Intervals | None = None
     decisions: I64 | None = None
+    classes: Sequence[str] = ()
 
 
 def wanted_form(accept: bytes | None) -> bytes:
@@ -97,7 +99,10 @@ def write_answer(predicted: Predicted, form: bytes) -> Answer:
 def columns(predicted: Predicted) -> bytes:
     """Encode one Arrow column for each member of a prediction; the model that answered is metadata of the schema."""
     scores = predicted.scores
-    label = integers("label", scores.label.astype(np.int64)) if predicted.whole_labels else floats("label", scores.label)
+    if scores.by_class is not None:
+        label = texts("label", [name or "" for name in winners(predicted)])
+    else:
+        label = integers("label", scores.label.astype(np.int64)) if predicted.whole_labels else floats("label", scores.label)
     made = [
         floats("probability", scores.probability),
         floats("margin", scores.margin),
@@ -106,6 +111,9 @@ def columns(predicted: Predicted) -> bytes:
         integers("known_features", scores.known),
         integers("unknown_features", scores.unknown),
     ]
+    if scores.by_class is not None:
+        named = zip(predicted.classes, scores.by_class.T, strict=True)
+        made += [floats(f"probability_{name}", np.ascontiguousarray(column)) for name, column in named]
     if predicted.decisions is not None:
         made.append(integers("decision", predicted.decisions))
     if predicted.intervals is not None:
@@ -120,11 +128,16 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     scores = predicted.scores
     members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
     rows = zip(*(column.tolist() for column in members), strict=True)
-    answers = [row_document(row, predicted.whole_labels, predicted.source) for row in rows]
+    whole = predicted.whole_labels and scores.by_class is None
+    answers = [row_document(row, whole, predicted.source) for row in rows]
     intervals = predicted.intervals
-    if not predicted.explained and not predicted.ids and intervals is None and predicted.decisions is None:
+    plain = not predicted.explained and not predicted.ids and intervals is None and predicted.decisions is None
+    if plain and scores.by_class is None:
         return answers
     longer = [msgspec.structs.asdict(answer) for answer in answers]
+    if scores.by_class is not None:
+        for answer, name, each in zip(longer, winners(predicted), scores.by_class.tolist(), strict=True):
+            answer["label"], answer["probabilities"] = name, dict(zip(predicted.classes, each, strict=True))
     if predicted.decisions is not None:
         for answer, decided in zip(longer, predicted.decisions.tolist(), strict=True):
             answer["decision"] = decided
@@ -138,6 +151,11 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
         for answer, prediction_id in zip(longer, predicted.ids, strict=True):
             answer["prediction_id"] = prediction_id
     return longer
+
+
+def winners(predicted: Predicted) -> list[str | None]:
+    """Return the name of the class that each row was predicted; None while the model has no class."""
+    return [None if label != label else predicted.classes[int(label)] for label in predicted.scores.label.tolist()]
 
 
 def row_document(

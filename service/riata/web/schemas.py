@@ -134,8 +134,9 @@ def _rows() -> Schema:
         "description": "makes a retry safe: a row with a known id is a duplicate, not a second event",
     }
     label = {
-        "anyOf": [NUMBER, YES_OR_NO],
-        "description": "depends on the model's setting labels: 0/1 (also false/true), -1/+1, or any number for real labels",
+        "anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}],
+        "description": "depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the "
+        "name of a class, for which a number stands too",
     }
     weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 if absent"}
     common = {"features": ref("Features"), "event_id": event_id, "ts": ts}

@@ -18,6 +18,7 @@ from riata.base.arrays import U8
 from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, QUERY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.maths.hashing import NUMBER
+from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.encoder import EncoderConfig
@@ -26,7 +27,7 @@ from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
 from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
-from riata.wire.refusals import check_utf8, raise_for
+from riata.wire.refusals import check_mark, check_utf8, raise_for
 from riata.wire.rows import (  # fmt: skip
     FEATURES,
     FOUND,
@@ -51,12 +52,11 @@ from riata.wire.scan.assemble import finish_row
 from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
 from riata.wire.scan.left_lines import leave_lines
 from riata.wire.scan.query_reference import query_records
-from riata.wire.scan.reference import Refused, hash_of
+from riata.wire.scan.reference import ClassLabel, Refused, hash_of
 from riata.wire.workspace import Workspace, workspace
 
-Labels = Literal["0/1", "-1/+1", "real"]
-_LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real")
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+Labels = Literal["0/1", "-1/+1", "real", "classes"]
+_LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real", "classes")
 _COMPILING_S: Final = 5.0  # after how long to send a body again whose reader is being compiled
 CURVES: Final = "curves"  # in PUT_OFF, for the kernels that compare curves
 PUT_OFF: Final[set[str]] = set()  # names of readers that are compiled only after the start; any thread may change it
@@ -69,6 +69,7 @@ class Context:
     encoder: EncoderConfig
     labels: Labels = "0/1"
     names: NamesSeen | None = None
+    classes: ClassesConfig = NO_CLASSES
 
 
 class Format(NamedTuple):
@@ -147,7 +148,8 @@ def _parse(
 ) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header, context.encoder.curves)
-    return _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
+    parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
+    return number_classes(parsed, reading.class_names, context.classes) if context.labels == "classes" and labelled else parsed
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -212,7 +214,7 @@ def read_body(
         _require_curves(form.reader.title, functions is not None and functions.curved is not None)
     if functions is None:
         if not header:
-            _check_mark(body)
+            check_mark(body)
             header, _, body = bytes(body).partition(b"\n")
         functions = form.reader.load(header.removesuffix(b"\r"))
     if functions.columns is not None:
@@ -238,12 +240,6 @@ def _require_curves(title: str, possible: bool = True) -> None:
         raise Busy("the kernels that compare curves are being compiled; try again", "not_ready", _COMPILING_S)
 
 
-def _check_mark(body: bytes | PaddedBuffer | U8) -> None:
-    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
-    if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
-        raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")
-
-
 def _read_text(
     body: bytes | PaddedBuffer | U8, how: tuple[Split, Functions], rules: Rules, scratch: Workspace | None
 ) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
@@ -251,7 +247,7 @@ def _read_text(
     read, reference = (functions.lines or leave_lines) if by_line else functions.document, functions.reference
     if read is None or reference is None:
         raise Unsupported(f"a body of {how[0]} has no reader")
-    _check_mark(body)
+    check_mark(body)
     given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
     if not by_line and not (whole := bytes(body)).isascii():
         check_utf8(whole)
@@ -306,6 +302,8 @@ def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRo
     if len(reading.rules.seen):
         reading.slow_names.extend(name for _, _, _, name in records)
     sink.label[number], sink.weight[number] = result.label, result.weight
+    if isinstance(result.label, ClassLabel):
+        reading.class_names[number] = result.label.name
     if result.event_id:
         reading.identities[number] = result.event_id
     return row

@@ -15,7 +15,7 @@ from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.jit.kernel import quick_kernel
 from riata.wire.batch import Batch, Encoded
-from riata.wire.codes import BAD_LABEL, HANDOVER, LABEL_HINTS, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.codes import BAD_LABEL, HANDOVER, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, TIMES, names_found
 from riata.wire.rows import (
@@ -33,6 +33,7 @@ from riata.wire.rows import (
     BatchBuilder,
     Rules,
 )  # fmt: skip
+from riata.wire.scan.reference import CLASSES, label_hint
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
@@ -90,6 +91,7 @@ class Parsed:
     joins  : Joins               the rows that label a prediction
     lines  : int                 lines of a body that was read by lines: newlines, plus one for bytes after the last
     encoded : Encoded | None     what the log stores for the batch, if that is encoded already
+    classes : tuple[str, ...]    of a model of several classes: their names by number; labels are numbers of them (`wire.classes`)
     """
 
     batch: Batch
@@ -101,6 +103,7 @@ class Parsed:
     joins: Joins = NO_JOINS
     lines: int = 0
     encoded: Encoded | None = None
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,6 +116,7 @@ class Reading:
     lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
+    class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if its label is a text
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
     # Of the reader, if its rows may label a prediction.
@@ -126,6 +130,8 @@ class Reading:
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
         code = self.sink.code[: self.rows]
+        if self.rules.labels == CLASSES:  # kernels read only labels that are numbers
+            code[code == BAD_LABEL] = HANDOVER
         number = first_left(code, 0)
         while number < len(code):
             yield number
@@ -252,6 +258,11 @@ def new_names(reading: Reading) -> Names:
     return names_found(reading.data, reading.sink, reading.slow_names)
 
 
+def names_in(names: Names, batch: Batch) -> Names:
+    """Those of `names` whose features occur in `batch`."""
+    return names.take(np.isin(names.fingerprint >> np.uint64(32), batch.hash).view(np.uint8))
+
+
 def what_stands(data: U8, at: int) -> str:
     """Describe the syntax error at byte `at` of a body, if it is one of the common mistakes in generated JSON."""
     text = data[at : at + _ESCAPE_BYTES].tobytes()
@@ -270,7 +281,7 @@ def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
     code = int(reading.sink.code[number])
     slug, sentence = SLUGS[code]
     if code == BAD_LABEL:
-        sentence = LABEL_HINTS[reading.rules.labels]
+        sentence = label_hint(reading.rules)
     place = reading.sink.place[number]
     name = reading.fields.get(number)
     if name is None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any, Final, cast
+
+import numpy as np
+
+from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
 from riata.wire.codes import INVALID_UTF8, SLUGS, SYNTAX, TOO_DEEP, TOO_MANY_FEATURES, TOO_MANY_ROWS
+from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import Reading, what_stands
 from riata.wire.rows import AT
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 def raise_for(code: int, reading: Reading) -> None:
@@ -30,3 +38,10 @@ def check_utf8(body: bytes) -> None:
         body.decode()
     except UnicodeDecodeError as error:
         raise Malformed(f"not valid UTF-8 at byte {error.start}", SLUGS[INVALID_UTF8][0]) from None
+
+
+def check_mark(body: bytes | PaddedBuffer | U8) -> None:
+    """Raise `Malformed` (code `byte_order_mark`) if a body begins with a byte order mark."""
+    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
+    if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
+        raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")

@@ -25,7 +25,7 @@ from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
 from riata.wire.parse import FORMATS, Context, Format, Labels, format_of, make_rules, read_body
-from riata.wire.parsed import ID_BYTES, Reading, make_batch, new_names
+from riata.wire.parsed import ID_BYTES, Reading, make_batch, names_in, new_names
 from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, Rules
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -107,11 +107,6 @@ def _batch_of_one(reading: Reading) -> Batch:
         event_id=np.zeros((1, ID_BYTES), np.uint8),
         has_id=np.zeros(1, np.bool_),
     )
-
-
-def names_in(names: Names, batch: Batch) -> Names:
-    """Those of `names` whose features occur in `batch`."""
-    return names.take(np.isin(names.fingerprint >> np.uint64(32), batch.hash).view(np.uint8))
 
 
 def with_keys(batch: Batch, keys: Sequence[tuple[str, int, int]]) -> Batch:

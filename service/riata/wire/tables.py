@@ -35,6 +35,7 @@ class Roles:
     ignored  : left out too, and may be missing
     category : numbers that are names, such as postal codes
     positive : the value of the label that means 1; every other value means 0
+    classes  : whether labels are names of classes, which stay as they are
     """
 
     label: str | None = None
@@ -44,6 +45,7 @@ class Roles:
     category: frozenset[str] = frozenset()
     positive: str | None = None
     ignored: frozenset[str] = frozenset()
+    classes: bool = False
 
     def require(self, names: Sequence[str]) -> None:
         """Raise `BadInput` (code `no_column`) if a column that is named here is not in a table with these columns."""
@@ -107,7 +109,7 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
             if said is None:
                 continue
             if name == roles.label:
-                made["label"] = label_of(said, roles.positive)
+                made["label"] = name_of(said) if roles.classes else label_of(said, roles.positive)
             elif name == roles.weight:
                 made["weight"] = said
             elif name == roles.event_id:
@@ -212,7 +214,17 @@ def label_of(value: float | int | str | list[Any], positive: str | None = None) 
         return float(word)
     except ValueError:
         shown = str(value)[:_SHOWN_MAX]
-        raise ValueError(f"the label {shown!r} is neither a number nor yes or no; say which value means 1: positive") from None
+        told = f"the label {shown!r} is neither a number nor yes or no"
+        raise ValueError(f"{told}; say which value means 1: positive; or that labels are names of classes") from None
+
+
+def name_of(value: float | int | str | list[Any]) -> float | int | str:
+    """Return a label that names a class: a text or a number. Raises `ValueError` for a list."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        raise ValueError("a label that names a class is a text or a number, not a list")
+    return value
 
 
 def _table(names: Iterable[Any], rows: int, cells: Callable[[int, int], list[Sequence[Any]]]) -> Table:

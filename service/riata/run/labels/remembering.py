@@ -25,6 +25,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from riata.base.errors import Busy, RiataError
+from riata.run.config import require_one_margin
 from riata.run.engine import Engine
 from riata.run.labels.gathering import Gathering
 from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
@@ -105,11 +106,14 @@ class Remembering:
     async def remember(self, model: str, rows: list[bytes]) -> list[str]:
         """Store rows that `encode_waiting` wrote; durable on return. Returns an id for each.
 
-        Raises `Busy` (code `remember_full`) if there is no room for all of them, and what the store raises.
+        Raises `Busy` (code `remember_full`) if there is no room for all of them, `Conflict` (code `not_for_classes`) if the model
+        has several classes, and what the store raises.
         """
         self._way.require("remember", model)
         engine = self._engine
-        due_ms = engine.clock.unix_ms() + 1000 * engine.published(model).config.label_ttl_s
+        config = engine.published(model).config
+        require_one_margin(config, "a prediction that waits for its label")
+        due_ms = engine.clock.unix_ms() + 1000 * config.label_ttl_s
         kept = [PendingPrediction(make_key(due_ms, engine.draw(CHANCE_BYTES)), due_ms, row) for row in rows]
         gathering = self._gatherings.get(model)
         if gathering is None:

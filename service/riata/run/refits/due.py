@@ -16,7 +16,8 @@ EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never b
 def is_scheduled(published: Published, known: Callable[[], Sequence[RefitJob]], every_s: float, now_ms: int) -> bool:
     """Whether a model has new examples, and its last refit began long enough ago. known : returns its refits, oldest first."""
     examples = int(published.figures["cumulative"]["examples"])
-    if not every_s or examples < EXAMPLES_MIN or published.config.labels == "real" or published.model.weights.link not in LINKS:
+    of_two_classes = published.config.labels not in ("real", "classes") and published.model.weights.link in LINKS
+    if not every_s or examples < EXAMPLES_MIN or not of_two_classes:
         return False
     jobs = known()
     since_s = (now_ms - jobs[-1].created_ms) / 1000 if jobs else every_s

@@ -8,9 +8,12 @@ import math
 from dataclasses import asdict
 from typing import Any, Final
 
+import numpy as np
+
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, nearest
+from riata.learn.learner import Weights
 from riata.predict.explain import top_weights
 from riata.predict.model import Model
 from riata.predict.name_book import NameBook
@@ -110,8 +113,9 @@ async def model_weights(call: Call) -> Answer:
     top = whole(options, "top", TOP_DEFAULT, 1, WEIGHTS_SHOWN_MAX) or TOP_DEFAULT
     published, book = call.parts.service.published(model), call.parts.service.names(model)
     loop = asyncio.get_running_loop()
-    weights, prefix = published.model.weights, options.get("prefix", "")
-    errors = published.model.weight_errors
+    weights, prefix = weights_of_class(published, options.get("class")), options.get("prefix", "")
+    of_model = published.model.weights
+    errors = published.model.weight_errors if weights is of_model else lambda: np.full(len(weights.slot), np.nan)
     found = await loop.run_in_executor(None, lambda: top_weights(weights, errors(), top, prefix, book))
     level = share(options, "level")
     has = isinstance(published.model, PosteriorModel)
@@ -129,6 +133,20 @@ async def model_weights(call: Call) -> Answer:
             "weights": [asdict(weight) | {"posterior": told[weight.slot]} for weight in found],
         }
     return json_answer(document)
+
+
+def weights_of_class(published: Published, name: str | None) -> Weights:
+    """Return the weights of a model, of several classes those of the class of this name. Raises `BadInput` (code `bad_option`)
+    if there is no such class, or if a class is missing or given to a model that has none."""
+    weights, names = published.model.weights, published.config.classes.names
+    if weights.heads is None:
+        if name is not None:
+            raise BadInput("class: this model has no classes by name; leave it out", "bad_option")
+        return weights
+    if name not in names:
+        told = "the model has several classes; name one" if name is None else nearest(name[:64], names)
+        raise BadInput(f"class: {told}", "bad_option")
+    return weights.heads[names.index(name)]
 
 
 def marginals_of(model: Model, level: float) -> dict[int, dict[str, float]]:
@@ -188,6 +206,13 @@ def _figures() -> Schema:
             "expected by the model, and that of other rules",
             "additionalProperties": FIGURE,
         },
+        "classes": array(
+            {"type": "object"}, description="of several classes: recall, precision, f1 and log loss of each by horizon"
+        ),
+        "macro": {
+            "type": "object",
+            "description": "of several classes: the means of these figures over the classes that occurred",
+        },
         "drift": {"type": "object", "description": "if the model has a detector: its signals, and the last alarms, newest first"},
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
@@ -201,7 +226,7 @@ def _figures() -> Schema:
         "detail": {**TEXT, "description": "what was measured, and what to set"},
         "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
     }
-    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift"))
+    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "classes", "macro"))
     return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 
@@ -268,6 +293,7 @@ _LEVEL: Final = query(
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
     "probability of the intervals of the weights; the learner has to keep a posterior",
 )
+_CLASS: Final = query("class", {"type": "string"}, "of a model of several classes: the class whose weights are meant")
 _PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
     Route("GET", "/models", ANY, list_models, "List all models.", answer("ModelList"), (422, 503)),
@@ -293,6 +319,6 @@ ROUTES: Final = (
         "The largest weights.",
         answer("Weights"),
         (*_READ, 409),
-        (_TOP, _PREFIX, _LEVEL),
+        (_TOP, _PREFIX, _LEVEL, _CLASS),
     ),
 )

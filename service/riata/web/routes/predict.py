@@ -42,10 +42,19 @@ SCHEMAS: Final = {
                 "type": ["number", "null"],
                 "minimum": 0,
                 "maximum": 1,
-                "description": "null if the model gives no probabilities",
+                "description": "of the positive class, or of the class in `label`; null if the model gives no probabilities",
             },
             "margin": NUMBER,
-            "label": NUMBER,
+            "label": {
+                "type": ["number", "string", "null"],
+                "description": "as labels are written; of several classes the name of the one with the largest margin, null "
+                "before the first",
+            },
+            "probabilities": {
+                "type": "object",
+                "additionalProperties": NUMBER,
+                "description": "if the model has several classes: the probability of each, which sum to one",
+            },
             "std_error": {
                 **FIGURE,
                 "minimum": 0,
@@ -74,7 +83,7 @@ SCHEMAS: Final = {
                 description="with explain, from a refit with groups: what each run of features adds in this row, largest first",
             ),
         },
-        optional=("interval", "decision", "prediction_id", "bias", "contributions", "runs"),
+        optional=("probabilities", "interval", "decision", "prediction_id", "bias", "contributions", "runs"),
     ),
 }
 _EXPLAIN: Final = "add bias and contributions, which add up to the margin"

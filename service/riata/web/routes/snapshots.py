@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, Malformed, nearest
+from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
 from riata.run.published import Published
 from riata.web.answers import Answer, json_answer
@@ -83,7 +84,7 @@ def read_generation(document: dict[str, Any]) -> int:
 
 
 def readable(published: Published, names: NameBook) -> Answer:
-    """Return the served model as JSON: configuration, figures, and each weight with the names seen in its slot."""
+    """Return the served model as JSON: configuration, figures, and each weight, of several classes in `classes`."""
     weights = published.model.weights
     document = {
         "model": source(published),
@@ -92,13 +93,21 @@ def readable(published: Published, names: NameBook) -> Answer:
         "bits": weights.bits,
         "intercept": weights.intercept,
         "non_zeros": weights.non_zeros,
-        "weights": [
-            {"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)}
-            for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)
-        ],
+        "weights": [] if weights.heads else listed_weights(weights, names),
         "figures": published.figures,
     }
+    if weights.heads is not None:
+        of_class = zip(published.config.classes.names, weights.heads, strict=True)
+        document["classes"] = [
+            {"class": name, "intercept": head.intercept, "weights": listed_weights(head, names)} for name, head in of_class
+        ]
     return json_answer(document)
+
+
+def listed_weights(weights: Weights, names: NameBook) -> list[dict[str, Any]]:
+    """Return each weight with the names seen in its slot."""
+    pairs = zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)
+    return [{"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)} for slot, beta in pairs]
 
 
 TAG: Final = "snapshots"

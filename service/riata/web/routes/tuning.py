@@ -7,7 +7,7 @@ from typing import Final
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.learn.registry import SPECS
-from riata.run.config import CHANGEABLE, ModelConfig
+from riata.run.config import CHANGEABLE, ModelConfig, require_one_margin
 from riata.run.sketch_copy import PathQuestion
 from riata.web.answers import Answer, json_answer
 from riata.web.options import NUMBER_MAX, positive, whole
@@ -34,6 +34,7 @@ from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
 async def model_path(call: Call) -> Answer:
     """The regularisation path: number of weights and objective under other penalties, for the data so far. Read only."""
     model, options = call.asked()
+    require_one_margin(call.parts.service.published(model).config, "a regularisation path")
     return json_answer(await call.parts.service.path(model, read_path_question(options)))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
-from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, NAME_TOO_LONG, NOT_NFC, OK
+from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, LABEL_HINTS, NAME_TOO_LONG, NOT_NFC, OK
 from riata.wire.curves import CurveTree
 from riata.wire.encoder import FIRST_RULE
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
@@ -23,6 +23,26 @@ Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
 _WORD: Final = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_`
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+CLASSES: Final = 3  # Rules.labels: labels are names of classes; a number is one too
+CLASS_NAME_LENGTH_MAX: Final = 128
+CLASS_HINT: Final = (
+    'the model\'s labels setting is "classes": expected the name of a class, a text of 1 to 128 characters without control '
+    f"characters, or a number of magnitude at most {LABEL_ABS_MAX:g}"
+)
+
+
+class ClassLabel(float):
+    """The label of a row that names its class by a text."""
+
+    name: str
+
+    def __new__(cls, name: str) -> ClassLabel:
+        """Make it; as a number, which nothing reads, it is 0."""
+        made = super().__new__(cls, 0.0)
+        made.name = name
+        return made
 
 
 class Refused(Exception):
@@ -146,4 +166,24 @@ def checked_label(text: str, rules: Rules) -> float:
             return float(value > 0.0)
         if rules.labels == 2 and abs(value) <= LABEL_ABS_MAX:
             return value + 0.0
-    raise Refused(BAD_LABEL)
+    return class_label(text if value is None else value, rules)
+
+
+def class_label(given: object, rules: Rules, field: str = "") -> float:
+    """The label of a row of several classes, given as a text or a number. Raises `Refused`."""
+    if rules.labels == CLASSES:
+        if isinstance(given, str) and is_class_name(given):
+            return ClassLabel(given)
+        if isinstance(given, float) and abs(given) <= LABEL_ABS_MAX:
+            return given + 0.0
+    raise Refused(BAD_LABEL, field)
+
+
+def is_class_name(text: str) -> bool:
+    """Whether a class may have this name."""
+    return 1 <= len(text) <= CLASS_NAME_LENGTH_MAX and _CONTROL.search(text) is None
+
+
+def label_hint(rules: Rules) -> str:
+    """What a label of the model is."""
+    return CLASS_HINT if rules.labels == CLASSES else LABEL_HINTS[rules.labels]

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import nearest
-from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, LABEL_HINTS, MISSING_LABEL, SLUGS, UNKNOWN_KEY
+from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, MISSING_LABEL, SLUGS, UNKNOWN_KEY
 from riata.wire.parsed import NO_JOINS, Joins, Reading, RowError
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.readers.json.reference import Pairs, decode, member
 from riata.wire.rows import ROW_START, ROW_STOP, Rules
-from riata.wire.scan.reference import Refused
+from riata.wire.scan.reference import Refused, label_hint
 
 JOIN_KEYS: Final = ("prediction_id", "label", "weight", "ts")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -100,7 +100,7 @@ def _told(refused: Refused, rules: Rules) -> _NoJoin:
     code, field = refused.refusal
     slug, sentence = SLUGS[code]
     if code == BAD_LABEL:
-        sentence = LABEL_HINTS[rules.labels]
+        sentence = label_hint(rules)
     if code == UNKNOWN_KEY:
         sentence = f"{sentence}; {nearest(field[:_SHOWN_MAX], JOIN_KEYS)}"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in field[:_SHOWN_MAX])

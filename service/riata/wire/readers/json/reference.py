@@ -24,7 +24,6 @@ from riata.base.limits import (
 from riata.maths.hashing import FIELD_NAMESPACE
 from riata.wire.codes import (
     BAD_EVENT_ID,
-    BAD_LABEL,
     BAD_TS,
     BAD_WEIGHT,
     BY_PREDICTION,
@@ -43,7 +42,7 @@ from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.names import NO_NAMES
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, curve_records, feature_records, hash_of
+from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records, hash_of
 
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
@@ -158,7 +157,7 @@ def _label(item: Any, rules: Rules) -> float:
             return float(item > 0.0)
         if rules.labels == 2 and abs(item) <= LABEL_ABS_MAX:
             return float(item) + 0.0
-    raise Refused(BAD_LABEL, "label")
+    return class_label(item, rules, "label")
 
 
 def _namespace_records(name: str, value: Pairs, rules: Rules) -> Iterator[Record]:

@@ -1,0 +1,135 @@
+"""Several classes by one-vs-rest: a learner for each class, which is told whether a row is of its class.
+
+A further learner is told of every row that it is of another class. It is in the state that the learner of any class has before
+the first row of that class. So a class that comes late begins with a copy of it, and has the bits of one that was named from the
+start: when classes become known has no effect on what is learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.maths.links import Link
+from riata.wire.batch import Batch
+
+REST = "rest"
+
+
+class OneVsRest:
+    """The learners of several classes as one `Learner`. Labels are numbers of classes; margins are f64[n, k], one for each class.
+
+    A row that the learners of some classes refuse is learnt by the others. It is refused if every one refuses it, or if its label
+    is not the number of a class.
+    """
+
+    def __init__(self, make: Callable[[], Learner], classes: int, most: int) -> None:
+        """
+        make    : makes an empty learner of one class
+        classes : number of classes now
+        most    : number of classes that there may be
+        """
+        self._make, self._most = make, most
+        self.heads = [make() for _ in range(classes)]
+        self.rest = make() if classes < most else None
+
+    @property
+    def learners(self) -> list[Learner]:
+        """Every learner: those of the classes in order, then the one of no class, if more classes may come."""
+        return self.heads if self.rest is None else [*self.heads, self.rest]
+
+    def grow(self, classes: int) -> None:
+        """Have at least this many classes."""
+        while len(self.heads) < classes and self.rest is not None:
+            if len(self.heads) + 1 == self._most:
+                head, self.rest = self.rest, None
+            else:
+                head = self._make()
+                head.thaw(self.rest.freeze())
+            self.heads.append(head)
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Learn the events of `batch` in order."""
+        return self.step_all([batch], skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of all batches in order, one class after another."""
+        label = np.concatenate([batch.label for batch in batches])
+        strange = label >= len(self.heads)
+        skip = skip if not bool(strange.any()) else strange if skip is None else strange | skip
+        margin, refused = np.empty((len(label), len(self.heads))), np.ones(len(label), np.bool_)
+        no_room: BOOL | None = None
+        for k, learner in enumerate(self.learners):
+            stepped = learner.step_all([replace(batch, label=(batch.label == k).astype(np.float64)) for batch in batches], skip)
+            refused &= stepped.refused
+            no_room = stepped.no_room
+            if k < len(self.heads):
+                margin[:, k] = stepped.margin
+        weight = np.concatenate([batch.weight for batch in batches])
+        return Stepped(margin, refused, label, weight, int(refused.sum()), no_room)
+
+    def freeze(self) -> Arrays:
+        """Return the arrays of each learner, with the number of its class, or `rest`, and a dot before their names."""
+        return {f"{part}.{name}": array for part, one in self._parts() for name, array in one.freeze().items()}
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Restore what `freeze` returned. Raises `Corrupt`; the state is then not valid."""
+        parts: dict[str, Arrays] = {}
+        for key, array in arrays.items():
+            part, _, name = key.partition(".")
+            parts.setdefault(part, {})[name] = array
+        own = dict(self._parts())
+        if parts.keys() != own.keys():
+            raise Corrupt(f"learner state: expected the classes {', '.join(own)}, got {', '.join(parts)}")
+        for part, one in own.items():
+            one.thaw(parts[part])
+
+    def weights(self) -> Weights:
+        """Return the weights of each class, as `heads_together` does."""
+        found = [one.weights() for one in self.heads or self.learners]
+        return heads_together(found[: len(self.heads)], found[0].link, found[0].bits)
+
+    def sketch(self) -> Sketch | None:
+        """None: each class would have a curvature of its own."""
+        return None
+
+    def shadows(self) -> list[Shadow]:
+        """Empty."""
+        return []
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return the vocabulary that all classes share; None while any of them is open or they differ."""
+        first, *others = [one.closed_vocabulary() for one in self.learners]
+        return first if first is not None and all(o is not None and np.array_equal(first, o) for o in others) else None
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part, summed over the classes."""
+        total: dict[str, int] = {}
+        for one in self.learners:
+            for part, size in one.memory().items():
+                total[part] = total.get(part, 0) + size
+        return total
+
+    def _parts(self) -> list[tuple[str, Learner]]:
+        named = [(str(k), head) for k, head in enumerate(self.heads)]
+        return named if self.rest is None else [*named, (REST, self.rest)]
+
+
+def each(learner: Learner) -> Sequence[Learner]:
+    """Return the learners of two classes, or of numbers, that a learner consists of: itself, unless it has several classes."""
+    return learner.learners if isinstance(learner, OneVsRest) else [learner]
+
+
+def heads_together(heads: Sequence[Weights], link: Link, bits: int) -> Weights:
+    """Return the weights of several classes as one; see `Weights.heads`."""
+    slot = np.unique(np.concatenate([np.zeros(0, np.uint32), *(head.slot for head in heads)]))
+    beta = np.zeros(len(slot))
+    for head in heads:
+        at = np.searchsorted(slot, head.slot)
+        beta[at] = np.where(np.abs(head.beta) > np.abs(beta[at]), head.beta, beta[at])
+    return Weights(slot, beta, 0.0, link, bits, heads=tuple(heads))
