@@ -9,7 +9,6 @@ import os
 import resource
 import secrets
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput
 from riata.base.hosts import Hosts, read_hosts
+from riata.base.log_lines import log_to_stderr
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
@@ -138,9 +138,7 @@ def serve(settings: Settings) -> None:
     gate = build_gate(settings)
     if gate.file is None:
         require_safe_host(settings.host, settings.allow_unauthenticated)
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    log_to_stderr(settings.log_level, settings.log_format)
     hold_freed_memory()
     allow_many_files()
     listener = listen(settings.host, settings.port)

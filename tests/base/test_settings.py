@@ -88,6 +88,7 @@ def test_an_unknown_option_is_refused() -> None:
         ("RIATA_PORT", "65536"),
         ("RIATA_DOCS", "perhaps"),
         ("RIATA_LOG_LEVEL", "loud"),
+        ("RIATA_LOG_FORMAT", "xml"),
         ("RIATA_STORE", "sqlit"),
         ("RIATA_GENERATIONS_KEPT", "2"),
     ],

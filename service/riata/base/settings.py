@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from riata.base import limits
 from riata.base.errors import nearest
 from riata.base.hosts import check_hosts
+from riata.base.log_lines import LogFormat
 from riata.base.store_schemes import FORMS, STORES, StoreScheme
 
 ENV_PREFIX: Final = "RIATA_"
@@ -237,8 +238,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
         "info", "Shutdown and logging", "lowest severity of messages written to stderr", "one line for each event worth knowing"
     )
+    log_format: LogFormat = _setting(
+        "text", "Shutdown and logging", "json: each message is one line with a JSON object", "people read it first"
+    )
 
-    @field_validator("log_level", mode="before")
+    @field_validator("log_level", "log_format", mode="before")
     @classmethod
     def _lower(cls, value: object) -> object:
         return value.lower() if isinstance(value, str) else value

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
+from riata.base.log_lines import FIELDS
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
@@ -92,7 +93,9 @@ class Meters:
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request, and log it at level DEBUG. `route` is a path template, so the number of series is bounded."""
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, seconds * 1000)
+            ms = round(seconds * 1000, 3)
+            fields = {"method": method, "route": route, "status": status, "ms": ms}
+            log.debug("method=%s route=%s status=%d ms=%.3f", method, route, status, ms, extra={FIELDS: fields})
         self._tally.add(method, route, status, seconds)
 
     def rows(self, model: str, observed: Observed) -> None:
