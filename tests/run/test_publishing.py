@@ -6,17 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from riata.learn.learner import Sketch
 from riata.predict.linear_model import LinearModel
 from riata.predict.one_row import Plan
 from riata.predict.uncertainty import Covariance, look_up
+from riata.run.config import read_config
 from riata.run.model_state import ModelState
-from riata.run.publishing import REST, Curvature
+from riata.run.publishing import REST, Curvature, publish
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
+from tests.learn.streams import to_batch
 from tests.predict.sketches import random_sketch
+from tests.run.events import create_model, log_batch
 from tests.run.node import SMALL, Node, events, run_with
+from tests.twins.truncated_step import Event
 
 HYBRID: dict[str, Any] = {**SMALL, "learner": {"kind": "taylor_sketch", "k": 4, "gamma": 0.5, "block": 10, "rounds": 1}}
 
@@ -177,6 +182,25 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
         ]
 
     run_with(MemoryStore(), work, HYBRID)
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_model_that_is_worse_than_its_base_rate_has_no_standard_errors(good: bool) -> None:
+    rng = np.random.default_rng(5)
+    size, label = np.exp(3.0 * rng.normal(size=1500)), rng.integers(0, 2, 1500)
+    rows = [Event([((1 + y) << 20, 1.0)] if good else [(1 << 20, x)], float(y)) for x, y in zip(size, label, strict=True)]
+    store = MemoryStore()
+    create_model(store, config=read_config({"learner": {**HYBRID["learner"], "standardised": False}}))
+    log_batch(store, to_batch(rows))
+    state = ModelState("m", store.head("m").lineage)
+    for record in store.read("m", 0):
+        state.apply(record)
+    sketch = state.learner.sketch()
+    assert sketch is not None
+    published = publish(state, 1, 1, ManualClock(), Covariance.of(sketch))
+    assert isinstance(published.model, LinearModel)
+    assert (published.no_std_error == "", published.model.uncertainty is not None) == (good, good)
+    assert good or published.no_std_error.startswith("the model is worse than its base rate")
 
 
 def test_a_model_names_the_columns_that_are_not_scaled() -> None:

@@ -17,7 +17,7 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.watch.costs import cost_figures
 from riata.watch.figures import Figures
-from riata.watch.warnings import warnings_of
+from riata.watch.warnings import WORSE_THAN_BASE, warnings_of
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
 
@@ -56,10 +56,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
     weights = served_weights(state.learner.weights(), state.config.negatives_kept)
     state.yield_to_loop()
-    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
     now_ms = clock.monotonic_ms()
-    model = make_model(origin, weights, gen, state.applied if state.has_learnt else 0, covariance)
-    state.yield_to_loop()
     figures = state.progressive.figures()
     if state.config.decision.is_wanted:
         figures["cost"] = _cost(state)
@@ -67,6 +64,11 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         figures["drift"] = {"action": state.config.drift.action, **state.drift.figures()}
     columns = [] if state.columns is None else state.columns.large()
     figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
+    state.yield_to_loop()
+    no_std_error = _no_std_error(state, weights, covariance, figures)
+    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
+    seq = state.applied if state.has_learnt else 0
+    model = make_model(origin, weights, gen, seq, None if no_std_error else covariance)
     state.yield_to_loop()
     return Published(
         model=model,
@@ -80,7 +82,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         published_ms=clock.unix_ms(),
         published_mono_ms=now_ms,
         closed_vocabulary=state.learner.closed_vocabulary(),
-        no_std_error=_no_std_error(state, weights, covariance),
+        no_std_error=no_std_error,
         chain=state.chain,
         changes=state.changes,
     )
@@ -92,15 +94,23 @@ def _cost(state: ModelState) -> Figures:
     return cost_figures(state.progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
 
 
-def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:
-    """Return why predictions have no standard errors; empty if they have them."""
+def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None, figures: Figures) -> str:
+    """Return why predictions have no standard errors; empty if they have them.
+
+    A standard error says how far the weights scatter about those that fit the stream best. A model that is worse than its base
+    rate is not near them.
+    """
     if state.config.has_classes:
         return "the model has several classes"
     if weights.posterior is not None:
         return ""
     if spec_of(state.config.learner).keeps_posterior:
         return "no event has been learnt yet"
-    return "the learner keeps no curvature" if covariance is None else covariance.why_not
+    if covariance is None:
+        return "the learner keeps no curvature"
+    if any(warning["code"] == WORSE_THAN_BASE for warning in figures["warnings"]):
+        return "the model is worse than its base rate over the last events: see warnings"
+    return covariance.why_not
 
 
 def generation_info(state: ModelState) -> dict[str, float | int | str]:
