@@ -43,6 +43,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "status": lambda riata: riata.status(),
     "changes": lambda riata: riata.changes("m"),
     "refused": lambda riata: riata.refused("m"),
+    "slices": lambda riata: riata.slices("m"),
 }
 WITHOUT_A_CALL: Final = {
     ("POST", "/observe"), ("GET", "/predict"), ("POST", "/predict"),  # calls name the model

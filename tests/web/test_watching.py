@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 
 from riata.run.health import Sharing
 from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
 from riata.web.app import create_app
 from riata.web.attention import attention_of
@@ -18,6 +20,7 @@ from riata.web.gate import Gate, KeysFile
 from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
 from riata.web.settings import WebSettings
+from riata.wire.batch import Batch
 from riata.wire.parsed import RowError
 from tests.watch.streams import observed
 from tests.watch.test_drift import stream, watched
@@ -41,6 +44,27 @@ def test_refused_rows_are_counted_by_code_and_the_last_are_kept(client: Client) 
     assert client.get("/models/default/refused?limit=0").json()["code"] == "bad_option"
     assert client.get("/models/nobody/refused").json()["code"] == "model_not_found"
     assert 'riata_rows_refused_total{code="bad_label",model="default"} 3.0' in client.get("/metrics").text
+
+
+def test_slices_have_their_route_and_their_metrics(client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = client.get("/models/default/slices").json()
+    assert (empty["fields"], empty["slices"]) == ([], [])
+    slices = Slices("logistic", ["country"])
+    slices.follow({"country=de": 7})
+    no, one = np.zeros(1, np.bool_), np.ones(1)
+    batch = Batch(np.array([0, 1], np.int64), np.array([7], np.uint32), one, one, one, np.zeros((1, 16), np.uint8), no)
+    slices.observe([batch], (one, one, one), no)
+    published = service.published("default")
+    config = replace(published.config, slices=("country",))
+    sliced = replace(published, config=config, figures={**published.figures, "slices": slices.figures()})
+    monkeypatch.setattr(service, "published", lambda _model: sliced)
+    found = client.get("/models/default/slices").json()
+    assert (found["fields"], [one["value"] for one in found["slices"]]) == (["country"], ["de"])
+    assert found["slices"][0]["faded"]["base_rate"] == 1.0
+    text = client.get("/metrics").text
+    assert 'riata_slice_examples_total{field="country",model="default",value="de"} 1.0' in text
+    assert 'riata_slice_faded_label_rate{field="country",model="default",value="de"} 1.0' in text
+    assert "slices" not in client.get("/models/default/metrics").json()
 
 
 def test_one_bad_request_does_not_displace_all_other_reasons() -> None:

@@ -266,6 +266,10 @@ class Riata:
         """Return the rows that the process refused: counts by code, and the last ones with their reasons."""
         return self._object(calls.get_model(model, "/refused"))
 
+    def slices(self, model: str = "default") -> dict[str, Any]:
+        """Return losses, calibration and label rate by value of the fields in the model's setting `slices`."""
+        return self._object(calls.get_model(model, "/slices"))
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

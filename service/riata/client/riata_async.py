@@ -241,6 +241,10 @@ class AsyncRiata:
         """Return the rows that the process refused: counts by code, and the last ones with their reasons."""
         return await self._object(calls.get_model(model, "/refused"))
 
+    async def slices(self, model: str = "default") -> dict[str, Any]:
+        """Return losses, calibration and label rate by value of the fields in the model's setting `slices`."""
+        return await self._object(calls.get_model(model, "/slices"))
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()

@@ -24,8 +24,8 @@ GONE: Final = "trimmed"  # kind of a change whose record is no longer in the log
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One change. kind: created, configured, drifted, restored, imported, promoted or trimmed; source: where a state came from,
-    or the alarm and how much of the past was kept."""
+    """One change. kind: created, configured, drifted, named, restored, imported, promoted or trimmed; source: where a state
+    came from, the alarm and how much of the past was kept, or the names that were found."""
 
     seq: int
     kind: str
@@ -83,7 +83,9 @@ def told_by(record: Record) -> Told:
         kind = "created" if record.first == 1 else "configured" if change.alarm is None else "drifted"
         alarm = {} if change.alarm is None else change.alarm
         keep = {} if change.forget is None else {"keep": change.forget}
-        return Told(record.last, kind, record.accepted_ms, change.actor, {**alarm, **keep}, change.config)
+        names = {} if change.names is None else {"names": list(change.names)}
+        kind = "named" if names else kind
+        return Told(record.last, kind, record.accepted_ms, change.actor, {**alarm, **keep, **names}, change.config)
     source, checkpoint = records.decode_restore(record.payload)
     try:
         config = read_stored(layout.checkpoint_header(checkpoint)["config"])

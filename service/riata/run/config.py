@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, MaxLen
 
 from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, nearest
-from riata.base.limits import LABEL_ABS_MAX
+from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.curve_trees import with_trees
 from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
+from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.wire.classes import ClassesConfig
 from riata.wire.curves import Curves
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
@@ -30,6 +31,7 @@ _CLASSES: Final[Mapping[Labels, tuple[float, float]]] = {"0/1": (0.0, 1.0), "-1/
 AFTER: Final = "after"  # keys beside the settings in the payload of a config event
 FORGET: Final = "forget"
 ALARM: Final = "alarm"
+NAMES: Final = "names"
 CHANGEABLE = frozenset(
     {
         "publish_every_ms",
@@ -41,10 +43,11 @@ CHANGEABLE = frozenset(
         "negatives_kept",
         "drift",
         "classes",
+        "slices",
     }
 )
 # Settings that came later, and where they have no effect.
-_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig(), "classes": ClassesConfig()}
+_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig(), "classes": ClassesConfig(), "slices": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,11 @@ class ModelConfig:
         DriftConfig,
         "detection of changes of the loss, of the label rate and of the share of unknown features, and what follows an alarm",
     ] = field(default_factory=DriftConfig)
+    slices: Annotated[
+        tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...],
+        MaxLen(FIELDS_MAX),
+        f"fields with a text, as country: losses and calibration are kept for each of up to {VALUES_MAX} values",
+    ] = ()
 
     classes: Annotated[
         ClassesConfig,
@@ -109,6 +117,8 @@ class ModelConfig:
             )
         if self.decision.is_wanted and not (answers_probability(learner) and self.labels in _CLASSES):
             raise BadInput("decision: needs probabilities of two classes; choose another loss, and labels of two", "out_of_range")
+        if "" in self.slices or len(set(self.slices)) < len(self.slices):
+            raise BadInput("slices: expected different names of fields, as country", "out_of_range")
         if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
             raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
         if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
@@ -148,6 +158,8 @@ def _check_classes(config: ModelConfig) -> None:
         raise BadInput("default_label: a model of several classes has none; leave it out", "conflicting_settings")
     if config.drift.action != "off":
         raise BadInput('drift.action: changes of several classes are not detected; choose "off"', "conflicting_settings")
+    if config.slices:
+        raise BadInput("slices: figures by value are those of two classes or of numbers; leave it out", "conflicting_settings")
 
 
 def require_one_margin(config: ModelConfig, what: str) -> None:
@@ -213,6 +225,7 @@ class Change:
     actor : id of the key of the request that asked for it; empty if there was none. Learning must not read it
     forget : share of the past that the learner keeps; None: it forgets nothing
     alarm : of the drift detector, which the event answers, as `Alarm.document`; None if it answers none
+    names : features that were found by name, for `slices`: their hashes; None if the event is about none
     """
 
     config: ModelConfig
@@ -220,6 +233,7 @@ class Change:
     actor: str = ""
     forget: float | None = None
     alarm: dict[str, Any] | None = None
+    names: dict[str, int] | None = None
 
 
 def config_payload(
@@ -228,9 +242,10 @@ def config_payload(
     actor: str = "",
     forget: float | None = None,
     alarm: dict[str, Any] | None = None,
+    names: dict[str, int] | None = None,
 ) -> bytes:
     """The payload of a config event; see `Change`."""
-    beside = {AFTER: after, ACTOR: actor or None, FORGET: forget, ALARM: alarm}
+    beside = {AFTER: after, ACTOR: actor or None, FORGET: forget, ALARM: alarm, NAMES: names}
     told = {key: value for key, value in beside.items() if value is not None}
     return records.encode_document({**stored_document(config), **told})
 
@@ -239,17 +254,19 @@ def change_from_payload(payload: bytes) -> Change:
     """Read what `config_payload` wrote. Raises `Corrupt`."""
     document = records.decode_document(payload)
     after, actor = document.pop(AFTER, None), document.pop(ACTOR, "")
-    keep, alarm = document.pop(FORGET, None), document.pop(ALARM, None)
+    keep, alarm, names = (document.pop(key, None) for key in (FORGET, ALARM, NAMES))
     if not isinstance(actor, str):
         raise Corrupt("the configuration in the log names an actor that is not a text")
     if after is not None and (type(after) is not int or after < 0):
         raise Corrupt(f"the configuration in the log names an earlier event {after!r}, which is not valid")
     if alarm is not None and (type(alarm) is not dict or type(alarm.get("seq")) is not int or alarm["seq"] < 0):
         raise Corrupt(f"the configuration in the log names an alarm {alarm!r}, which is not valid")
+    if names is not None and not (type(names) is dict and all(type(one) is int and 0 <= one < 2**32 for one in names.values())):
+        raise Corrupt("the configuration in the log names features with hashes that are not valid")
     try:
         if keep is not None:
             check_keep(keep if type(keep) is float else -1.0, FORGET)
-        return Change(read_stored(document), after, actor, keep, alarm)
+        return Change(read_stored(document), after, actor, keep, alarm, names)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 

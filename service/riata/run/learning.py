@@ -17,6 +17,7 @@ from riata.run.config import change_from_payload
 from riata.run.damage import Damage, harms_one_model
 from riata.run.drift import drift_sentence
 from riata.run.engine_context import EngineContext
+from riata.run.found_names import NamesLooked
 from riata.run.generations import verifies
 from riata.run.log_reading import PACED_BYTES, Again, read_again
 from riata.run.model_state import ModelState
@@ -66,6 +67,7 @@ class Learning:
         archived = None if context.archive is None else context.archive.bound
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         self._made_room_ms: int | None = None
+        self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models with slices
         hooks = WriterHooks(
             self._on_published,
             self.log_refused,
@@ -245,7 +247,8 @@ class Learning:
             self._context.log_thread.submit(append, lambda _answer: None)
 
     def _log_answer(self, name: str, payload: bytes) -> None:
-        """Log the event that answers an alarm of a model's drift detector. If the store refuses it, the writer asks again."""
+        """Log an event that a model's state asks for: the answer to an alarm of drift, or names. If the store refuses it, it is
+        asked for again."""
         if (alarm := change_from_payload(payload).alarm) is not None:
             log.warning("model %s: drift: %s", name, drift_sentence(alarm))
         append = Append(name, "config", self._context.clock.unix_ms(), payload=payload)
@@ -259,6 +262,10 @@ class Learning:
             return
         served_model.published, served_model.edition, served_model.another = published, 0, ""
         self.on_published()
+        if published.config.slices:
+            looked = self._looked.setdefault(served_model.lineage, NamesLooked())
+            if (payload := looked.payload(published, served_model.names)) is not None:
+                self._log_answer(served_model.name, payload)
         if served_model.lowest_wanted is not None:
             self._context.wake(served_model)
 

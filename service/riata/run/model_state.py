@@ -28,8 +28,9 @@ from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.watch.columns import Columns
 from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
-from riata.watch.drift import DriftDetector
+from riata.watch.drift import DriftDetector, detector_as_asked
 from riata.watch.progressive import Progressive
+from riata.watch.slices import Slices, slices_as_asked
 from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ T = TypeVar("T")
 LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
 WATCH = "watch."
 DRIFT = "drift."
+SLICES = "slices."
 CHANGES_KEPT: Final = 64
 EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
@@ -68,6 +70,7 @@ class ModelState:
     learner: Learner
     progressive: Progressive
     drift: DriftDetector | None  # if the configuration asks for it
+    slices: Slices | None  # likewise
     columns: Columns | None  # of rows learnt since the process started, if the learner wants scaled values; not part of the state
 
     def __init__(self, name: str, lineage: bytes) -> None:
@@ -139,6 +142,8 @@ class ModelState:
         arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
         if self.drift is not None:
             arrays.update({DRIFT + key: value for key, value in self.drift.freeze().items()})
+        if self.slices is not None:
+            arrays.update({SLICES + key: value for key, value in self.slices.freeze().items()})
         return Frozen(header, arrays)
 
     @staticmethod
@@ -161,8 +166,8 @@ class ModelState:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of memory by part."""
-        drift = 0 if self.drift is None else self.drift.memory()
-        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values()) + drift}
+        more = sum(one.memory() for one in (self.drift, self.slices) if one is not None)
+        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values()) + more}
 
     def _configure(self, record: Record) -> None:
         """Adopt another configuration, unless it was derived from one that is no longer in force: then nothing changes, and its
@@ -178,22 +183,20 @@ class ModelState:
                 spec_of(change.config.learner).adjust(one, change.config.learner)
         self.config = change.config
         grow(self.learner, self.progressive, change.config.classes)
-        self._watch_drift()
+        self._watch_as_asked()
         if change.forget is not None:
             forget(spec_of(self.config.learner), self.learner, change.forget)
         if change.alarm is not None and self.drift is not None:
             self.drift.answer(change.alarm["seq"])
+        if change.names is not None and self.slices is not None:
+            self.slices.follow(change.names)
         self._note_change(record.last)
 
-    def _watch_drift(self) -> None:
-        """Have a detector if the configuration asks for one: a new one, or the one there is with other settings."""
-        asked = self.config.drift
-        if asked.action == "off":
-            self.drift = None
-        elif self.drift is None:
-            self.drift = DriftDetector(self.progressive.config.answers, asked.rest_events)
-        else:
-            self.drift.rest = asked.rest_events
+    def _watch_as_asked(self) -> None:
+        """Have a detector and slices if the configuration asks for them: new ones, or those there are with other settings."""
+        asked, answers = self.config.drift, self.progressive.config.answers
+        self.slices = slices_as_asked(self.config.slices, answers, self.slices)
+        self.drift = detector_as_asked(None if asked.action == "off" else asked.rest_events, answers, self.drift)
 
     def _note_change(self, seq: int) -> None:
         self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
@@ -203,8 +206,8 @@ class ModelState:
         self.learner, self.progressive = build_parts(config, config.encoder.bits if bits is None else bits)
         spec = spec_of(config.learner)
         self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
-        self.drift = None
-        self._watch_drift()
+        self.drift = self.slices = None
+        self._watch_as_asked()
 
     def _learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
         refused: dict[int, str] = {}
@@ -245,6 +248,8 @@ class ModelState:
             self.on_learnt(stepped)
         if self.drift is not None:
             self.drift.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused, first)
+        if self.slices is not None:
+            self.slices.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused)
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
             self.progressive.note_non_zeros(self.learner.weights().non_zeros)
         if not stepped.refusals:
@@ -290,6 +295,8 @@ class ModelState:
         self.progressive.thaw(_part(arrays, WATCH), _carried(header))
         if self.drift is not None:
             self.drift.thaw(_part(arrays, DRIFT))
+        if self.slices is not None:
+            self.slices.thaw(_part(arrays, SLICES))
         self.skipped = _number(header["skipped"])
 
 

@@ -156,6 +156,16 @@ class DriftDetector:
         self._state = state
 
 
+def detector_as_asked(rest: int | None, answers: Answers, held: DriftDetector | None) -> DriftDetector | None:
+    """Return a detector with this rest: a new one, or the one held. rest : None if there is to be none"""
+    if rest is None:
+        return None
+    if held is None:
+        return DriftDetector(answers, rest)
+    held.rest = rest
+    return held
+
+
 def warm_up() -> None:
     """Compile the kernel, or load it from disk."""
     no, one = np.zeros(1, np.bool_), np.ones(1)

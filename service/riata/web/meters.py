@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -60,6 +60,14 @@ FIGURE_GAUGES: Final = {
     "faded_normalised_entropy": ("faded", "normalised_entropy"),
     "faded_calibration_ratio": ("faded", "calibration_ratio"),
     "faded_label_rate": ("faded", "base_rate"),
+}
+
+# By figure of a slice: name and text of its gauge.
+SLICE_GAUGES: Final = {
+    "loss": ("loss", "Test-then-train loss"),
+    "normalised_entropy": ("normalised_entropy", "Log loss over that of the slice's own base rate"),
+    "calibration_ratio": ("calibration_ratio", "Mean predicted probability over mean observed label"),
+    "base_rate": ("label_rate", "Share of positive labels"),
 }
 
 SHARING_COUNTS: Final = {
@@ -147,7 +155,7 @@ class ServiceCollector(Collector):
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
-        drift = DriftFamilies()
+        drift, slices = DriftFamilies(), SliceFamilies()
         warning = GaugeMetricFamily("riata_model_warning", "1 while the model has the warning.", labels=("model", "code"))
         for model, at in health.models.items():
             gauges["log_seq"].add_metric((model,), at.seq_logged)
@@ -156,18 +164,18 @@ class ServiceCollector(Collector):
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)
-            self._add_figures(model, gauges, warning, drift)
+            self._add_figures(model, gauges, warning, (drift, slices))
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
         yield from memory_metrics(health.memory)
         yield from gauges.values()
         yield warning
-        yield from (drift.alarms, drift.statistic)
+        yield from (drift.alarms, drift.statistic, slices.examples, *slices.gauges.values())
         yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)
         yield from sharing_metrics(health.sharing)
 
-    def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily, drift: DriftFamilies) -> None:
+    def _add_figures(self, model: str, gauges: Gauges, warning: GaugeMetricFamily, optional: Sequence[OptionalFamilies]) -> None:
         try:
             published = self.service.published(model)
         except RiataError:
@@ -181,10 +189,18 @@ class ServiceCollector(Collector):
             value = published.figures[horizon].get(figure)
             if value is not None:
                 gauges[gauge].add_metric((model,), value)
-        drift.add(model, published.figures.get("drift"))
+        for families in optional:
+            families.add(model, published.figures)
         codes = {one["code"] for one in published.figures.get("warnings", [])}
         for code in CODES:
             warning.add_metric((model, code), float(code in codes))
+
+
+class OptionalFamilies(Protocol):
+    """Metrics of models that have some setting."""
+
+    def add(self, model: str, figures: Mapping[str, Any]) -> None:
+        """Add those of a model with these published figures, if it has them."""
 
 
 class DriftFamilies:
@@ -196,13 +212,36 @@ class DriftFamilies:
         text = "How far a signal has departed from its reference: 1 raises an alarm."
         self.statistic = GaugeMetricFamily("riata_drift_statistic", text, labels=labels)
 
-    def add(self, model: str, drift: dict[str, Any] | None) -> None:
-        """Add a model's figures; None if it has no detector."""
-        if drift is None:
+    def add(self, model: str, figures: Mapping[str, Any]) -> None:
+        """Add a model's figures, if it has a detector."""
+        if (drift := figures.get("drift")) is None:
             return
         for signal, at in drift["signals"].items():
             self.alarms.add_metric((model, signal), at["alarms"])
             self.statistic.add_metric((model, signal), at["statistic"] / drift["bound"])
+
+
+class SliceFamilies:
+    """The metrics of slices, of models with the setting `slices`."""
+
+    def __init__(self) -> None:
+        labels = ("model", "field", "value")
+        self.examples = CounterMetricFamily(
+            "riata_slice_examples", "Labelled events with this value of the field.", labels=labels
+        )
+        self.gauges = {
+            figure: GaugeMetricFamily(f"riata_slice_faded_{name}", f"{text}, of faded events of the slice.", labels=labels)
+            for figure, (name, text) in SLICE_GAUGES.items()
+        }
+
+    def add(self, model: str, figures: Mapping[str, Any]) -> None:
+        """Add a model's figures, if it has slices."""
+        for one in figures.get("slices", []):
+            labels = (model, one["field"], one["value"])
+            self.examples.add_metric(labels, one["examples"])
+            for figure, family in self.gauges.items():
+                if one["faded"][figure] is not None:
+                    family.add_metric(labels, one["faded"][figure])
 
 
 def memory_metrics(memory: tuple[int, int]) -> Iterator[Metric]:

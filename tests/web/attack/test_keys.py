@@ -156,6 +156,7 @@ WATCHED = {
             "/card",
             "/trees",
             "/refused",
+            "/slices",
         )
     ),
 }

@@ -21,7 +21,7 @@ export function history(model) {
 
 /** The changes of a model as marks of a chart. */
 export function marksOf(changes) {
-  return changes.filter(change => change.kind !== "created" && change.kind !== "trimmed").map(change => {
+  return changes.filter(change => !["created", "trimmed", "named"].includes(change.kind)).map(change => {
     const names = Object.keys(change.settings);
     const label = change.kind === "drifted" ? `⚠ drift: ${change.source.signal.replaceAll("_", " ")}` : names.length ? `${names[0].replace("learner.", "")} ${change.settings[names[0]][1]}` : KINDS[change.kind];
     return { seq: change.seq, time: change.time, label };

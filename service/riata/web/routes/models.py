@@ -170,7 +170,8 @@ def source(published: Published) -> dict[str, Any]:
 def metrics_document(published: Published, names: NameBook, since: int | None) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
     non_zeros, warnings = published.model.weights.non_zeros, published.warnings(names)
-    document = {"model": source(published), **published.figures, "non_zeros": non_zeros, "warnings": warnings}
+    figures = {name: value for name, value in published.figures.items() if name != "slices"}  # they have a route of their own
+    document = {"model": source(published), **figures, "non_zeros": non_zeros, "warnings": warnings}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]
     return document

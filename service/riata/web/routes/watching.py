@@ -10,6 +10,7 @@ import riata
 from riata.base.clock import rfc3339
 from riata.base.errors import RiataError
 from riata.run.published import Published
+from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
 from riata.web.answers import Answer, json_answer
 from riata.web.attention import attention_of
 from riata.web.body import header
@@ -111,6 +112,14 @@ async def changes(call: Call) -> Answer:
     return tagged(call, {"changes": await call.parts.service.changes(model)})
 
 
+async def slices(call: Call) -> Answer:
+    """The figures of each value of the fields in the setting `slices`."""
+    model, _ = call.asked()
+    published = call.parts.service.published(model)
+    document = {"fields": list(published.config.slices), "half_life": HALF_LIFE, "values_max": VALUES_MAX}
+    return tagged(call, {**document, "slices": published.figures.get("slices", [])})
+
+
 async def refused(call: Call) -> Answer:
     """The rows that this process refused since its start."""
     model, options = call.asked()
@@ -168,6 +177,7 @@ _MODEL: Final = record(
         "faded": {"type": "object", "additionalProperties": FIGURE},
     }
 )  # fmt: skip
+_SLICE: Final = record(dict.fromkeys(SLICE_FIGURES, FIGURE))
 TAG: Final = "operations"
 SCHEMAS: Final[Schema] = {
     "Whoami": _KEY,
@@ -195,9 +205,10 @@ SCHEMAS: Final[Schema] = {
                         "time": _or_null(TIME),
                         "kind": {
                             "type": "string",
-                            "enum": ["created", "configured", "drifted", "restored", "imported", "promoted", "trimmed"],
+                            "enum": ["created", "configured", "drifted", "named", "restored", "imported", "promoted", "trimmed"],
                             "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
-                            "share of the past that the learner kept. trimmed: the event is no longer in the log",
+                            "share of the past that the learner kept. named: values of the setting `slices` were found. "
+                            "trimmed: the event is no longer in the log",
                         },
                         "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
                         "source": {"type": "object"},
@@ -205,6 +216,25 @@ SCHEMAS: Final[Schema] = {
                     }
                 )
             )
+        }
+    ),
+    "SliceList": record(
+        {
+            "fields": array(TEXT, description="the setting `slices`"),
+            "half_life": {**COUNT, "description": "events of a slice after which an event counts half in `faded`"},
+            "values_max": {**COUNT, "description": "most values of a field; those that were seen first are kept"},
+            "slices": array(
+                record(
+                    {
+                        "field": TEXT,
+                        "value": TEXT,
+                        "examples": {**COUNT, "description": "events since the value was found"},
+                        "cumulative": _SLICE,
+                        "faded": _SLICE,
+                    }
+                ),
+                description="the slice with the most events first; base: what the slice's own label rate would have",
+            ),
         }
     ),
     "RefusedRows": record(
@@ -220,6 +250,7 @@ SCHEMAS: Final[Schema] = {
 }
 _READ: Final = (404, 422, 503)
 _LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
+_SLICES: Final = "Losses, calibration and label rate by value of the fields in the setting `slices`."
 _STATUS: Final = "This process, its models, and what needs attention in words."
 _REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
 ROUTES: Final = (
@@ -227,5 +258,6 @@ ROUTES: Final = (
     Route("GET", "/keys", (ADMIN, WATCH), list_keys, "The API keys, without their secrets.", answer("Keys"), (422,)),
     Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer("Status"), (422, 503)),
     Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer("ChangeList"), _READ),
+    Route("GET", f"{AT}/slices", (ADMIN, WATCH), slices, _SLICES, answer("SliceList"), _READ),
     Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer("RefusedRows"), _READ, (_LIMIT,)),
 )

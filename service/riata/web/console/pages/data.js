@@ -1,18 +1,41 @@
-// The page Data: refused rows, and labels that came later.
+// The page Data: refused rows, labels that came later, and figures by slice.
 
 import { get, of } from "../api.js";
 import { bars } from "../charts.js";
-import { h, name, number, panel, put, table, time } from "../dom.js";
-import { into } from "../parts.js";
+import { h, name, number, panel, put, table, time, visible } from "../dom.js";
+import { into, percent } from "../parts.js";
+
+const FIGURES = ["loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate"];
+
+/** The slices of a model, those first that cost most beyond the mean loss: events times the difference. */
+function showSlices(target, answer, model) {
+  put(target.caption);
+  if (!answer.fields.length) return put(target.body, h("p", {}, "No field is sliced. ", h("code", {}, "PATCH {\"slices\": [\"country\"]}"), " keeps these figures for each value of a field."));
+  if (!answer.slices.length) return put(target.body, h("p", {}, `No value of ${answer.fields.map(field => visible(field)).join(", ")} has come yet. Values are texts or truth values, not numbers.`));
+  const mean = model ? model.faded.loss : null, excess = one => (mean === null || one.faded.loss === null ? 0 : one.examples * (one.faded.loss - mean));
+  put(target.body, table([
+    { title: "slice", of: one => name(`${one.field}=${one.value}`) }, { title: "events", number: true, of: one => number(one.examples) },
+    { title: "loss", number: true, of: one => number(one.faded.loss) }, { title: "of the mean", number: true, of: one => percent(mean && one.faded.loss !== null ? one.faded.loss / mean : null) },
+    { title: "of its base rate's", number: true, of: one => percent(one.faded.base_loss ? one.faded.loss / one.faded.base_loss : null) },
+    { title: "calibration", number: true, of: one => number(one.faded.calibration_ratio, 3) }, { title: "label rate", number: true, of: one => number(one.faded.base_rate, 3) },
+  ], [...answer.slices].sort((a, b) => excess(b) - excess(a)), "slices"));
+  put(target.caption, `Slices whose events cost most beyond the mean come first. Loss, calibration and label rate are faded: an event counts half after ${number(answer.half_life)} more of its slice. At most ${answer.values_max} values of a field, the first that came.`);
+}
 
 export function data(context) {
   let last = null;
   const counts = panel("Refused rows by reason", () => ({ columns: ["code", "rows"], rows: Object.entries(last ? last.counts : {}) }));
   const rows = panel("Last refused rows", () => ({ columns: ["time", "row", "code", "detail"], rows: (last ? last.last : []).map(row => [row.time, row.index, row.code, row.detail]) }));
   const labels = panel("Labels of remembered predictions");
+  let found = null;
+  const slices = panel("Slices", () => ({ columns: ["field", "value", "events", ...FIGURES.map(figure => `faded ${figure}`)], rows: (found ? found.slices : []).map(one => [one.field, one.value, one.examples, ...FIGURES.map(figure => one.faded[figure])]) }));
   return {
-    node: [h("div", { class: "columns" }, counts.node, labels.node), rows.node],
+    node: [h("div", { class: "columns" }, counts.node, labels.node), slices.node, rows.node],
     async tick() {
+      await into(slices, () => get(of(context.model, "/slices")), answer => {
+        found = answer;
+        showSlices(slices, answer, context.status().models.find(one => one.name === context.model));
+      });
       await into(counts, () => get(of(context.model, "/refused")), answer => {
         last = answer;
         const all = Object.entries(answer.counts);

@@ -45,7 +45,7 @@ export function versions(context) {
         changes = answer.changes;
         put(changed.body, table([
           { title: "time", of: one => time(one.time) }, { title: "event", number: true, of: one => number(one.seq) }, { title: "what", of: one => KINDS[one.kind] },
-          { title: "details", of: one => visible(one.kind === "drifted" ? driftDetails(one.source) : [...Object.entries(one.settings).map(([key, [from, to]]) => `${key} ${JSON.stringify(from)} → ${JSON.stringify(to)}`), ...Object.entries(one.source).map(([key, value]) => `${key} ${value}`)].join(", ")) || "–" },
+          { title: "details", of: one => visible(one.kind === "drifted" ? driftDetails(one.source) : [...Object.entries(one.settings).map(([key, [from, to]]) => `${key} ${JSON.stringify(from)} → ${JSON.stringify(to)}`), ...Object.entries(one.source).map(([key, value]) => `${key} ${Array.isArray(value) ? value.join(", ") : value}`)].join(", ")) || "–" },
           { title: "by", of: one => (one.actor ? name(one.actor) : "–") },
         ], changes, "changes"));
         put(changed.caption, "Events of the log that set the configuration or the state, newest first; by: the key that asked for it.");

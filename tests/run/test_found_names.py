@@ -1,0 +1,102 @@
+"""Values of sliced fields are found by name, logged by hash, and counted from then on: live, in a replay, and after a start."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput, Corrupt
+from riata.predict.name_book import NameBook
+from riata.run.config import change_from_payload, read_config
+from riata.run.found_names import EVERY_MS, NamesLooked
+from riata.run.replay import replay
+from riata.store import records
+from tests.doubles.memory_store import MemoryStore
+from tests.run.node import SMALL, Node, run_with
+
+SLICED: dict[str, Any] = {**SMALL, "slices": ["country"]}
+
+
+def rows(n: int, seed: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for country in rng.choice(["de", "fr", "us"], n):
+        features = {"country": str(country), "device": "phone", "countryside": "x", "age": float(rng.integers(9))}
+        made.append({"features": features, "label": int(rng.random() < {"de": 0.9, "fr": 0.1, "us": 0.5}[str(country)])})
+    return made
+
+
+async def named(node: Node) -> None:
+    """Wait until the names that were seen are in the log."""
+    while (await node.service.changes("m"))[0]["kind"] != "named":
+        await asyncio.sleep(0.01)
+
+
+def examples(node: Node) -> dict[str, int]:
+    found = node.service.published("m").figures["slices"]
+    return {one["value"]: one["examples"] for one in found}
+
+
+def test_values_are_named_by_an_event_and_counted_after_it() -> None:
+    store, later = MemoryStore(), rows(500, 2)
+
+    async def work(node: Node) -> None:
+        await node.observe(rows(300, 1))
+        await named(node)
+        assert (await node.service.changes("m"))[0] | {"time": None, "seq": 0} == {
+            "seq": 0, "time": None, "kind": "named", "actor": None, "settings": {},
+            "source": {"names": ["country=de", "country=fr", "country=us"]},
+        }  # fmt: skip
+        await node.observe(later)
+        countries = [row["features"]["country"] for row in later]
+        assert examples(node) == {country: countries.count(country) for country in ("de", "fr", "us")}
+        german = next(one for one in node.service.published("m").figures["slices"] if one["value"] == "de")
+        assert german["faded"]["base_rate"] == pytest.approx(0.9, abs=0.06)
+        assert german["faded"]["loss"] < 0.5
+
+    run_with(store, work, SLICED)
+    again = store.crash()
+    assert replay(again, "m").equal
+
+    async def reopened(node: Node) -> None:
+        assert sum(examples(node).values()) == 500
+        await node.admin.change("m", {"slices": ["device"]})
+        await named(node)
+        await node.observe(rows(10, 3))
+        assert examples(node) == {"phone": 10}
+
+    run_with(again, reopened)
+    assert replay(again.crash(), "m").equal
+
+
+def test_names_are_looked_for_again_when_more_came_and_not_too_often() -> None:
+    now: Any = SimpleNamespace(config=read_config(SLICED), figures={"slices": []}, changes=(1,), published_mono_ms=0)
+    book, looked = NameBook(), NamesLooked()
+    assert looked.payload(now, book) is None
+    book.add(7 << 32, b"country=de")
+    book.add(8 << 32, "country=de \u00d7 device=phone".encode())
+    asked = looked.payload(now, book)
+    assert asked is not None
+    change = change_from_payload(asked)
+    assert (change.names, change.after, change.config) == ({"country=de": 7}, 1, now.config)
+    now.published_mono_ms = EVERY_MS - 1
+    assert looked.payload(now, book) is None
+    now.published_mono_ms = EVERY_MS
+    assert looked.payload(now, book) == asked  # the first was void
+    now.published_mono_ms, now.figures = 2 * EVERY_MS, {"slices": [{"field": "country", "value": "de"}]}
+    assert looked.payload(now, book) is None
+
+
+def test_bad_settings_and_bad_names_in_the_log_are_refused() -> None:
+    for bad in (["a", "a"], [""], ["a", "b", "c", "d", "e"]):
+        with pytest.raises(BadInput):
+            read_config({"slices": bad})
+    assert read_config({"slices": ["a", "b", "c", "d"]}).slices == ("a", "b", "c", "d")
+    spoilt: list[Any] = [[], {"a=b": -1}, {"a=b": 2**32}, {"a=b": "x"}]
+    for names in spoilt:
+        with pytest.raises(Corrupt):
+            change_from_payload(records.encode_document({**SMALL, "names": names}))
