@@ -133,7 +133,7 @@ def test_the_configuration_comes_from_a_file_and_single_settings_over_it(tmp_pat
         (["rows"], "--online"),
         (["rows", "--online", "--set", "eta"], "KEY=VALUE"),
         (["rows", "--online", "--set", "etta=1"], "did you mean 'eta'"),
-        (["rows", "--online", "--set", "coder.bits=1"], "learner and encoder"),
+        (["rows", "--online", "--set", "coder.bits=1"], "learner, encoder"),
         (["rows", "--online", "--labels", "2/3"], "--labels 2/3"),
         (["rows", "--online", "--learner", "tree"], "--learner tree"),
         (["rows", "--online", "--format", "xml"], "--format xml"),
