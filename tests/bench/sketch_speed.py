@@ -213,6 +213,7 @@ def run_dense(d: int, tick: Any) -> Dense:
             features_max=d,
             warm_up=0,
             sweeps_max=1000,
+            standardised=False,
         )
         for block in BLOCKS
     }

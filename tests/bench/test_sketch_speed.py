@@ -11,7 +11,7 @@ def test_the_yardstick_learns_the_same_weights() -> None:
     d, n = 8, 60
     config = TaylorSketchConfig(
         mode="exact", block=1, gamma=1.0, gamma_intercept=1.0, features_max=d, prior_curvature=0.0, tolerance=1e-9,
-        sweeps_max=10_000, warm_up=0,
+        sweeps_max=10_000, warm_up=0, standardised=False,
     )  # fmt: skip
     batch = next(dense_rows(d, n))
     learner = build_learner(config, 18, 0)

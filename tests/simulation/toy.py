@@ -1,6 +1,6 @@
 """The smallest learner that shows loss, repetition and reordering of events: four floats and a digest of all events.
 
-It stands where `build_learner` and `Progressive` stand, so that everything around them is production code.
+It stands where `run.state_parts` takes `build_learner` and `Progressive`, so that everything around them is production code.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
-from riata.run import model_state
+from riata.run import state_parts
 from riata.watch.curves import NOTHING_CARRIED, Carried
+from riata.watch.progressive import ProgressiveConfig
 from riata.wire.batch import Batch
 from tests.simulation.releases import here, keep_of
 
@@ -94,6 +95,7 @@ class Toy:
 class Counted:
     """`Progressive` that only counts."""
 
+    config: Final = ProgressiveConfig()
     until_count: Final = 2**31
     carried: Final = NOTHING_CARRIED
 
@@ -137,7 +139,7 @@ class Counted:
 @contextlib.contextmanager
 def learning_toys() -> Iterator[None]:
     """Let every model learn with `Toy`, whatever its configuration."""
-    module: Any = model_state
+    module: Any = state_parts
     before = module.build_learner, module.Progressive
     module.build_learner = lambda *_: Toy()
     module.Progressive = Counted
