@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 # Most modules are never imported; the others are compiled to byte code at their first import. That is half the time of pip.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 WITH_PROGRESS := $(PYTHON) deploy/with-progress
-WORKERS ?= logical
+# One worker more than processors: many tests wait, for leases, restarts and probes.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 
 # Without byte code every process would compile the sources of numba and of the service again: 2 s of processor time for each start.
 unexport PYTHONDONTWRITEBYTECODE
