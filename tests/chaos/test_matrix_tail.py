@@ -73,13 +73,14 @@ def test_row_46_the_tail_of_the_log_is_damaged(flips: int, cuts: int, cluster: C
             for name in (DATABASE, WAL):
                 if name in names:
                     shutil.copy(older / name, trial / name)
+        lost = damage.wrong_in(trial, history)  # nothing, if a checkpoint of SQLite had moved the whole log to the database
         verdict = damage.judge(trial, history)
         check(verdict, history, what)
         refused += verdict.outcome == "refused"
-        if kind == "remove" or names in ([DATABASE, WAL], [DATABASE, "without"]):
+        if (lost and kind == "remove") or names in ([DATABASE, WAL], [DATABASE, "without"]):
             assert REFUSED.search(verdict.said) or ALL_GONE.search(verdict.said), f"{what}: {verdict}"
         shutil.rmtree(trial)
-    assert refused >= 3  # these; a flip or a cut may hit what the database does not need any more
+    assert refused >= 2  # the older databases; other damage may hit what the database does not need any more
     assert damage.judge(member.data, history).outcome == "right"
 
 
