@@ -132,7 +132,14 @@ def test_bodies_of_other_encodings_are_refused_unread(client: Client, encoding: 
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x1f\x8b", example('"a":1'), gzip.compress(example('"a":1'))[:-1], gzip.compress(example('"a":1')) + b"x"]
+    "body",
+    [
+        b"",
+        b"\x1f\x8b",
+        example('"a":1'),
+        gzip.compress(example('"a":1'), mtime=0)[:-1],
+        gzip.compress(example('"a":1'), mtime=0) + b"x",
+    ],
 )
 def test_bytes_that_are_not_gzip_are_refused(client: Client, body: bytes) -> None:
     answer = client.post("/observe", body, Content_Encoding="gzip")
