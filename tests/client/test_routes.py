@@ -44,6 +44,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "changes": lambda riata: riata.changes("m"),
     "refused": lambda riata: riata.refused("m"),
     "slices": lambda riata: riata.slices("m"),
+    "weights_history": lambda riata: riata.weights_history("m"),
 }
 WITHOUT_A_CALL: Final = {
     ("POST", "/observe"), ("GET", "/predict"), ("POST", "/predict"),  # calls name the model

@@ -19,7 +19,8 @@ from riata.base.clock import SystemClock
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
-from riata.run.config import may_change, read_config
+from riata.run.config import read_config
+from riata.run.config_changes import may_change
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.file_reading import Block

@@ -5,18 +5,8 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
-from riata.run.config import (
-    ModelConfig,
-    changed,
-    check_change,
-    config_from_payload,
-    config_payload,
-    may_change,
-    read_config,
-    read_stored,
-    stored_document,
-    with_changes,
-)
+from riata.run.config import ModelConfig, config_from_payload, config_payload, read_config, read_stored, stored_document
+from riata.run.config_changes import changed, check_change, may_change, with_changes
 
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "gamma_of": [{"feature": "age", "gamma": 0}]}
 
@@ -79,7 +69,7 @@ def test_the_penalty_of_a_sketch_may_change_and_nothing_else_of_it() -> None:
     with pytest.raises(Conflict, match=r"learner\.kind"):
         check_change(sketch(), read_config({}))
     always = {"checkpoint_every_events", "checkpoint_every_s", "publish_every_ms", "default_label", "label_ttl_s"}
-    always |= {"decision", "negatives_kept", "drift", "slices"}
+    always |= {"decision", "negatives_kept", "drift", "slices", "weights_followed"}
     assert may_change(sketch()) == sorted(always | {"gamma"})
     assert "gamma" not in may_change(read_config({"learner": {"kind": "ftrl_proximal"}}))
 

@@ -1,4 +1,5 @@
-"""Values of sliced fields are found by name, logged by hash, and counted from then on: live, in a replay, and after a start."""
+"""Values of sliced fields and followed features are found by name, logged by hash, and counted from then on: live, in a replay,
+and after a start."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Corrupt
+from riata.predict.explain import weights_of
 from riata.predict.name_book import NameBook
+from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.config import change_from_payload, read_config
 from riata.run.found_names import EVERY_MS, NamesLooked
 from riata.run.replay import replay
@@ -74,7 +77,9 @@ def test_values_are_named_by_an_event_and_counted_after_it() -> None:
 
 
 def test_names_are_looked_for_again_when_more_came_and_not_too_often() -> None:
-    now: Any = SimpleNamespace(config=read_config(SLICED), figures={"slices": []}, changes=(1,), published_mono_ms=0)
+    now: Any = SimpleNamespace(
+        config=read_config(SLICED), figures={"slices": []}, followed=None, changes=(1,), published_mono_ms=0
+    )
     book, looked = NameBook(), NamesLooked()
     assert looked.payload(now, book) is None
     book.add(7 << 32, b"country=de")
@@ -91,11 +96,71 @@ def test_names_are_looked_for_again_when_more_came_and_not_too_often() -> None:
     assert looked.payload(now, book) is None
 
 
+def test_followed_weights_are_those_of_the_replay_and_of_the_next_start() -> None:
+    store, names = MemoryStore(), ["age", "country=de", "country=de \u00d7 device=phone", "nobody"]
+    crossed: dict[str, Any] = {**SMALL, "encoder": {**SMALL["encoder"], "crosses": [["country", "device"]]}}
+
+    async def work(node: Node) -> None:
+        await node.observe(rows(700, 1))
+        await node.admin.change("m", {"weights_followed": names})
+        await named(node)
+        await node.observe(rows(2300, 2))
+        published = node.service.published("m")
+        assert published.followed is not None
+        assert published.followed.names == tuple(names[:3])
+        assert published.followed.examples.tolist() == [700, 1000, 2000, 3000]
+        held = weights_of(published.model.weights, published.followed.hash.tolist())
+        assert published.followed.weights[-1].tolist() == held
+        assert 0.0 not in held
+        copied = decode_edition(encode_edition(published), node.engine.clock).followed
+        assert copied is not None
+        assert copied.document(names) == published.followed.document(names)
+
+    run_with(store, work, crossed)
+    again = store.crash()
+    assert replay(again, "m").equal
+
+    async def reopened(node: Node) -> None:
+        await node.admin.change("m", {"weights_followed": ["age"]})
+        followed = node.service.published("m").followed
+        assert followed is not None
+        assert (followed.names, followed.examples.tolist()) == (("age",), [700, 1000, 2000, 3000])
+        await node.admin.change("m", {"weights_followed": []})
+        assert node.service.published("m").followed is None
+
+    run_with(again, reopened)
+    assert replay(again.crash(), "m").equal
+
+
+def test_a_followed_feature_is_named_at_once_and_once() -> None:
+    """Ten seconds between two events hold for values of slices only; an event that was not applied yet is not repeated."""
+    now: Any = SimpleNamespace(
+        config=read_config({**SLICED, "weights_followed": ["age"]}), figures={"slices": []}, followed=None, changes=(1,),
+        published_mono_ms=0,
+    )  # fmt: skip
+    book, looked = NameBook(), NamesLooked()
+    book.add(7 << 32, b"country=de")
+    assert looked.payload(now, book) is not None
+    book.add(8 << 32, b"age")
+    now.published_mono_ms = 10
+    assert looked.payload(now, book) is None
+    now.changes, now.figures = (1, 2), {"slices": [{"field": "country", "value": "de"}]}
+    asked = looked.payload(now, book)
+    assert asked is not None
+    assert change_from_payload(asked).names == {"age": 8}
+    assert looked.payload(now, book) is None
+
+
 def test_bad_settings_and_bad_names_in_the_log_are_refused() -> None:
     for bad in (["a", "a"], [""], ["a", "b", "c", "d", "e"]):
         with pytest.raises(BadInput):
             read_config({"slices": bad})
     assert read_config({"slices": ["a", "b", "c", "d"]}).slices == ("a", "b", "c", "d")
+    for bad in (["a", "a"], [""], [str(i) for i in range(33)]):
+        with pytest.raises(BadInput):
+            read_config({"weights_followed": bad})
+    with pytest.raises(BadInput, match="weights_followed"):
+        read_config({"labels": "classes", "weights_followed": ["a"]})
     spoilt: list[Any] = [[], {"a=b": -1}, {"a=b": 2**32}, {"a=b": "x"}]
     for names in spoilt:
         with pytest.raises(Corrupt):

@@ -18,7 +18,8 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
-from riata.run.config import ModelConfig, check_change, read_config, with_changes
+from riata.run.config import ModelConfig, read_config
+from riata.run.config_changes import check_change, with_changes
 from riata.run.creating import Compiling
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.remembering import RememberedTally

@@ -229,6 +229,23 @@ def test_moving_along_the_path_with_the_keyboard_changes_the_penalty(console: Co
     console.well()
 
 
+def test_a_weight_that_is_ticked_is_drawn_over_time(console: Console) -> None:
+    click = (
+        "const one = document.querySelector('input[aria-label=\"follow age\"]'); if (one) one.click(); return one && one.disabled"
+    )
+    console.open("model", key="watch")
+    console.shows("No weight is followed")
+    until("the box is disabled", lambda: console.browser.run(click) is True)
+    console.open("model")
+    until("the box is ticked", lambda: console.browser.run(click) is False)
+    console.shows("age is ")
+    until("it is drawn", lambda: bool(console.browser.run("return Boolean(document.querySelector('#followed-weights canvas'))")))
+    assert console.ask("GET", "/models/clicks/weights/history")["weights"].keys() == {"age"}
+    console.ask("PATCH", "/models/clicks", json={"weights_followed": []})
+    console.shows("No weight is followed")
+    console.well()
+
+
 def test_a_model_without_events_says_what_to_send(console: Console) -> None:
     for page in ("overview", "learning", "model"):
         console.open(page, model="empty")

@@ -13,6 +13,7 @@ from riata.run.health import Sharing
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
+from riata.watch.weight_history import WeightHistory
 from riata.web.app import create_app
 from riata.web.attention import attention_of
 from riata.web.buckets import Buckets
@@ -65,6 +66,21 @@ def test_slices_have_their_route_and_their_metrics(client: Client, service: Fake
     assert 'riata_slice_examples_total{field="country",model="default",value="de"} 1.0' in text
     assert 'riata_slice_faded_label_rate{field="country",model="default",value="de"} 1.0' in text
     assert "slices" not in client.get("/models/default/metrics").json()
+
+
+def test_followed_weights_have_their_route(client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = client.get("/models/default/weights/history").json()
+    assert empty == {"followed": [], "points_max": 256, "examples": [], "weights": {}}
+    published, names = service.published("default"), ("age", "b", "unseen")
+    history = WeightHistory().following({"age": 7, "b": 8}, names).with_point(10, [0.5, -1.0])
+    config = replace(published.config, weights_followed=names)
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, config=config, followed=history))
+    every = client.get("/models/default/weights/history")
+    assert every.json()["weights"] == {"age": [0.5], "b": [-1.0]}
+    assert client.get("/models/default/weights/history", headers={"If-None-Match": every.headers["etag"]}).status_code == 304
+    assert client.get("/models/default/weights/history?names=b,unseen").json()["weights"] == {"b": [-1.0]}
+    refused = client.get("/models/default/weights/history?names=bb").json()
+    assert (refused["code"], "did you mean 'b'?" in refused["detail"]) == ("bad_option", True)
 
 
 def test_one_bad_request_does_not_displace_all_other_reasons() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Conflict, Unsupported
-from riata.run.config import ModelConfig, check_change, config_from_payload, config_payload, read_config, with_changes
+from riata.run.config import ModelConfig, config_from_payload, config_payload, read_config
+from riata.run.config_changes import check_change, with_changes
 from riata.scorer import model_of
 from riata.trees.curves import curve_variable, number_variable
 from riata.trees.stage import BYTES_MAX

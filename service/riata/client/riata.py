@@ -270,6 +270,10 @@ class Riata:
         """Return losses, calibration and label rate by value of the fields in the model's setting `slices`."""
         return self._object(calls.get_model(model, "/slices"))
 
+    def weights_history(self, model: str = "default") -> dict[str, Any]:
+        """Return the weights of the features in the model's setting `weights_followed`, at moments of the past."""
+        return self._object(calls.get_model(model, "/weights/history"))
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()

@@ -245,6 +245,10 @@ class AsyncRiata:
         """Return losses, calibration and label rate by value of the fields in the model's setting `slices`."""
         return await self._object(calls.get_model(model, "/slices"))
 
+    async def weights_history(self, model: str = "default") -> dict[str, Any]:
+        """Return the weights of the features in the model's setting `weights_followed`, at moments of the past."""
+        return await self._object(calls.get_model(model, "/weights/history"))
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()

@@ -13,7 +13,8 @@ from riata.predict.explain import weights_of
 from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
-from riata.run.config import ModelConfig, check_change, config_payload
+from riata.run.config import ModelConfig, config_payload
+from riata.run.config_changes import check_change
 from riata.run.exports import read_export, write_export
 from riata.run.fit import NO_LOG, unlogged
 from riata.run.model_state import ModelState

@@ -13,6 +13,7 @@ Theory of operation
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -141,13 +142,20 @@ class NameBook:
 
         Cost: one look at every name, without a compiled kernel, as the thread that learns asks."""
         held = self._held
-        start = np.concatenate([np.zeros(1, np.int64), held.end[: held.names]])
-        length = np.diff(start)
+        start, length = _places(held)
         wanted = prefix.encode("utf-8", "surrogatepass")
-        at = np.flatnonzero(length >= len(wanted))
-        for k, byte in enumerate(wanted):
-            at = at[held.text[start[at] + k] == byte]
-        return [(_text(held, int(i)), int(held.fingerprint[i] >> np.uint64(32))) for i in at]
+        return _those_that_begin(held, start, np.flatnonzero(length >= len(wanted)), wanted)
+
+    def hashes_of(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the hash that rows have of each of `names` that was seen. Cost: as `with_prefix`, once for all of them."""
+        held = self._held
+        start, length = _places(held)
+        found: dict[str, int] = {}
+        for name in names:
+            wanted = name.encode("utf-8", "surrogatepass")
+            for _, value in _those_that_begin(held, start, np.flatnonzero(length == len(wanted)), wanted)[:1]:
+                found[name] = value
+        return found
 
     def everything(self) -> Names:
         """Return every name, oldest first. Its arrays are not to be written to."""
@@ -174,6 +182,19 @@ class NameBook:
             segments = (*segments, added)
             self._index = segments
         return held, segments
+
+
+def _places(held: _Held) -> tuple[I64, I64]:
+    """Return where each name begins, and its number of bytes."""
+    start = np.concatenate([np.zeros(1, np.int64), held.end[: held.names]])
+    return start[:-1], np.diff(start)
+
+
+def _those_that_begin(held: _Held, start: I64, at: I64, wanted: bytes) -> list[tuple[str, int]]:
+    """Return text and hash of those of the names `at` that begin with `wanted`, oldest first."""
+    for k, byte in enumerate(wanted):
+        at = at[held.text[start[at] + k] == byte]
+    return [(_text(held, int(i)), int(held.fingerprint[i] >> np.uint64(32))) for i in at]
 
 
 def _text(held: _Held, position: int) -> str:

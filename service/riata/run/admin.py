@@ -12,7 +12,8 @@ from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.backing_up import back_up
 from riata.run.changing import append_and_serve, take_up
-from riata.run.config import ModelConfig, check_change, read_config, with_changes, with_known_classes
+from riata.run.config import ModelConfig, read_config
+from riata.run.config_changes import check_change, with_changes, with_known_classes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL

@@ -21,7 +21,8 @@ from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import BadInput
 from riata.learn.learner import Stepped
-from riata.run.config import ModelConfig, changed, config_payload, require_one_margin
+from riata.run.config import ModelConfig, config_payload, require_one_margin
+from riata.run.config_changes import changed
 from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.effective_log import Window, read_effective_log
 from riata.run.fit import NO_LOG, unlogged

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
 from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
-from riata.base.errors import BadInput, Conflict, Corrupt, nearest
+from riata.base.errors import BadInput, Conflict, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
@@ -20,6 +20,7 @@ from riata.run.decision import Decision, answers_probability, is_logistic
 from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
+from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
 from riata.wire.classes import ClassesConfig
 from riata.wire.curves import Curves
 from riata.wire.encoder import FIRST_RULE, EncoderConfig
@@ -32,22 +33,16 @@ AFTER: Final = "after"  # keys beside the settings in the payload of a config ev
 FORGET: Final = "forget"
 ALARM: Final = "alarm"
 NAMES: Final = "names"
-CHANGEABLE = frozenset(
-    {
-        "publish_every_ms",
-        "checkpoint_every_s",
-        "checkpoint_every_events",
-        "label_ttl_s",
-        "default_label",
-        "decision",
-        "negatives_kept",
-        "drift",
-        "classes",
-        "slices",
-    }
-)
+FOLLOWED_NAME_MAX: Final = 3 * (2 * NAME_BYTES_MAX + 4)  # of a cross of three fields
 # Settings that came later, and where they have no effect.
-_LATER: Final = {"decision": Decision(), "negatives_kept": 1.0, "drift": DriftConfig(), "classes": ClassesConfig(), "slices": ()}
+_LATER: Final = {
+    "decision": Decision(),
+    "negatives_kept": 1.0,
+    "drift": DriftConfig(),
+    "classes": ClassesConfig(),
+    "slices": (),
+    "weights_followed": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +91,11 @@ class ModelConfig:
         MaxLen(FIELDS_MAX),
         f"fields with a text, as country: losses and calibration are kept for each of up to {VALUES_MAX} values",
     ] = ()
+    weights_followed: Annotated[
+        tuple[Annotated[str, MaxLen(FOLLOWED_NAME_MAX)], ...],
+        MaxLen(FOLLOWED_MAX),
+        f"names of features, as country=de: their weights are kept at up to {POINTS_MAX} moments",
+    ] = ()
 
     classes: Annotated[
         ClassesConfig,
@@ -119,6 +119,8 @@ class ModelConfig:
             raise BadInput("decision: needs probabilities of two classes; choose another loss, and labels of two", "out_of_range")
         if "" in self.slices or len(set(self.slices)) < len(self.slices):
             raise BadInput("slices: expected different names of fields, as country", "out_of_range")
+        if "" in self.weights_followed or len(set(self.weights_followed)) < len(self.weights_followed):
+            raise BadInput("weights_followed: expected different names of features, as country=de", "out_of_range")
         if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
             raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
         if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
@@ -160,6 +162,8 @@ def _check_classes(config: ModelConfig) -> None:
         raise BadInput('drift.action: changes of several classes are not detected; choose "off"', "conflicting_settings")
     if config.slices:
         raise BadInput("slices: figures by value are those of two classes or of numbers; leave it out", "conflicting_settings")
+    if config.weights_followed:
+        raise BadInput("weights_followed: a feature has a weight for each class; leave it out", "conflicting_settings")
 
 
 def require_one_margin(config: ModelConfig, what: str) -> None:
@@ -225,7 +229,7 @@ class Change:
     actor : id of the key of the request that asked for it; empty if there was none. Learning must not read it
     forget : share of the past that the learner keeps; None: it forgets nothing
     alarm : of the drift detector, which the event answers, as `Alarm.document`; None if it answers none
-    names : features that were found by name, for `slices`: their hashes; None if the event is about none
+    names : features that were found by name, for `slices` and `weights_followed`: their hashes; None if the event is about none
     """
 
     config: ModelConfig
@@ -274,77 +278,3 @@ def change_from_payload(payload: bytes) -> Change:
 def config_from_payload(payload: bytes) -> ModelConfig:
     """Read the configuration that `config_payload` wrote. Raises `Corrupt`."""
     return change_from_payload(payload).config
-
-
-def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
-    """Return the settings in which two configurations differ, as `section.key`."""
-    return sorted(_differences(write_document(old), write_document(new), ""))
-
-
-def may_change(config: ModelConfig) -> list[str]:
-    """Return the settings of a model with this configuration that can change while it learns."""
-    return sorted((CHANGEABLE if config.has_classes else CHANGEABLE - {"classes"}) | spec_of(config.learner).adjustable)
-
-
-def check_change(old: ModelConfig, new: ModelConfig) -> None:
-    """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
-    known, most = old.classes.names, old.classes.max
-    if old.has_classes and new.has_classes and new.classes.max == most and new.classes.names[: len(known)] == known:  # some more
-        old = replace(old, classes=replace(old.classes, names=new.classes.names))
-    free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
-    if fixed := [name for name in changed(old, new) if name not in free]:
-        raise _needs_rebuild(old, fixed)
-
-
-def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
-    """Return `old` with some settings replaced: those of `may_change`, by name without a section.
-
-    Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for unknown names, and
-    what `read_config` raises for bad values.
-    """
-    document = write_document(old)
-    free = may_change(old)
-    known = document.keys() | document["learner"].keys()
-    for key in changes:
-        if key not in known:
-            raise BadInput(
-                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {nearest(key, known)}",
-                "unknown_key",
-            )
-    if fixed := sorted(key for key in changes if key not in free):
-        raise _needs_rebuild(old, fixed)
-    for key, value in changes.items():
-        if key == "classes" and isinstance(value, Mapping):
-            value = {**document["classes"], **value}
-        (document if key in document else document["learner"])[key] = value
-    new = read_config(document, [old.encoder.curves])
-    if new.classes != old.classes:
-        check_change(old, new)
-    return new
-
-
-def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:
-    """Return `new`, of a request that creates a model or asks for the same one again, with the classes that came since."""
-    known = old.classes.names
-    if new.has_classes and new.classes.names == known[: len(new.classes.names)]:
-        return replace(new, classes=replace(new.classes, names=known))
-    return new
-
-
-def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
-    names = list(fixed)
-    return Conflict(
-        f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
-        f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. "
-        f"Settings of this model that can change: {', '.join(may_change(config))}",
-        "needs_rebuild",
-    )
-
-
-def _differences(old: object, new: object, path: str) -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for key in old.keys() | new.keys():
-            found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-        return found
-    return [] if old == new else [path]

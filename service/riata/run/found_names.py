@@ -16,7 +16,7 @@ from riata.watch.slices import EQUALS, wanted
 from riata.wire.new_names import TIMES
 
 CROSSED: Final = TIMES.decode()  # in the names of crossed features
-EVERY_MS: Final = 10_000  # between two such events of a model: values come by the dozen
+EVERY_MS: Final = 10_000  # between two events that name values: they come by the dozen
 
 
 class NamesLooked:
@@ -24,7 +24,7 @@ class NamesLooked:
 
     def __init__(self) -> None:
         self._looked: tuple[int, tuple[int, ...]] | None = None
-        self._asked_ms: int | None = None
+        self._asked: tuple[int | None, tuple[int, ...]] = (None, ())  # when, and the changes of the configuration until then
 
     def payload(self, published: Published, names: NameBook) -> bytes | None:
         """Return the payload of the event that says which names were found; None if there are no new ones, or were a moment ago.
@@ -32,18 +32,30 @@ class NamesLooked:
         It is valid for the configuration in force only. If it is void, or the store refuses it, the names are found again.
         """
         config, now_ms = published.config, published.published_mono_ms
-        if not config.slices or (self._asked_ms is not None and now_ms - self._asked_ms < EVERY_MS):
+        asked_ms, asked_at = self._asked
+        is_recent = asked_ms is not None and now_ms - asked_ms < EVERY_MS
+        unfound = _unfound(published)
+        if not (config.slices or unfound) or (is_recent and (not unfound or asked_at == published.changes)):
             return None
         seen = len(names), published.changes
         if seen == self._looked:
             return None
-        followed = [f"{one['field']}{EQUALS}{one['value']}" for one in published.figures.get("slices", [])]
-        known = {
-            name: value for field in config.slices for name, value in names.with_prefix(field + EQUALS) if CROSSED not in name
-        }
-        found = wanted(known, config.slices, followed)
+        found = {**({} if is_recent else _values(published, names)), **names.hashes_of(unfound)}
         if not found:
-            self._looked = seen
+            self._looked = None if is_recent else seen
             return None
-        self._asked_ms = now_ms
+        self._asked = now_ms, published.changes
         return config_payload(config, published.changes[-1] if published.changes else 0, names=found)
+
+
+def _values(published: Published, names: NameBook) -> dict[str, int]:
+    """Return the values of sliced fields that are not slices yet."""
+    fields = published.config.slices
+    known = {name: value for field in fields for name, value in names.with_prefix(field + EQUALS) if CROSSED not in name}
+    return wanted(known, fields, [f"{one['field']}{EQUALS}{one['value']}" for one in published.figures.get("slices", [])])
+
+
+def _unfound(published: Published) -> list[str]:
+    """Return the features whose weights are to be followed and are not yet."""
+    held = () if published.followed is None else published.followed.names
+    return [name for name in published.config.weights_followed if name not in held]

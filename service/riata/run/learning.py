@@ -67,7 +67,7 @@ class Learning:
         archived = None if context.archive is None else context.archive.bound
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         self._made_room_ms: int | None = None
-        self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models with slices
+        self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models that ask for features by name
         hooks = WriterHooks(
             self._on_published,
             self.log_refused,
@@ -262,7 +262,7 @@ class Learning:
             return
         served_model.published, served_model.edition, served_model.another = published, 0, ""
         self.on_published()
-        if published.config.slices:
+        if published.config.slices or published.config.weights_followed:
             looked = self._looked.setdefault(served_model.lineage, NamesLooked())
             if (payload := looked.payload(published, served_model.names)) is not None:
                 self._log_answer(served_model.name, payload)

@@ -13,24 +13,26 @@ import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.learner import Learner, Stepped
+from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import each
 from riata.learn.registry import spec_of
+from riata.predict.explain import weights_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
 from riata.run.provenance import current, read_provenance
 from riata.run.row_groups import counted, joined, skip_mask
+from riata.run.state_header import carried, number, part, typed
 from riata.run.state_parts import build_parts, grow, why_refused
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.watch.columns import Columns
-from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
 from riata.watch.drift import DriftDetector, detector_as_asked
 from riata.watch.progressive import Progressive
 from riata.watch.slices import Slices, slices_as_asked
+from riata.watch.weight_history import WeightHistory, history_as_asked
 from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
@@ -39,8 +41,8 @@ LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
 WATCH = "watch."
 DRIFT = "drift."
 SLICES = "slices."
+FOLLOWED = "followed."
 CHANGES_KEPT: Final = 64
-EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class ModelState:
     progressive: Progressive
     drift: DriftDetector | None  # if the configuration asks for it
     slices: Slices | None  # likewise
+    followed: WeightHistory | None  # likewise
     columns: Columns | None  # of rows learnt since the process started, if the learner wants scaled values; not part of the state
 
     def __init__(self, name: str, lineage: bytes) -> None:
@@ -144,6 +147,8 @@ class ModelState:
             arrays.update({DRIFT + key: value for key, value in self.drift.freeze().items()})
         if self.slices is not None:
             arrays.update({SLICES + key: value for key, value in self.slices.freeze().items()})
+        if self.followed is not None:
+            arrays.update({FOLLOWED + key: value for key, value in self.followed.freeze().items()})
         return Frozen(header, arrays)
 
     @staticmethod
@@ -153,20 +158,20 @@ class ModelState:
         bits : of the learner's table, if it is not to have as many as the configuration says; the state can then not learn
         """
         try:
-            state = ModelState(_typed(header["model"], str), bytes.fromhex(header["lineage"]))
+            state = ModelState(typed(header["model"], str), bytes.fromhex(header["lineage"]))
             state._take_content(header, arrays, bits)
-            state.applied = _number(header["applied"])
+            state.applied = number(header["applied"])
             state.chain = bytes.fromhex(header["chain"])
-            state.restored = _typed(header["restored"], bool)
+            state.restored = typed(header["restored"], bool)
             state.learnt_under = read_provenance(header)
-            state.changes = tuple(_number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
+            state.changes = tuple(number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
         return state
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of memory by part."""
-        more = sum(one.memory() for one in (self.drift, self.slices) if one is not None)
+        more = sum(one.memory() for one in (self.drift, self.slices, self.followed) if one is not None)
         return {**self.learner.memory(), "watch": sum(self.progressive.memory().values()) + more}
 
     def _configure(self, record: Record) -> None:
@@ -190,12 +195,17 @@ class ModelState:
             self.drift.answer(change.alarm["seq"])
         if change.names is not None and self.slices is not None:
             self.slices.follow(change.names)
+        if change.names is not None and self.followed is not None:
+            self.followed = self.followed.following(change.names, self.config.weights_followed)
+            self._note_weights(self.learner.weights(), is_extra=True)
         self._note_change(record.last)
 
     def _watch_as_asked(self) -> None:
-        """Have a detector and slices if the configuration asks for them: new ones, or those there are with other settings."""
+        """Have a detector, slices and a history of weights if the configuration asks for them: new ones, or those there are with
+        other settings."""
         asked, answers = self.config.drift, self.progressive.config.answers
         self.slices = slices_as_asked(self.config.slices, answers, self.slices)
+        self.followed = history_as_asked(self.config.weights_followed, self.followed)
         self.drift = detector_as_asked(None if asked.action == "off" else asked.rest_events, answers, self.drift)
 
     def _note_change(self, seq: int) -> None:
@@ -206,7 +216,7 @@ class ModelState:
         self.learner, self.progressive = build_parts(config, config.encoder.bits if bits is None else bits)
         spec = spec_of(config.learner)
         self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
-        self.drift = self.slices = None
+        self.drift = self.slices = self.followed = None
         self._watch_as_asked()
 
     def _learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
@@ -251,12 +261,20 @@ class ModelState:
         if self.slices is not None:
             self.slices.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused)
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
-            self.progressive.note_non_zeros(self.learner.weights().non_zeros)
+            weights = self.learner.weights()
+            self.progressive.note_non_zeros(weights.non_zeros)
+            self._note_weights(weights)
         if not stepped.refusals:
             return {}
         self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
         return {first + i: why_refused(stepped, i) for i in np.flatnonzero(new).tolist()}
+
+    def _note_weights(self, weights: Weights, is_extra: bool = False) -> None:
+        """Add a point to the history of the followed weights, if there is one."""
+        if self.followed is not None:
+            beta = weights_of(weights, self.followed.hash.tolist())
+            self.followed = self.followed.with_point(self.progressive.examples, beta, is_extra)
 
     def _restore(self, record: Record, skips: frozenset[int]) -> None:
         """Adopt the state that `record` carries. If that state has learnt this log up to an event before the record, a promotion,
@@ -291,45 +309,19 @@ class ModelState:
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_stored(header["config"]), bits)
-        self.learner.thaw(_part(arrays, LEARNER))
-        self.progressive.thaw(_part(arrays, WATCH), _carried(header))
+        self.learner.thaw(part(arrays, LEARNER))
+        self.progressive.thaw(part(arrays, WATCH), carried(header))
         if self.drift is not None:
-            self.drift.thaw(_part(arrays, DRIFT))
+            self.drift.thaw(part(arrays, DRIFT))
         if self.slices is not None:
-            self.slices.thaw(_part(arrays, SLICES))
-        self.skipped = _number(header["skipped"])
+            self.slices.thaw(part(arrays, SLICES))
+        if self.followed is not None:
+            self.followed = WeightHistory.thaw(part(arrays, FOLLOWED))
+        self.skipped = number(header["skipped"])
 
 
 def _no_log(record: Record, _through: records.Through) -> None:
     raise Corrupt(f"event {record.first} is a promotion, which needs the log before it")
-
-
-def _carried(header: dict[str, Any]) -> Carried:
-    """Return which points of the learning curve were made in another log. Raises `ValueError`."""
-    applied = _number(header["applied"])
-    if not _typed(header["restored"], bool):
-        return NOTHING_CARRIED
-    if "carried" not in header:  # written by an older version
-        return Carried(applied, UNKNOWN)
-    seq, examples = (_number(number) for number in header["carried"])
-    if seq > applied:
-        raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")
-    return Carried(seq, examples)
-
-
-def _typed(value: object, kind: type[T]) -> T:
-    """Return `value` if its type is exactly `kind`, without conversion. Raises `ValueError`."""
-    if type(value) is not kind:
-        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def _number(value: object) -> int:
-    """Return `value` if it can be a count of events or an event number. Raises `ValueError`."""
-    number = _typed(value, int)
-    if not 0 <= number <= EVENTS_MAX:
-        raise ValueError("a number of events is out of range")
-    return number
 
 
 def config_in(record: Record) -> ModelConfig | None:
@@ -342,7 +334,3 @@ def config_in(record: Record) -> ModelConfig | None:
         except (KeyError, BadInput) as error:
             raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     return None
-
-
-def _part(arrays: Arrays, prefix: str) -> Arrays:
-    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}

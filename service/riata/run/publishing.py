@@ -87,6 +87,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         no_std_error=no_std_error,
         chain=state.chain,
         changes=state.changes,
+        followed=state.followed,
     )
 
 

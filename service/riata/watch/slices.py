@@ -23,6 +23,7 @@ from riata.maths.links import LINKS, Answers
 from riata.watch import accumulate
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, SCALE, SUMS, WEIGHT
 from riata.watch.figures import Figures, horizon_figures
+from riata.watch.name_arrays import freeze_names, thaw_names
 from riata.wire.batch import Batch, in_one_piece, join_batches
 
 FIELDS_MAX: Final = 4
@@ -127,14 +128,8 @@ class Slices:
 
     def freeze(self) -> Arrays:
         """Return copies of the state, which determine every later figure to the last bit."""
-        names = [name.encode("utf-8", "surrogatepass") for name in self._names]
-        return {
-            "hash": self._hash.copy(),
-            "examples": self._examples.copy(),
-            "sums": self._sums.copy(),
-            "length": np.array([len(name) for name in names], np.int64),
-            "text": np.frombuffer(b"".join(names), np.uint8).copy(),
-        }
+        own: Arrays = {"hash": self._hash.copy(), "examples": self._examples.copy(), "sums": self._sums.copy()}
+        return {**own, **freeze_names(self._names)}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore the state from `freeze`, for the same fields. Raises `Corrupt`, and then changes nothing."""
@@ -144,26 +139,18 @@ class Slices:
             "hash": (np.uint32, (k,)),
             "examples": (np.int64, (k,)),
             "sums": (np.float64, (k, 2, SUMS)),
-            "length": (np.int64, (k,)),
         }
         for name, (kind, shape) in shapes.items():
             array = arrays.get(name)
             if array is None or array.dtype != kind or array.shape != shape:
                 raise Corrupt(f"slices: {name}: expected {np.dtype(kind)}{list(shape)}")
             found[name] = np.array(array, order="C")
-        text, length, sums, examples = arrays.get("text"), found["length"], found["sums"], found["examples"]
-        if text is None or text.dtype != np.uint8 or length.min(initial=0) < 0 or int(length.sum()) != text.size:
-            raise Corrupt("slices: the names do not have their lengths")
+        sums, examples, names = found["sums"], found["examples"], thaw_names(arrays, k, "slices")
         if not np.isfinite(sums).all() or (sums[:, :, WEIGHT] < 0.0).any() or (sums[:, :, SCALE] < 1.0).any():
             raise Corrupt("slices: a sum is out of range")
         if examples.min(initial=0) < 0 or examples.max(initial=0) > EVENTS_MAX or len(np.unique(found["hash"])) != k:
             raise Corrupt("slices: a count or a hash is out of range")
-        ends = np.cumsum(length).tolist()
-        names = [text[end - size : end].tobytes() for end, size in zip(ends, length.tolist(), strict=True)]
-        try:
-            self._names = [name.decode("utf-8", "surrogatepass") for name in names]
-        except UnicodeDecodeError as error:
-            raise Corrupt("slices: a name is not UTF-8") from error
+        self._names = names
         self._hash, self._examples, self._sums = found["hash"], examples, sums
         self.keep(self.fields)
 

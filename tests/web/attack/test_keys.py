@@ -157,6 +157,7 @@ WATCHED = {
             "/trees",
             "/refused",
             "/slices",
+            "/weights/history",
         )
     ),
 }

@@ -6,6 +6,7 @@ an edition answers every prediction with the same bits as the process that encod
     header   what, model, lineage, applied, chain, gen, version, seq, skipped, restored figures, history, memory, labels, link,
              bits, config, changes, published_ms, no_std_error
     arrays   slot u32[d], beta f64[d], intercept f64[1]; vocabulary u32[v] if there is a closed one;
+             followed.* as of `WeightHistory.freeze` if weights are followed;
              place i64[d], variance f64[d], covariance f64[a, a], row i64[1] if standard errors are included
 """
 
@@ -25,9 +26,11 @@ from riata.run.config import read_stored, stored_document
 from riata.run.published import Published
 from riata.store import layout
 from riata.store.store import Edition
+from riata.watch.weight_history import WeightHistory
 
 WHAT: Final = "edition"
 VOCABULARY: Final = "vocabulary"
+FOLLOWED: Final = "followed."
 HORIZONS: Final = ("cumulative", "faded", "window")
 HEADER: Final = {
     "what": str, "model": str, "lineage": str, "applied": int, "chain": str, "gen": int, "version": int, "seq": int,
@@ -42,6 +45,8 @@ def encode_edition(published: Published) -> bytes:
     arrays, left_out = model.parts()
     if published.closed_vocabulary is not None:
         arrays[VOCABULARY] = published.closed_vocabulary
+    if published.followed is not None:
+        arrays |= {FOLLOWED + key: value for key, value in published.followed.freeze().items()}
     header = {
         "what": WHAT,
         "model": model.origin.name,
@@ -133,6 +138,7 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
     origin = Origin(header["model"], _bytes(header["lineage"], 16), config.encoder, config.labels)
     at, bits = (header["gen"], header["seq"]), spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
     vocabulary = arrays.pop(VOCABULARY, None)
+    followed = {key[len(FOLLOWED) :]: arrays.pop(key) for key in list(arrays) if key.startswith(FOLLOWED)}
     model = read_model(origin, at, header["link"], bits, arrays, std_errors=not header["no_std_error"])
     if vocabulary is not None:
         check_slots(VOCABULARY, vocabulary, bits)
@@ -151,6 +157,7 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
         no_std_error=header["no_std_error"],
         chain=_bytes(header["chain"], 20),
         changes=tuple(header["changes"]),
+        followed=WeightHistory.thaw(followed) if followed else None,
     )
 
 

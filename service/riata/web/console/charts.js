@@ -94,6 +94,14 @@ export function whisker(value, error, most) {
     error ? s("line", { class: "whisker", x1: at(value - 2 * error), x2: at(value + 2 * error), y1: 8, y2: 8 }) : null);
 }
 
+/** A line through the last values of a weight, for a row of a table. */
+export function spark(values) {
+  const known = values.map((value, at) => [at, value]).filter(point => point[1] !== null);
+  const low = Math.min(...known.map(point => point[1])), high = Math.max(...known.map(point => point[1]));
+  const points = known.map(([at, value]) => `${(2 + (116 * at) / Math.max(1, values.length - 1)).toFixed(1)},${(14 - (12 * (value - low)) / (high - low || 1)).toFixed(1)}`);
+  return s("svg", { class: "inline", viewBox: "0 0 120 16", "aria-hidden": "true" }, s("polyline", { class: "whisker", fill: "none", points: points.join(" ") }));
+}
+
 /** Observed over predicted probability; the area of a dot is its number of events. cells: those of the metrics */
 export function calibration(cells) {
   const size = 300, pad = 40, most = Math.max(1, ...cells.map(cell => cell.examples));

@@ -7,7 +7,8 @@ from typing import Final
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.learn.registry import SPECS
-from riata.run.config import CHANGEABLE, ModelConfig, require_one_margin
+from riata.run.config import ModelConfig, require_one_margin
+from riata.run.config_changes import CHANGEABLE
 from riata.run.sketch_copy import PathQuestion
 from riata.web.answers import Answer, json_answer
 from riata.web.options import NUMBER_MAX, positive, whole

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import riata
 from riata.base.clock import rfc3339
-from riata.base.errors import RiataError
+from riata.base.errors import BadInput, RiataError, nearest
 from riata.run.published import Published
 from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
+from riata.watch.weight_history import POINTS_MAX, WeightHistory
 from riata.web.answers import Answer, json_answer
 from riata.web.attention import attention_of
 from riata.web.body import header
@@ -20,7 +21,7 @@ from riata.web.refused_rows import KEPT
 from riata.web.route import AT, Call, Route
 from riata.web.routes.health import standing
 from riata.web.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
-from riata.web.scopes import ADMIN, ANY, SCOPES, WATCH
+from riata.web.scopes import ADMIN, ANY, PREDICT, SCOPES, WATCH
 
 TAG_BYTES: Final = 12
 
@@ -120,6 +121,20 @@ async def slices(call: Call) -> Answer:
     return tagged(call, {**document, "slices": published.figures.get("slices", [])})
 
 
+async def weights_history(call: Call) -> Answer:
+    """The followed weights at moments of the past."""
+    model, options = call.asked()
+    published = call.parts.service.published(model)
+    followed, asked = published.followed or WeightHistory(), published.config.weights_followed
+    names = asked if "names" not in options else options["names"].split(",")
+    for name in names:
+        if name not in asked:
+            raise BadInput(
+                f"names: {name[:64]!r} is not in the setting weights_followed; {nearest(name[:64], asked)}", "bad_option"
+            )
+    return tagged(call, {"followed": list(asked), "points_max": POINTS_MAX, **followed.document(names)})
+
+
 async def refused(call: Call) -> Answer:
     """The rows that this process refused since its start."""
     model, options = call.asked()
@@ -207,7 +222,8 @@ SCHEMAS: Final[Schema] = {
                             "type": "string",
                             "enum": ["created", "configured", "drifted", "named", "restored", "imported", "promoted", "trimmed"],
                             "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
-                            "share of the past that the learner kept. named: values of the setting `slices` were found. "
+                            "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
+                            "for were found. "
                             "trimmed: the event is no longer in the log",
                         },
                         "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
@@ -237,6 +253,19 @@ SCHEMAS: Final[Schema] = {
             ),
         }
     ),
+    "WeightHistory": record(
+        {
+            "followed": array(TEXT, description="the setting `weights_followed`"),
+            "points_max": {**COUNT, "description": "most points; beyond it, the ones closest together are dropped"},
+            "examples": array(COUNT, description="number of events learnt at each point, increasing"),
+            "weights": {
+                "type": "object",
+                "additionalProperties": array(FIGURE),
+                "description": "by feature, the weight at each point; null before it was followed. A feature that was not seen "
+                "yet is missing",
+            },
+        }
+    ),
     "RefusedRows": record(
         {
             "counts": {"type": "object", "additionalProperties": COUNT, "description": "by code, since the start"},
@@ -251,6 +280,8 @@ SCHEMAS: Final[Schema] = {
 _READ: Final = (404, 422, 503)
 _LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
 _SLICES: Final = "Losses, calibration and label rate by value of the fields in the setting `slices`."
+_HISTORY: Final = "The weights of the features in the setting `weights_followed`, at moments of the past."
+_NAMES: Final = query("names", TEXT, "only these features, separated by commas; all if it is left out")
 _STATUS: Final = "This process, its models, and what needs attention in words."
 _REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
 ROUTES: Final = (
@@ -259,5 +290,15 @@ ROUTES: Final = (
     Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer("Status"), (422, 503)),
     Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer("ChangeList"), _READ),
     Route("GET", f"{AT}/slices", (ADMIN, WATCH), slices, _SLICES, answer("SliceList"), _READ),
+    Route(
+        "GET",
+        f"{AT}/weights/history",
+        (PREDICT, WATCH),
+        weights_history,
+        _HISTORY,
+        answer("WeightHistory"),
+        _READ,
+        (_NAMES,),
+    ),
     Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer("RefusedRows"), _READ, (_LIMIT,)),
 )

@@ -1,0 +1,102 @@
+"""Which settings of a model can change while it learns, and a configuration with some of them replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Conflict, nearest
+from riata.learn.registry import spec_of
+from riata.run.config import ModelConfig, read_config
+
+CHANGEABLE = frozenset(
+    {
+        "publish_every_ms",
+        "checkpoint_every_s",
+        "checkpoint_every_events",
+        "label_ttl_s",
+        "default_label",
+        "decision",
+        "negatives_kept",
+        "drift",
+        "classes",
+        "slices",
+        "weights_followed",
+    }
+)
+
+
+def changed(old: ModelConfig, new: ModelConfig) -> list[str]:
+    """Return the settings in which two configurations differ, as `section.key`."""
+    return sorted(_differences(write_document(old), write_document(new), ""))
+
+
+def may_change(config: ModelConfig) -> list[str]:
+    """Return the settings of a model with this configuration that can change while it learns."""
+    return sorted((CHANGEABLE if config.has_classes else CHANGEABLE - {"classes"}) | spec_of(config.learner).adjustable)
+
+
+def check_change(old: ModelConfig, new: ModelConfig) -> None:
+    """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
+    known, most = old.classes.names, old.classes.max
+    if old.has_classes and new.has_classes and new.classes.max == most and new.classes.names[: len(known)] == known:  # some more
+        old = replace(old, classes=replace(old.classes, names=new.classes.names))
+    free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
+    if fixed := [name for name in changed(old, new) if name not in free]:
+        raise _needs_rebuild(old, fixed)
+
+
+def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
+    """Return `old` with some settings replaced: those of `may_change`, by name without a section.
+
+    Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for unknown names, and
+    what `read_config` raises for bad values.
+    """
+    document = write_document(old)
+    free = may_change(old)
+    known = document.keys() | document["learner"].keys()
+    for key in changes:
+        if key not in known:
+            raise BadInput(
+                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {nearest(key, known)}",
+                "unknown_key",
+            )
+    if fixed := sorted(key for key in changes if key not in free):
+        raise _needs_rebuild(old, fixed)
+    for key, value in changes.items():
+        if key == "classes" and isinstance(value, Mapping):
+            value = {**document["classes"], **value}
+        (document if key in document else document["learner"])[key] = value
+    new = read_config(document, [old.encoder.curves])
+    if new.classes != old.classes:
+        check_change(old, new)
+    return new
+
+
+def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:
+    """Return `new`, of a request that creates a model or asks for the same one again, with the classes that came since."""
+    known = old.classes.names
+    if new.has_classes and new.classes.names == known[: len(new.classes.names)]:
+        return replace(new, classes=replace(new.classes, names=known))
+    return new
+
+
+def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
+    names = list(fixed)
+    return Conflict(
+        f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
+        f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. "
+        f"Settings of this model that can change: {', '.join(may_change(config))}",
+        "needs_rebuild",
+    )
+
+
+def _differences(old: object, new: object, path: str) -> list[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in old.keys() | new.keys():
+            found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+        return found
+    return [] if old == new else [path]

@@ -1,0 +1,44 @@
+"""What is read from the header of a checkpoint, and its arrays by prefix."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from riata.base.arrays import Arrays
+from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
+
+T = TypeVar("T")
+EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
+
+
+def carried(header: dict[str, Any]) -> Carried:
+    """Return which points of the learning curve were made in another log. Raises `ValueError`."""
+    applied = number(header["applied"])
+    if not typed(header["restored"], bool):
+        return NOTHING_CARRIED
+    if "carried" not in header:  # written by an older version
+        return Carried(applied, UNKNOWN)
+    seq, examples = (number(one) for one in header["carried"])
+    if seq > applied:
+        raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")
+    return Carried(seq, examples)
+
+
+def typed(value: object, kind: type[T]) -> T:
+    """Return `value` if its type is exactly `kind`, without conversion. Raises `ValueError`."""
+    if type(value) is not kind:
+        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def number(value: object) -> int:
+    """Return `value` if it can be a count of events or an event number. Raises `ValueError`."""
+    found = typed(value, int)
+    if not 0 <= found <= EVENTS_MAX:
+        raise ValueError("a number of events is out of range")
+    return found
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with `prefix`, without it."""
+    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}
