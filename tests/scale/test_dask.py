@@ -18,14 +18,15 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict, Unavailable
 from riata.batch import segment_data
+from riata.batch.choose import CLASSES
 from riata.batch.pool import Serial
 from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
 from riata.batch.segment_data import SegmentData
+from riata.scale import dask_pool
 from riata.scale.dask_pool import SAME, SPOKEN, DaskPool, check_address, check_versions
 from tests.cli.test_verbs import run
 from tests.running import HANG_S, free_port
-from tests.scale.test_pools import bits, made, same, taylor
+from tests.scale.test_pools import HOT, bits, made, same, taylor
 from tests.web.attack.chromium import until
 
 WORKERS = 4
@@ -104,9 +105,12 @@ def test_a_cluster_gives_the_same_bits_whatever_happens_to_a_worker(data: Segmen
     job, given = taylor(data)
     wanted = Serial().fold(job, data.parts, given)
     with pool_of(data, cluster, tmp_path, WORKERS, patience_s=5.0) as pool:
-        assert bits(Rmmp(k=20).solve(problem, pool)) == bits(Rmmp(k=20).solve(problem, Serial()))
+        for solver in ("rmmp", "parallel_sgd"):
+            one = CLASSES[solver](**HOT[solver])
+            assert bits(one.solve(problem, pool)) == bits(one.solve(problem, Serial())), solver
         cluster.workers[0].kill()
         assert same(pool.fold(job, data.parts, given), wanted)
+        pool._patience_s = 1.0
         os.kill(cluster.workers[1].pid, signal.SIGSTOP)
         assert same(pool.fold(job, data.parts, given), wanted)
         os.kill(cluster.workers[1].pid, signal.SIGCONT)
@@ -136,8 +140,23 @@ def test_the_command_line_takes_a_cluster(cluster: Cluster, tmp_path: Path) -> N
     assert (both.exit_code, "give one of them" in both.output) == (2, True)
 
 
-def test_a_lost_cluster_gives_no_partial_sum(data: SegmentData, cluster: Cluster, tmp_path: Path) -> None:
-    with DaskPool(data, cluster.address, tmp_path, patience_s=0.5) as pool:
+def test_a_cluster_that_is_paused_or_lost_gives_no_partial_sum(
+    data: SegmentData, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_pool, "ANSWER_S", 0.2)
+    monkeypatch.setattr(dask_pool, "CONNECT_S", 2.0)
+    cluster.workers[2].send_signal(signal.SIGSTOP)
+    with pytest.raises(Unavailable, match=r"did not answer within 0\.5 s; remove workers that are paused"):
+        DaskPool(data, cluster.address, tmp_path, patience_s=0.5)
+    cluster.workers[2].send_signal(signal.SIGCONT)
+    with DaskPool(data, cluster.address, tmp_path, patience_s=5.0) as pool:
+        pool._patience_s = 0.1
+        cluster.scheduler.send_signal(signal.SIGSTOP)
+        with pytest.raises(Unavailable, match="4 tries on Dask") as lost:
+            pool.fold("labels", data.parts, {})
+        cluster.scheduler.send_signal(signal.SIGCONT)
+    with DaskPool(data, cluster.address, tmp_path, patience_s=5.0) as pool:
+        pool._patience_s = 0.5
         cluster.scheduler.kill()
         with pytest.raises(Unavailable, match="4 tries on Dask") as lost:
             pool.fold("labels", data.parts, {})

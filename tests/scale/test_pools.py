@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import random
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
 from riata.batch import segment_data
 from riata.batch.choose import CLASSES
+from riata.batch.data import Part
 from riata.batch.expansion import expansion_request
+from riata.batch.jobs import WalkName, run_task
+from riata.batch.parallel_sgd import ParallelSgd
 from riata.batch.path import solve_path
-from riata.batch.pool import Pool, Serial, Threads
+from riata.batch.pool import Pool, Serial, Threads, shared, summed
 from riata.batch.problem import Problem
 from riata.batch.rmmp import Rmmp
 from riata.batch.segment_data import SegmentData, data_of
 from riata.batch.solution import Solution
 from riata.run.refitting import certificate_at
+from riata.scale import commands
 from riata.scale.commands import Commands
 from riata.scale.message import decode, digest_of, encode_call, reported
 from riata.scale.parts import do_parts, name_of, sum_parts
@@ -35,10 +45,12 @@ from riata.scale.worker import LENGTH, READY, frame, part_frame, serve
 from tests.batch.test_segment_data import rows_of, segments
 from tests.cli.test_verbs import run
 from tests.store.batches import batch_of
+from tests.web.attack.chromium import until
 
 ROWS = 400
 HOT: dict[str, dict[str, Any]] = {
-    "mp": {}, "rmmp": {"k": 20}, "irls_lars": {}, "shotgun": {"at_once": 2}, "parallel_sgd": {}, "sllr_l2": {"rounds": 50},
+    "mp": {}, "rmmp": {"k": 20}, "irls_lars": {}, "shotgun": {"at_once": 2}, "sllr_l2": {"rounds": 50},
+    "parallel_sgd": {"machines": 5, "passes_max": 2},
 }  # fmt: skip
 
 
@@ -67,6 +79,16 @@ def three(data: SegmentData) -> Iterator[Processes]:
         yield pool
 
 
+class Files(Commands):
+    """A command whose work this process does, in two shares."""
+
+    def __init__(self, data: SegmentData, folder: Path) -> None:
+        super().__init__(data, "true", folder)
+
+    def _run(self, call: Path, into: Path, tasks: int) -> str:
+        return f"it did {sum(do_parts(call.parent / 'rows.bin', call, (share, 2), into) for share in range(2))} of {tasks}"
+
+
 def bits(solution: Solution) -> tuple[bytes, float, float]:
     return solution.weights.beta.tobytes(), solution.weights.intercept, solution.certificate.objective
 
@@ -75,18 +97,31 @@ def taylor(data: SegmentData) -> tuple[Any, Any]:
     return expansion_request(Problem(data, "logistic", 1.0), np.full(data.features, 0.1), 0.2, np.arange(12))
 
 
+def walk_request(data: SegmentData, machines: int) -> dict[str, Any]:
+    """What ParallelSGD gives its pool."""
+    asked: list[dict[str, Any]] = []
+
+    class Asked(Serial):
+        def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+            asked.append(given)
+            return super().deal(walk, parts, given)
+
+    ParallelSgd(machines=machines).solve(Problem(data, "logistic", 3.0), Asked())
+    return asked[0]
+
+
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
-def test_every_solver_has_the_same_bits_in_every_pool(data: SegmentData, three: Processes) -> None:
+def test_every_solver_has_the_same_bits_in_every_pool(data: SegmentData, three: Processes, tmp_path: Path) -> None:
     def solve(pool: Pool, solver: str) -> tuple[bytes, float, float]:
         return bits(CLASSES[solver](**HOT[solver]).solve(Problem(data, "logistic", 3.0), pool))
 
     with Threads(2) as two, Threads(16) as sixteen:
+        pools: tuple[Pool, ...] = (two, sixteen, three, Files(data, tmp_path))
         for solver in HOT:
-            table = {name: solve(pool, solver) for name, pool in (("2", two), ("16", sixteen), ("processes", three))}
-            assert set(table.values()) == {solve(Serial(), solver)}, solver
+            assert {solve(pool, solver) for pool in pools} == {solve(Serial(), solver)}, solver
         problem = Problem(data, "logistic", 1.0)
         paths = [solve_path(problem, (9.0, 2.0), Rmmp(20), pool, lambda *_: True) for pool in (Serial(), three)]
         assert [bits(one) for _, one in paths[0]] == [bits(one) for _, one in paths[1]]
@@ -101,6 +136,8 @@ def test_a_process_that_is_killed_or_silent_costs_no_bit(
     job, given = taylor(data)
     wanted = Serial().fold(job, data.parts, given)
     assert same(three.fold(job, data.parts, given), wanted)
+    other = Problem(data, "logistic", 3.0)
+    walked = bits(ParallelSgd(machines=5).solve(other, Serial()))
     before = set(three.pids)
     os.kill(min(before), signal.SIGKILL)
     assert same(three.fold(job, data.parts, given), wanted)
@@ -112,7 +149,9 @@ def test_a_process_that_is_killed_or_silent_costs_no_bit(
         if stopped not in three.pids:
             break
     assert stopped not in three.pids
-    assert len(set(three.pids) & before) <= 2
+    os.kill(three.pids[0], signal.SIGKILL)
+    assert bits(ParallelSgd(machines=5).solve(other, three)) == walked
+    assert len(set(three.pids) & before) <= 1
 
 
 def test_an_engine_that_is_lost_gives_no_partial_sum(data: SegmentData, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +227,12 @@ def test_parts_and_sum_are_a_pool_of_files(data: SegmentData, tmp_path: Path) ->
     assert (missing.exit_code, "1 of 7 parts are missing, the first is 6" in missing.output) == (1, True)
     assert not (tmp_path / "partial.bin").exists()
     other = tmp_path / "other.bin"
+    walk = shared(walk_request(data, 3), 3)
+    (tmp_path / "machines").mkdir()
+    other.write_bytes(encode_call("walk", walk, digest_of(rows.read_bytes())))
+    assert do_parts(rows, other, (0, 1), tmp_path / "machines") == 3
+    added = decode(sum_parts(list((tmp_path / "machines").iterdir())), "result")[1]
+    assert same(added, summed(run_task("walk", data.parts, walk, machine) for machine in range(3)))
     other.write_bytes(encode_call("labels", {}, digest_of(rows.read_bytes())))
     do_parts(rows, other, (0, 7), into)
     with pytest.raises(Conflict, match="different calls"):
@@ -215,6 +260,88 @@ def test_a_command_is_an_engine(data: SegmentData, tmp_path: Path) -> None:
     for command, told in (("", "expected a command"), ("'", "No closing"), ("/nowhere/riata", "No such file")):
         with pytest.raises(BadInput, match=told):
             Commands(data, command, tmp_path).fold(job, data.parts, given)
+
+
+class Told:
+    """The command `riata part`, whose process number is told; it can be sent signals while it works."""
+
+    def __init__(self, folder: Path) -> None:
+        self._number = folder / "number"
+        part = f'exec {sys.executable} -m riata part "$RIATA_ROWS" --call "$RIATA_CALL" --into "$RIATA_INTO"'
+        tell = f"echo $$ > {folder}/new && mv {folder}/new {self._number}"
+        self.command = f"sh -c {shlex.quote(f'{tell}; {part}')}"
+
+    def forget(self) -> None:
+        """Forget a run that was not struck."""
+        self._number.unlink(missing_ok=True)
+
+    @contextmanager
+    def struck(self, *signals: tuple[int, float, float]) -> Iterator[None]:
+        """The signal of each run in turn, after how many seconds, and how long until it may continue."""
+
+        def strike() -> None:
+            for number, after_s, pause_s in signals:
+                until("a command", self._number.exists)
+                process = int(self._number.read_text())
+                self._number.unlink()
+                time.sleep(after_s)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+                    time.sleep(pause_s)
+                    os.kill(process, signal.SIGCONT)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        yield
+        thread.join()
+
+
+@contextmanager
+def changed(path: Path, at: int) -> Iterator[None]:
+    """Another byte in a file. Who has mapped it keeps what it has."""
+    kept, content = path.with_suffix(".kept"), path.read_bytes()
+    path.rename(kept)
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    try:
+        yield
+    finally:
+        kept.rename(path)
+
+
+def test_a_command_that_is_killed_or_paused_costs_no_bit_and_a_changed_segment_is_refused(
+    data: SegmentData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, given = taylor(data)
+    wanted, told = Serial().fold(job, data.parts, given), Told(tmp_path)
+    (tmp_path / "pool").mkdir()
+    pool = Commands(data, told.command, tmp_path / "pool")
+    with told.struck((signal.SIGKILL, 0.0, 0.0), (signal.SIGSTOP, 0.1, 0.3)):
+        assert same(pool.fold(job, data.parts, given), wanted)
+    monkeypatch.setattr(commands, "TRIES", 1)
+    with changed(data.parts[3].pieces[0].segment.path, 5000), pytest.raises(Unavailable, match="differ from what") as refused:
+        pool.fold(job, data.parts, given)
+    assert refused.value.code == "engine_lost"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_hundred_and_fifty_faults_of_commands_cost_no_bit_or_are_refused(data: SegmentData, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    job, given = taylor(data)
+    wanted, told, folder = Serial().fold(job, data.parts, given), Told(tmp_path), tmp_path / "pool"
+    folder.mkdir()
+    pool = Commands(data, told.command, folder)
+    for fault in (signal.SIGKILL, signal.SIGSTOP):
+        for _ in range(50):
+            with told.struck((fault, rng.random() * 1.5, rng.random())):
+                assert same(pool.fold(job, data.parts, given), wanted)
+            told.forget()
+    for _ in range(50):
+        path = rng.choice(data.parts).pieces[0].segment.path
+        with changed(path, rng.randrange(path.stat().st_size)), pytest.raises(Unavailable) as refused:
+            pool.fold(job, data.parts, given)
+        assert refused.value.code == "engine_lost"
+    assert {one.name for one in folder.iterdir()} == {"rows.bin", "call.bin", "parts"}
 
 
 def test_options_choose_the_pool_and_not_the_result(tmp_path: Path) -> None:

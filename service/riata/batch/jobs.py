@@ -1,21 +1,26 @@
-"""What may be run over a part: pure functions of rows and named arrays, whose results are summed.
+"""What may be run over rows: pure functions of rows and named arrays.
+
+A job is run over one part, and its results are summed. A walk goes over all parts, one after another, for some of the machines of
+ParallelSGD.
 
 Jobs have names, and only names and arrays are handed to a pool. So a pool of other processes sends no code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I32, Arrays
-from riata.batch.data import Rows, keep_features
+from riata.batch.data import Part, Rows, keep_features
+from riata.batch.machines import walk
 from riata.batch.taylor_pass import SUMS, Weighted, expand, likelihoods, sides
 
 Job = Literal["labels", "taylor", "search", "sides", "gather", "several"]
+WalkName = Literal["walk"]
 Request = tuple[Job, Arrays]
 
 MIX: Final = np.uint32(2654435769)  # Knuth's multiplicative hash
@@ -98,6 +103,20 @@ def _weighted(given: Arrays, prefix: str) -> Weighted:
 JOBS: Final[Mapping[Job, Callable[[Rows, Arrays], Arrays]]] = MappingProxyType(
     {"labels": labels, "taylor": taylor, "search": search, "sides": side_counts, "gather": gather, "several": several}
 )
+WALKS: Final[Mapping[WalkName, Callable[[Sequence[Part], Arrays, int, int], Arrays]]] = MappingProxyType({"walk": walk})
+SHARES: Final = "shares"  # what a walk is given: the number of its tasks, i64[1]
+
+
+def tasks_of(job: Job | WalkName, given: Arrays, parts: int) -> int:
+    """How many tasks a call has: one for each part, or for each share of a walk."""
+    return int(given[SHARES][0]) if job in WALKS else parts
+
+
+def run_task(job: Job | WalkName, parts: Sequence[Part], given: Arrays, number: int) -> Arrays:
+    """Do one task of a call. parts : of all the data"""
+    if job == "walk":
+        return WALKS[job](parts, given, number, int(given[SHARES][0]))
+    return JOBS[job](parts[number].load(), given)
 
 
 def run_jobs(rows: Rows, features: int) -> None:

@@ -5,27 +5,25 @@
     average    of the weights of all machines. An average of sparse weights is dense, so then
     truncate   by an exact pass at the average: a weight is set to 0 if its gradient there would not hold it, |Omega_j| <= gamma_j
 
-The result is that of k machines, however many threads there are to run them. It is a first answer after one pass, not the
-optimum: its certificate says how far it is from there. RMMP can start from it.
+The result is that of k machines, however many workers of whatever pool there are to run them. It is a first answer after one
+pass, not the optimum: its certificate says how far it is from there. RMMP can start from it.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
-from riata.base.arrays import F64, I64
+from riata.base.arrays import F64, Arrays
 from riata.base.errors import BadInput, TooLarge
-from riata.batch.data import Rows
-from riata.batch.pool import Pool
+from riata.batch.machines import STATE
+from riata.batch.pool import Pool, summed
 from riata.batch.problem import Problem
 from riata.batch.record import Record
 from riata.batch.rmmp import NUMBER_BYTES, TOLERANCE
-from riata.batch.sgd_pass import INTERCEPT, Rates, Walk, new_walk, settle_walk, walk_rows
-from riata.batch.shotgun_round import shuffle
+from riata.batch.sgd_pass import INTERCEPT, Rates, new_walk
 from riata.batch.solution import Solution, Watch, watch_nothing
 from riata.batch.start import first_weights
 from riata.maths.links import LINKS
@@ -63,7 +61,8 @@ class ParallelSgd:
         gamma = problem.penalties[np.isfinite(problem.penalties)]
         if len(np.unique(gamma)) > 1:
             raise BadInput("parallel_sgd: expected one penalty for all features", "one_penalty")
-        memory = NUMBER_BYTES * data.features * ARRAYS * (self.machines + 1)
+        copies = 2 if self.passes_max == 1 else 3  # of the states: from the pool and joined, and those before a further pass
+        memory = NUMBER_BYTES * data.features * ARRAYS * (copies * self.machines + 1)
         if self.memory_bytes_max is not None and memory > self.memory_bytes_max:
             raise TooLarge(
                 f"{self.machines} machines need {memory} bytes and memory_bytes_max is {self.memory_bytes_max}; use fewer",
@@ -71,43 +70,33 @@ class ParallelSgd:
             )
         record = Record(problem, pool, self.tolerance, watch)
         beta, intercept = first_weights(problem, pool.fold("labels", data.parts, {}))
-        walks = [new_walk(beta, intercept) for _ in range(self.machines)]
-        free = problem.gamma_intercept == 0.0
+        states: Arrays = {name: array[np.newaxis] for name, array in new_walk(beta, intercept)._asdict().items()}
         weight = float(np.max(gamma, initial=0.0)) / data.rows
-        rates = Rates(self.eta, weight, self.adaptive, free)
-        with ThreadPoolExecutor(pool.workers, "riata-sgd") as threads:
-            for epoch in range(self.passes_max):
-                self._pass(record, threads, walks, rates, epoch)
-                self._average(record, walks)
-                if record.stopped is not None:
-                    break
+        rates = Rates(self.eta, weight, self.adaptive, problem.gamma_intercept == 0.0)
+        for epoch in range(self.passes_max):
+            states = self._pass(record, states, rates, epoch)
+            self._average(record, states)
+            if record.stopped is not None:
+                break
         record.stopped = record.stopped or "passes"
         return record.solution(memory)
 
-    def _pass(self, record: Record, threads: ThreadPoolExecutor, walks: list[Walk], rates: Rates, epoch: int) -> None:
-        data, link = record.problem.data, LINKS[record.problem.link].code
-        first = 0
-        for number, part in enumerate(data.parts):
-            rows = part.load()
-
-            def learn(machine: int, rows: Rows = rows, first: int = first, number: int = number) -> None:
-                begin = 0 if self.whole else (machine - first) % self.machines
-                order: I64 = np.arange(begin, len(rows.label), 1 if self.whole else self.machines)
-                stream = (epoch * len(data.parts) + number) * self.machines + machine
-                shuffle(order, np.uint64(self.seed), stream)
-                walk_rows(rows, link, walks[machine], rates, order)
-
-            list(threads.map(learn, range(self.machines)))
-            first += len(rows.label)
-        for walk in walks:
-            settle_walk(walk, rates)
+    def _pass(self, record: Record, states: Arrays, rates: Rates, epoch: int) -> Arrays:
+        """The states of all machines after one more pass."""
+        problem = record.problem
+        given: Arrays = {
+            "link": np.array([LINKS[problem.link].code]), "machines": np.array([self.machines]), "epoch": np.array([epoch]),
+            "seed": np.array([self.seed]), "whole": np.array([self.whole], np.int64), "rates": np.array(rates, np.float64),
+        }  # fmt: skip
+        found = list(record.pool.deal("walk", problem.data.parts, {**given, **states}))
         record.passes += self.machines if self.whole else 1
-        record.accesses += data.nnz * (self.machines if self.whole else 1)
+        record.accesses += problem.data.nnz * (self.machines if self.whole else 1)
+        return {name: np.concatenate([one[name] for one in found]) for name in STATE}
 
-    def _average(self, record: Record, walks: list[Walk]) -> None:
+    def _average(self, record: Record, states: Arrays) -> None:
         """Measure the average, and what is left of it when weights that nothing holds are set to 0."""
-        beta: F64 = np.sum([walk.beta for walk in walks], axis=0) / len(walks)
-        intercept = float(np.sum([walk.own[INTERCEPT] for walk in walks])) / len(walks)
+        total = summed({name: states[name][machine].copy() for name in ("beta", "own")} for machine in range(self.machines))
+        beta, intercept = cast(F64, total["beta"]) / self.machines, float(total["own"][INTERCEPT]) / self.machines
         beta[np.isinf(record.problem.penalties)] = 0.0
         if not (np.all(np.isfinite(beta)) and np.isfinite(intercept)):
             raise BadInput(

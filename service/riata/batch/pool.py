@@ -6,6 +6,8 @@ The sum is a binary tree over the numbers of the parts, so it has the same bits 
 
 It is evaluated like a binary counter: a result is added to the one before it as soon as both cover equally many parts. Memory is
 that of one result for each worker, and of as many as the logarithm of the number of parts.
+
+The machines of ParallelSGD each go over all parts. They know nothing of each other, so workers share them out as they like.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final, Protocol
 
+import numpy as np
+
 from riata.base.arrays import Arrays
 from riata.batch.data import Part
-from riata.batch.jobs import JOBS, Job
+from riata.batch.jobs import JOBS, SHARES, Job, WalkName, run_task, tasks_of
 
 AHEAD: Final = 1  # parts of which a worker may begin the next before the sum has taken its last
 
@@ -37,6 +41,10 @@ class Pool(Protocol):
         """A job's results, in the order of `parts`."""
         ...
 
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """Results of machines that each go over all parts, in the order of the machines, of several at a time."""
+        ...
+
 
 class Serial:
     """One part after another, in the caller's thread."""
@@ -50,6 +58,10 @@ class Serial:
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `Pool`."""
         return (_run(job, part, given) for part in parts)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `Pool`."""
+        return (run_task(walk, parts, shared(given, 1), share) for share in range(1))
 
 
 class Threads:
@@ -72,6 +84,17 @@ class Threads:
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `Pool`."""
         return in_order((partial(self._threads.submit, _run, job, part, given) for part in parts), self.workers)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `Pool`."""
+        told = shared(given, self.workers)
+        tasks = range(tasks_of(walk, told, len(parts)))
+        return in_order((partial(self._threads.submit, run_task, walk, parts, told, share) for share in tasks), self.workers)
+
+
+def shared(given: Arrays, shares_max: int) -> Arrays:
+    """What a walk is given whose machines are cut into so many tasks, or fewer if there are fewer machines."""
+    return {**given, SHARES: np.minimum(given["machines"], shares_max)}
 
 
 def in_order(calls: Iterable[Callable[[], Future[Arrays]]], workers: int) -> Iterator[Arrays]:

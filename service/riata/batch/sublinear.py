@@ -33,6 +33,8 @@ ROUNDS: Final = 10_000
 NU: Final = 0.1  # of SLLR-L2
 SPARSE: Final = 0.2  # share of values that are not zero, below which other methods read less
 MEASURED: Final = 6  # times that the weights are measured on the way, each after twice the rounds of the one before
+READ_BETWEEN: Final = 2**26  # values that are read between two measurements at most, some seconds: only they can cancel it
+PASSES_BETWEEN: Final = 32  # or as many as these passes, so that measuring takes a few per cent of the time
 NEWTON_STEPS: Final = 50
 PROVEN: Final = 84.0  # T = (84 / eps)^2 log n suffices for a margin within eps of the best: 81 sqrt(log n) + 2.83 <= eps sqrt(T)
 
@@ -73,12 +75,13 @@ class Sublinear:
         self._note_shape(record)
         run = _Run(self, record, columns, rows)
         done = 0
-        for part in range(MEASURED - 1, -1, -1):
-            target = self.rounds >> part
-            run.advance(target - done)
-            done = target
-            if run.measure():
-                break
+        most = max(1, max(READ_BETWEEN, PASSES_BETWEEN * data.nnz) // (data.rows + data.features))
+        while done < self.rounds and record.stopped is None:
+            target = next(at for part in range(MEASURED - 1, -1, -1) if (at := self.rounds >> part) > done)
+            count = min(target - done, most)
+            run.advance(count)
+            run.measure()
+            done += count
         record.stopped = record.stopped or "passes"
         return record.solution(memory)
 
@@ -124,8 +127,8 @@ class _Run:
         """Do some rounds."""
         sublinear_rounds(self._rows, self._columns, self._search, self._terms, count)
 
-    def measure(self) -> bool:
-        """Measure the weights so far. Returns whether to stop."""
+    def measure(self) -> None:
+        """Measure the weights so far."""
         record, search = self._record, self._search
         direction = (
             search.w if self._limits.last else search.total / max(1.0, float(np.abs(search.total).max()))
@@ -134,7 +137,6 @@ class _Run:
         record.accesses = int(search.own[ACCESSES])
         record.passes = max(record.passes, record.accesses // max(record.problem.data.nnz, 1))
         record.measure(factor * direction, intercept, int(np.count_nonzero(direction)))
-        return record.stopped is not None
 
     def _scaled(self, direction: F64) -> tuple[float, float]:
         """Factor and intercept that maximise the objective along a direction, by Newton's method with halved steps."""

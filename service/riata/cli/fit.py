@@ -17,7 +17,7 @@ from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.interactions import InteractionsOption
-from riata.cli.pool_options import DaskOption, PassCommandOption, PoolOptions, ProcessesOption
+from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -102,6 +102,7 @@ def fit(
     processes: ProcessesOption = None,
     pass_command: PassCommandOption = None,
     dask: DaskOption = None,
+    patience_s: PatienceOption = None,
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
@@ -129,13 +130,13 @@ def fit(
             solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
             rounds=rounds, passes_max=passes_max, seed=seed,
         )  # fmt: skip
-        require_one_model(options, out)
-        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask))
+        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
     else:
         _fit_online(request, strict)
 
 
 def _fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:
+    require_one_model(options, request.out)
     from riata.cli.fit_batch import fit_batch
 
     fit_batch(request, options, strict, where)

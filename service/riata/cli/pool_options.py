@@ -43,21 +43,34 @@ DaskOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+PatienceOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        metavar="SECONDS",
+        help="--processes, --dask: how long a part may take before another worker does it; doubles with each of four tries. "
+        "Default: 300.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
     """Where passes run: in threads, unless there are `processes`, a `command` as in `riata.scale.commands`, or the address of a
-    Dask scheduler."""
+    Dask scheduler. patience_s : of the pools that have it; None: their default"""
 
     threads: int
     processes: int | None = None
     command: str | None = None
     dask: str | None = None
+    patience_s: float | None = None
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.processes, self.command, self.dask)) > 1:
             raise BadInput("--processes, --pass-command and --dask: give one of them", "bad_option")
+        if self.patience_s is not None and self.processes is None and self.dask is None:
+            raise BadInput("--patience-s is an option of --processes and of --dask", "bad_option")
 
 
 @contextmanager
@@ -65,6 +78,7 @@ def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
     """Make the pool for some data. Nothing is left of it afterwards."""
     from riata.batch.pool import Threads
 
+    patience = {} if options.patience_s is None else {"patience_s": options.patience_s}
     if options.command is not None:
         from riata.scale.commands import Commands
 
@@ -75,12 +89,12 @@ def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
             from riata.scale.dask_pool import DaskPool
         except ModuleNotFoundError as error:
             raise BadInput(f"--dask needs the package {error.name}: pip install 'riata[dask]'", "not_installed") from None
-        with TemporaryDirectory(prefix="riata-dask-") as folder, DaskPool(data, options.dask, Path(folder)) as pool:
+        with TemporaryDirectory(prefix="riata-dask-") as folder, DaskPool(data, options.dask, Path(folder), **patience) as pool:
             yield pool
     elif options.processes is not None:
         from riata.scale.processes import Processes
 
-        with Processes(data, options.processes) as pool:
+        with Processes(data, options.processes, **patience) as pool:
             yield pool
     else:
         with Threads(options.threads) as threads:

@@ -22,8 +22,8 @@ from typing import Final
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, Unavailable
 from riata.batch.data import Part
-from riata.batch.jobs import Job
-from riata.batch.pool import summed
+from riata.batch.jobs import Job, WalkName, tasks_of
+from riata.batch.pool import shared, summed
 from riata.batch.segment_data import SegmentData
 from riata.scale.message import decode, digest_of, encode_call
 from riata.scale.parts import name_of
@@ -57,35 +57,43 @@ class Commands:
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        return self._tasks(job, parts, given)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`; each machine is a part of the call. Raises as `fold`."""
+        return self._tasks(walk, parts, shared(given, int(given["machines"][0])))
+
+    def _tasks(self, job: Job | WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         if parts is not self._parts:
             raise BadInput("this pool does the parts of other data", "bad_option")
+        tasks = tasks_of(job, given, len(parts))
         into, call = self._folder / "parts", self._folder / "call.bin"
         into.mkdir(exist_ok=True)
         for left in into.iterdir():
             left.unlink()
         asked = encode_call(job, given, self._rows)
         call.write_bytes(asked)
-        missing, said = list(range(len(parts))), ""
+        missing, said = list(range(tasks)), ""
         for _ in range(TRIES):
-            said = self._run(call, into)
+            said = self._run(call, into, tasks)
             missing = [number for number in missing if self._result(into, number, digest_of(asked)) is None]
             if not missing:
                 break
         else:
-            raise Unavailable(f"the command left {len(missing)} of {len(parts)} parts undone, part {missing[0]} first; {said}",
+            raise Unavailable(f"the command left {len(missing)} of {tasks} parts undone, part {missing[0]} first; {said}",
                               "engine_lost")  # fmt: skip
-        for number in range(len(parts)):
+        for number in range(tasks):
             found = self._result(into, number, digest_of(asked))
             if found is None:
                 raise Unavailable(f"the result of part {number} has vanished", "engine_lost")
             yield found
 
-    def _run(self, call: Path, into: Path) -> str:
+    def _run(self, call: Path, into: Path, tasks: int) -> str:
         """Run the command once; returns how it ended."""
         told = {
             "RIATA_ROWS": str(self._folder / "rows.bin"),
             "RIATA_CALL": str(call),
-            "RIATA_PARTS": str(len(self._parts)),
+            "RIATA_PARTS": str(tasks),
             "RIATA_INTO": str(into),
         }
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,15 +24,16 @@ from distributed.comm import CommClosedError
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
 from riata.batch.data import Part
-from riata.batch.jobs import Job
-from riata.batch.pool import in_order, summed
+from riata.batch.jobs import Job, WalkName, tasks_of
+from riata.batch.pool import in_order, shared, summed
 from riata.batch.segment_data import SegmentData
 from riata.scale.message import decode, decode_call, digest_of, encode_call, encode_error, reported
-from riata.scale.parts import result_of
+from riata.scale.parts import numbers_of, result_of
 from riata.scale.rows_file import decode_rows, encode_rows
 
 PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
 CONNECT_S: Final = 10.0
+ANSWER_S: Final = 10.0  # for what the scheduler knows by itself
 TRIES: Final = 4
 SAME: Final = ("riata", "numpy", "numba")  # that compute: another version may give other bits
 SPOKEN: Final = ("dask", "distributed", "msgpack", "cloudpickle")  # that the processes of a cluster talk with
@@ -42,9 +43,10 @@ _LOST: Final = (
     KilledWorker,
     CommClosedError,
     OSError,
-    RuntimeError,
+    RuntimeError,  # of a client that is closed
+    UnboundLocalError,  # of `distributed.utils.sync` where what it waits for is cancelled
     Corrupt,
-)  # of a closed client: RuntimeError
+)
 
 
 class DaskPool:
@@ -53,7 +55,7 @@ class DaskPool:
     data       : whose parts it does; those of other data are refused
     address    : of the scheduler, `tls://host:port` (certificates as Dask is configured) or `tcp://127.0.0.1:port`
     folder     : for the rows file and the calls
-    patience_s : for one part, at first
+    patience_s : for one part, at first; for the versions of all workers; times the number of parts for a walk
 
     Raises `BadInput` (code `insecure_engine`), `Conflict` (code `engine_version`), and `Unavailable` (code `engine_lost`).
     """
@@ -66,16 +68,18 @@ class DaskPool:
         except (OSError, TimeoutError, ValueError) as error:
             raise Unavailable(f"--dask: no scheduler answers at {address}: {error}", "engine_lost") from None
         try:
-            check_versions(self._client.get_versions(packages=[*SAME, *SPOKEN]))
-            self.workers = sum(self._client.nthreads().values())
+            check_versions(self._asked(self._client.get_versions, patience_s, packages=[*SAME, *SPOKEN]))
+            self.workers = sum(self._asked(self._client.nthreads).values())
             if not self.workers:
                 raise Unavailable(f"--dask: the scheduler at {address} has no workers", "engine_lost")
+        except TimeoutError:
+            self._close()
+            told = f"the scheduler at {address}, or one of its workers, did not answer within {patience_s:g} s"
+            raise Unavailable(f"--dask: {told}; remove workers that are paused, or raise --patience-s", "engine_lost") from None
         except RiataError:
-            self._client.close(CONNECT_S)
+            self._close()
             raise
-        self._patience_s = patience_s
-        self._number = {id(part): number for number, part in enumerate(data.parts)}
-        self._parts = data.parts  # keeps the identities
+        self._patience_s, self._data = patience_s, data
         content = encode_rows(data)
         self._rows, self._folder = digest_of(content), folder
         (folder / "rows.bin").write_bytes(content)
@@ -86,7 +90,15 @@ class DaskPool:
 
     def __exit__(self, *_: object) -> None:
         self._threads.shutdown(cancel_futures=True)
-        self._client.close(CONNECT_S)
+        self._close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(*_LOST):  # a scheduler that is paused does not take leave
+            self._client.close(CONNECT_S)
+
+    def _asked(self, question: Callable[..., Any], patience_s: float | None = None, **words: object) -> Any:
+        """What a method of the client returns. Raises `TimeoutError`. patience_s : None: ANSWER_S"""
+        return self._client.sync(question, callback_timeout=patience_s or ANSWER_S, **words)
 
     def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
         """See `riata.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
@@ -94,38 +106,42 @@ class DaskPool:
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        try:
-            numbers = [self._number[id(part)] for part in parts]
-        except KeyError:
-            raise BadInput("this pool has workers for the parts of other data", "bad_option") from None
-        content = encode_call(job, given, self._rows)
+        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
+        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
+
+    def _tasks(self, content: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
         call = digest_of(content)
         path = self._folder / f"{call}.bin"
         path.write_bytes(content)
         try:
-            yield from in_order((partial(self._threads.submit, self._do, path, call, n) for n in numbers), self.workers)
+            calls = (partial(self._threads.submit, self._do, path, call, number, patience_s) for number in numbers)
+            yield from in_order(calls, self.workers)
         finally:
             path.unlink()
 
-    def _do(self, path: Path, call: str, number: int) -> Arrays:
+    def _do(self, path: Path, call: str, number: int, patience_s: float) -> Arrays:
         slow: set[str] = set()
         why = ""
         for tried in range(TRIES):
             future: Future[bytes] | None = None
             try:
-                others = [worker for worker in self._client.nthreads() if worker not in slow]
+                others = [worker for worker in self._asked(self._client.nthreads) if worker not in slow]
                 future = self._client.submit(
                     do_part, str(self._folder / "rows.bin"), self._rows, str(path), call, number,
                     workers=others or None, pure=False,
                 )  # fmt: skip
-                content = future.result(self._patience_s * 2**tried)
+                content = future.result(patience_s * 2**tried)
                 failed = reported(content)
                 header, found = ({}, {}) if failed is not None else decode(content, "result")
             except _LOST as error:
-                why = str(error) or type(error).__name__
+                why = str(error) or "it took too long"
                 if future is not None:
                     with contextlib.suppress(*_LOST):  # the scheduler may be lost
-                        slow |= {worker for worker, keys in self._client.processing().items() if future.key in keys}
+                        slow |= {worker for worker, keys in self._asked(self._client.processing).items() if future.key in keys}
                         future.cancel()
                 continue
             if failed is not None:
@@ -154,7 +170,7 @@ def _data(path: str, digest: str) -> SegmentData:
 
 
 @functools.lru_cache(maxsize=1)
-def _call(path: str, digest: str) -> tuple[Job, Arrays]:
+def _call(path: str, digest: str) -> tuple[Job | WalkName, Arrays]:
     return decode_call(_read(path, digest))[:2]
 
 

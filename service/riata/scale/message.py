@@ -18,7 +18,7 @@ import numpy as np
 from riata.base import errors
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt, RiataError
-from riata.batch.jobs import JOBS, Job
+from riata.batch.jobs import JOBS, WALKS, Job, WalkName
 from riata.store import layout
 
 VERSION: Final = 1
@@ -43,16 +43,16 @@ def decode(content: bytes, what: str) -> tuple[dict[str, Any], Arrays]:
     return header, {**numbers, **{name: np.array(texts) for name, texts in header["texts"].items()}}
 
 
-def encode_call(job: Job, given: Arrays, rows: str) -> bytes:
+def encode_call(job: Job | WalkName, given: Arrays, rows: str) -> bytes:
     """Return the message that tells a worker what to do. rows : digest of the rows file"""
     return encode({"what": "call", "job": job, "rows": rows}, given)
 
 
-def decode_call(content: bytes) -> tuple[Job, Arrays, str]:
+def decode_call(content: bytes) -> tuple[Job | WalkName, Arrays, str]:
     """Return the job, what it is given, and the digest of the rows file. Raises `Corrupt`."""
     header, given = decode(content, "call")
-    if header["job"] not in JOBS:
-        raise Corrupt(f"{header['job']!r} is no job of this version; those are {', '.join(JOBS)}")
+    if header["job"] not in (*JOBS, *WALKS):
+        raise Corrupt(f"{header['job']!r} is no job of this version; those are {', '.join((*JOBS, *WALKS))}")
     return header["job"], given, header["rows"]
 
 

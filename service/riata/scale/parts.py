@@ -1,4 +1,4 @@
-"""One part of a call, and the sum of all parts, as messages: what workers and the commands `riata part` and `riata sum` do."""
+"""One task of a call, and the sum of all, as messages: what workers and the commands `riata part` and `riata sum` do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, NotFound
-from riata.batch.jobs import JOBS, Job
+from riata.batch.data import Part
+from riata.batch.jobs import Job, WalkName, run_task, tasks_of
 from riata.batch.pool import summed
 from riata.batch.segment_data import SegmentData
 from riata.scale.message import decode, decode_call, digest_of, encode
@@ -18,12 +19,22 @@ from riata.scale.rows_file import decode_rows
 SUFFIX: Final = ".bin"
 
 
-def result_of(data: SegmentData, job: Job, given: Arrays, number: int, call: str) -> bytes:
-    """Return the message with the result of one part. call : digest of the call"""
-    if not 0 <= number < len(data.parts):
-        raise BadInput(f"part {number}: the rows have the parts 0 to {len(data.parts) - 1}", "bad_option")
-    made = JOBS[job](data.parts[number].load(), given)
-    return encode({"what": "result", "part": number, "of": len(data.parts), "call": call}, made)
+def numbers_of(parts: Sequence[Part], data: SegmentData) -> list[int]:
+    """Return the numbers of some parts of the data. Raises `BadInput` (code `bad_option`) for parts of other data."""
+    number_of = {id(part): number for number, part in enumerate(data.parts)}
+    try:
+        return [number_of[id(part)] for part in parts]
+    except KeyError:
+        raise BadInput("this pool has workers for the parts of other data", "bad_option") from None
+
+
+def result_of(data: SegmentData, job: Job | WalkName, given: Arrays, number: int, call: str) -> bytes:
+    """Return the message with the result of one task: of a part, or of a share of a walk. call : digest of the call"""
+    tasks = tasks_of(job, given, len(data.parts))
+    if not 0 <= number < tasks:
+        raise BadInput(f"part {number}: the call has the parts 0 to {tasks - 1}", "bad_option")
+    made = run_task(job, data.parts, given, number)
+    return encode({"what": "result", "part": number, "of": tasks, "call": call}, made)
 
 
 def name_of(number: int) -> str:
@@ -44,7 +55,8 @@ def do_parts(rows: Path, call: Path, share: tuple[int, int], into: Path, segment
     if digest != digest_of(content):
         raise Conflict(f"{call}: the call is not for the rows of {rows}", "stale_part")
     data, (number, shares) = decode_rows(content, segments), share
-    first, stop = (len(data.parts) * edge // shares for edge in (number, number + 1))
+    tasks = tasks_of(job, given, len(data.parts))
+    first, stop = (tasks * edge // shares for edge in (number, number + 1))
     for part in range(first, stop):
         path = into / name_of(part)
         beside = path.with_suffix(f".{os.getpid()}.part")

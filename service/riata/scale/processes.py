@@ -5,7 +5,8 @@ Theory of operation
     for each process. Results are handed out in the order of the parts and summed by the tree of `batch.pool`, so they have the
     same bits as in one thread.
 
-    A process that ends, sends what is no message, or is silent for `patience_s`, is killed, and another one does its part again.
+    A process that ends, sends what is no message, or is silent for `patience_s` (for a walk: times the number of parts), is
+    killed, and another one does its part again.
     Patience doubles with each try: on a slow machine a part takes its time. After TRIES a part raises `Unavailable`: never a
     partial sum. An error that a process reports, such as a segment with another content, would be the same again, so it is
     raised at once. Processes end with their standard input, which the system closes when the caller ends for any reason.
@@ -20,7 +21,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -28,13 +29,14 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from riata.base.arrays import Arrays
-from riata.base.errors import BadInput, Corrupt, Unavailable
+from riata.base.errors import Corrupt, Unavailable
 from riata.batch.data import Part
-from riata.batch.jobs import Job
-from riata.batch.pool import in_order, summed
+from riata.batch.jobs import Job, WalkName, tasks_of
+from riata.batch.pool import in_order, shared, summed
 from riata.batch.segment_data import SegmentData
 from riata.run.compilers import child_environment
 from riata.scale.message import decode, digest_of, encode_call, reported
+from riata.scale.parts import numbers_of
 from riata.scale.rows_file import encode_rows
 from riata.scale.worker import LENGTH, READY, frame, part_frame
 
@@ -143,8 +145,7 @@ class Processes:
     def __init__(self, data: SegmentData, workers: int, patience_s: float = PATIENCE_S) -> None:
         self.workers = workers
         self._patience_s = patience_s
-        self._number = {id(part): number for number, part in enumerate(data.parts)}
-        self._parts = data.parts  # keeps the identities
+        self._data = data
         self._folder = TemporaryDirectory(prefix="riata-pool-")
         self._path = Path(self._folder.name) / ROWS
         content = encode_rows(data)
@@ -180,15 +181,18 @@ class Processes:
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        try:
-            numbers = [self._number[id(part)] for part in parts]
-        except KeyError:
-            raise BadInput("this pool has processes for the parts of other data", "bad_option") from None
-        call = encode_call(job, given, self._rows)
-        digest = digest_of(call)
-        return in_order((partial(self._threads.submit, self._do, call, digest, number) for number in numbers), self.workers)
+        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
 
-    def _do(self, call: bytes, digest: str, number: int) -> Arrays:
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
+        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
+
+    def _tasks(self, call: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
+        digest = digest_of(call)
+        return in_order((partial(self._threads.submit, self._do, call, digest, n, patience_s) for n in numbers), self.workers)
+
+    def _do(self, call: bytes, digest: str, number: int, patience_s: float) -> Arrays:
         why = ""
         for tried in range(TRIES):
             worker = self._idle.get()
@@ -197,7 +201,7 @@ class Processes:
                     worker = Worker(self._path)
                     self._started.append(worker)
                     worker.await_start()
-                return worker.run(call, digest, number, self._patience_s * 2**tried)
+                return worker.run(call, digest, number, patience_s * 2**tried)
             except (_Lost, OSError) as error:
                 why = str(error)
                 if worker is not None:

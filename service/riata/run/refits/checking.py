@@ -11,8 +11,8 @@ from typing import Any, Final
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.batch.data import Part
-from riata.batch.jobs import JOBS, Job
-from riata.batch.pool import Pool, summed
+from riata.batch.jobs import Job
+from riata.batch.pool import Pool, Serial
 from riata.batch.problem import Problem
 from riata.batch.runs import Layout
 from riata.batch.segment_data import data_of
@@ -29,21 +29,16 @@ SAME: Final = 1e-9  # of the objective: another order of summation
 
 
 @dataclass(frozen=True, slots=True)
-class OneByOne:
+class OneByOne(Serial):
     """A pool of one part after another. go_on : called before each; may raise to give up."""
 
     go_on: Callable[[], None]
-    workers: Final = 1
-
-    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
-        """See `riata.batch.pool.Pool`."""
-        return summed(self.each(job, parts, given))
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `riata.batch.pool.Pool`."""
         for part in parts:
             self.go_on()
-            yield JOBS[job](part.load(), given)
+            yield from Serial.each(self, job, [part], given)
 
 
 def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None]) -> dict[str, Any]:
