@@ -14,7 +14,7 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check programs kernels suite bench vw soak image wheel lock clean
+.PHONY: help setup run demo test check programs kernels suite bench vw soak image wheel site lock clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
@@ -88,6 +88,11 @@ wheel: setup     ## build a wheel and a source distribution in dist/, and check 
 	rm -rf dist build
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/twine check --strict dist/*
+
+site: $(VENV)/.tested   ## build the documentation as a site in build/site, which needs no network to be read
+	@$(WITH_PROGRESS) "installing furo, myst-parser and sphinx" $(PIP) --quiet furo myst-parser sphinx
+	@$(WITH_PROGRESS) "building the site" $(BIN)/python deploy/site/build.py
+	@echo "open build/site/index.html"
 
 lock: $(VENV)/.tested   ## pin the newest versions that pyproject.toml allows
 	$(BIN)/python -m pip install --quiet uv
