@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,13 @@ class Answer(NamedTuple):
     body: bytes
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Stream(NamedTuple):
+    """An answer of status 200 whose end is not known: its parts, sent as they come."""
+
+    parts: AsyncIterator[bytes]
+    content_type: bytes
 
 
 def json_answer(document: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:

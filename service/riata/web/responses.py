@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from riata.web.answers import Answer
+from riata.web.answers import Answer, Stream
 
 
-def respond(answer: Answer) -> Response:
-    """Turn an `Answer` into a Starlette response."""
+def respond(answer: Answer | Stream) -> Response:
+    """Turn an answer into a Starlette response."""
+    if isinstance(answer, Stream):
+        streaming = StreamingResponse(answer.parts)
+        streaming.raw_headers += [
+            (b"content-type", answer.content_type),
+            (b"x-accel-buffering", b"no"),
+        ]  # nginx would hold it back
+        return streaming
     response = Response(answer.body, answer.status, media_type=None)
     response.raw_headers.append((b"content-type", answer.content_type))
     response.raw_headers.extend(answer.headers)

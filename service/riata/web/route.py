@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from riata.base.actor import current_actor
-from riata.web.answers import Answer
+from riata.web.answers import Answer, Stream
 from riata.web.body import content_type, read_body
 from riata.web.document import read_json_object
 from riata.web.keys import KEY, Key, KeyRing
@@ -33,6 +33,13 @@ class Hot(Enum):
     PREDICT = "predict"
 
 
+@dataclass(slots=True)
+class Streams:
+    """How many streams of events this process is sending."""
+
+    open: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What handlers may use. `document` is the OpenAPI document; `keys` returns the keys in force, None if none are required."""
@@ -43,6 +50,7 @@ class Parts:
     meters: Meters
     document: Schema
     keys: Callable[[], KeyRing | None] = lambda: None
+    streams: Streams = field(default_factory=Streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +113,7 @@ class Call:
         return read_json_object(await self.body(bytes_max), content_type(self.request.scope))
 
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[Call], Awaitable[Answer | Stream]]
 
 
 def add_routes(app: FastAPI, routes: Iterable[Route], parts: Parts) -> None:

@@ -30,6 +30,7 @@ class WebSettings:
     docs             : whether /docs and /openapi.json are served
     console          : whether /console is served
     fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
+    streams_max      : streams of events open at once
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
     """
 
@@ -41,4 +42,5 @@ class WebSettings:
     docs: bool = True
     console: bool = True
     fast_path: bool = True
+    streams_max: int = 100
     busy_poll_us: int = 0

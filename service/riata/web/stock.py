@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+IS_STOPPING: Final = "riata.is_stopping"  # in the scope: whether the server shuts down, so that an answer without an end ends
 _UPGRADE_WARNINGS: Final = ("Unsupported upgrade request", "No supported WebSocket library")
 
 
@@ -33,6 +34,7 @@ class Owner(Protocol):
 
     wire: asyncio.Transport
     loop: asyncio.AbstractEventLoop
+    stopping: bool
 
     def leave(self) -> None:
         """Close the connection once everything written was sent."""
@@ -132,6 +134,7 @@ class Stock:
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application, with an eye on its answer."""
         scope.update(self._marks)
+        scope[IS_STOPPING] = lambda: self.owner.stopping
 
         async def send_seen(message: Message) -> None:
             self.started = True

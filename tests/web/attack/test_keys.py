@@ -88,7 +88,7 @@ def ask(client: Client, method: str, template: str, model: str, headers: dict[st
     path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
-    options = f"?confirm={model}" if method == "DELETE" and not verb else ""
+    options = f"?confirm={model}" if method == "DELETE" and not verb else "?events=1" if verb == "stream" else ""
     return client.ask(method, path + options, content=body, headers={"Content-Type": kind, **headers})
 
 
@@ -158,6 +158,7 @@ WATCHED = {
             "/refused",
             "/slices",
             "/weights/history",
+            "/stream",
         )
     ),
 }

@@ -172,6 +172,7 @@ def request(method: str, template: str, *headers: bytes, host: bytes = HERE, tar
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     query = "?confirm=mine" if (method, verb) == ("DELETE", "") else "?a=1" if (method, verb) == ("GET", "predict") else ""
+    query = "?events=1" if verb == "stream" else query
     lines = [f"{method} ".encode() + (target or f"{path}{query}".encode()) + b" HTTP/1.1", host, *headers]
     lines += [b"Content-Type: " + kind.encode(), b"Content-Length: %d" % len(body)] if body else []
     return b"\r\n".join(lines) + b"\r\n\r\n" + body

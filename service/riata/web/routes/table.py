@@ -21,6 +21,7 @@ RESOURCES: Final = (
     "snapshots",
     "refits",
     "watching",
+    "stream",
     "backup",
     "health",
     "docs",

@@ -24,6 +24,7 @@ from riata.web.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Sche
 from riata.web.scopes import ADMIN, ANY, PREDICT, SCOPES, WATCH
 
 TAG_BYTES: Final = 12
+FADED_SHOWN: Final = ("loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate")
 
 
 async def whoami(call: Call) -> Answer:
@@ -88,7 +89,6 @@ def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
     """Return positions, freshness and the faded figures of a model."""
     at = call.parts.service.health().models[name]
     faded = published.figures["faded"]
-    shown = ("loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate")
     return {
         "name": name,
         "learner": published.config.learner.kind,
@@ -103,7 +103,7 @@ def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
         "lost": at.lost,
         "accepting": at.accepting,
         "refused": sum(call.parts.meters.refused.counts(name).values()),
-        "faded": {figure: faded.get(figure) for figure in shown},
+        "faded": {figure: faded.get(figure) for figure in FADED_SHOWN},
     }
 
 
