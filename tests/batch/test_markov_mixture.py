@@ -25,27 +25,10 @@ from riata.batch.markov_mixture import (
     summary,
     transitions,
 )
+from tests.bench.sequences import CHAINS, simulated
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "pfs.json").read_text(encoding="utf-8"))
 TOLERANCE = GOLDEN["tolerance"]["relative"]
-CHAINS = np.array(
-    [
-        [[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.1, 0.1, 0.1, 0.7]],
-        [[0.1, 0.6, 0.2, 0.1], [0.1, 0.1, 0.6, 0.2], [0.2, 0.1, 0.1, 0.6], [0.6, 0.2, 0.1, 0.1]],
-    ]
-)
-
-
-def simulated(n: int, share: float = 0.65, length: int = 12, seed: int = 0) -> I64:
-    """Sequences of two chains; `share` of them come from the first."""
-    rng = np.random.default_rng(seed)
-    which = (rng.random(n) >= share).astype(int)
-    found = np.empty((n, length), np.int64)
-    found[:, 0] = rng.integers(0, 4, n)
-    reached = np.cumsum(CHAINS, axis=2)
-    for t in range(1, length):
-        found[:, t] = (rng.random(n)[:, None] > reached[which, found[:, t - 1], :3]).sum(axis=1)
-    return found
 
 
 def learnt(sequences: I64, **settings: Any) -> MarkovFilter:

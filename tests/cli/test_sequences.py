@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.batch.test_markov_mixture import CHAINS, simulated
+from tests.bench.sequences import CHAINS, simulated
 from tests.cli.test_verbs import run
 
 NAMES = np.array(["a", "b", "c", "d"])

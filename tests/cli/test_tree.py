@@ -74,9 +74,24 @@ def test_columns_are_the_points_of_one_curve(tmp_path: Path) -> None:
     assert (found["errors"], found["classes"], found["nodes"]) == (0, ["down", "up"], 3)
 
 
+def test_lists_in_the_cells_of_a_table_are_curves(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = written(tmp_path / "rows.ndjson")
+    frame = pandas.DataFrame(map(json.loads, rows.read_text().splitlines()))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    trees = set()
+    for suffix in ("ndjson", "csv", "parquet"):
+        out = tmp_path / f"{suffix}.tree"
+        report(str(tmp_path / f"rows.{suffix}"), "--curve", "ecg", "--number", "age", *QUICK, "--out", str(out))
+        trees.add(out.read_bytes())
+    assert len(trees) == 1
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "said"),
     [
+        ("label,a\nx,1", ["--curve", "a"], "the column holds no lists"),
         ("", [], "contains no rows"),
         ('{"label": 1, "ecg": [1]}\n{"label": 1, "ecg": []}', [], "row 1: the curve is empty"),
         ('{"label": 1, "ecg": [1, null]}', [], "row 0: point 1 is not finite"),

@@ -105,11 +105,14 @@ def test_many_rows_are_several_requests_and_count_as_one() -> None:
         assert [error.index for error in observed.errors] == [10_001, 20_000]
         assert [len(body) for body in service.bodies] == [10_000, 10_000, 1]
         assert service.keys == ["k", "k-1", "k-2"]
-        with pytest.raises(BadInput, match="atomic: more than 10000 rows need several requests"):
+        with pytest.raises(BadInput, match="atomic: these rows need several requests; one has at most 10000 rows"):
             riata.observe({"i": list(range(10_001)), "label": [0] * 10_001}, atomic=True)
         with pytest.raises(ApiRefused, match=r"row 10001: features\.i: expected another"):
             riata.predict({"i": list(range(10_100))})
         assert len(riata.predict({"i": [1] * 10_001})) == 10_001
+        service.bodies.clear()
+        riata.observe([{"ecg": [0.5] * 4096, "label": 0}] * 50)  # 204,800 points
+        assert [len(body) for body in service.bodies] == [48, 2]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from riata.estimators import MarkovMixture
-from tests.batch.test_markov_mixture import CHAINS, simulated
+from tests.bench.sequences import CHAINS, simulated
 
 NAMES = np.array(["home", "search", "item", "cart"])
 

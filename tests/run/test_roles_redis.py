@@ -18,6 +18,7 @@ from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.node import events
 from tests.running import HANG_S, Running
+from tests.trees.hand_made import DOWN, FLAT, UP, text_of, two_splits
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
 
@@ -137,6 +138,24 @@ def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
     return report.state.learner.weights().beta.tobytes(), report.digest
 
 
+def curves_answer_everywhere(fleet: tuple[Running, ...]) -> None:
+    """Create a model of curves at the first process, learn at the second, and compare what every process answers and explains."""
+    document = {**DOCUMENT, "encoder": {"bits": 12, "curves": {"ecg": text_of(two_splits())}}}
+    made = patiently(lambda: httpx.put(f"{fleet[0].url}/models/curves", json=document, timeout=300))
+    assert made.status_code == 201, made.text
+    until(lambda: httpx.get(f"{fleet[1].url}/models/curves", timeout=300).status_code == 200)
+    rows = [{"features": {"ecg": curve}, "label": int(curve is DOWN)} for curve in (UP, DOWN, FLAT) * 20]
+    seq = patiently(lambda: observe(fleet[1], rows, "curves", wait=True)).json()["seq"]
+    answers = []
+    for running in fleet:
+        url = f"{running.url}/models/curves/predict?_min_seq={seq}&_explain=true&ecg=3&ecg=2&ecg=1&ecg=0"
+        until(lambda url=url: httpx.get(url, timeout=300).status_code == 200)  # type: ignore[misc]
+        answers.append(httpx.get(url, timeout=300).json())
+    assert len({answer["margin"] for answer in answers}) == 1
+    assert answers[0]["margin"] > 0.0
+    assert [[one["feature"] for one in answer["contributions"]] for answer in answers] == [["ecg#3"]] * len(fleet)
+
+
 def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_its_redis(fleet: Fleet) -> None:
     first, a, b = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
     replica = fleet.add("r", "replica", wait=False)
@@ -157,6 +176,7 @@ def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_i
     answers = [predict_until_served(running, 301) for running in (first, a, b, replica)]
     assert len({answer["margin"] for answer in answers}) == 1
     assert answers[0]["model"]["stale_s"] == 0.0
+    curves_answer_everywhere((a, b, first, replica))
 
     # The writer dies; the other takes over; what it serves is what a replay of the log gives.
     first.kill()

@@ -291,6 +291,19 @@ def test_damaged_files_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(Malformed):
             read_tree(bad)
+    (own,) = header["variables"]
+    (narrow,) = read_tree(encode_checkpoint({**header, "variables": [{**own, "window": 0}]}, arrays)).variables
+    assert isinstance(narrow, CurveVariable)
+    assert (narrow.distance, narrow.window) == ("dtw", 0)
+    for wrong in (
+        {"window": 2**31},
+        {"window": -1},
+        {"window": 1.5},
+        {"distance": "euclid"},
+    ):  # its prototypes have 14 to 16 points
+        with pytest.raises(Malformed) as refused:
+            read_tree(encode_checkpoint({**header, "variables": [{**own, **wrong}]}, arrays))
+        assert refused.value.code == "not_a_tree"
     with pytest.raises(Malformed) as newer:
         read_tree(encode_checkpoint({**header, "version": 2}, arrays))
     assert newer.value.code == "newer_format"

@@ -27,6 +27,7 @@ from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.running import HANG_S
+from tests.trees.hand_made import DOWN, text_of, two_splits
 from tests.web.attack.chromium import Chromium, missing_programs, until
 from tests.web.serving import serving
 
@@ -255,6 +256,25 @@ def test_a_model_without_events_says_what_to_send(console: Console) -> None:
     console.shows("No generation is saved yet")
     console.open("overview", model="nobody")
     console.shows("no model named nobody")
+
+
+def test_the_tree_of_a_curve_is_drawn_with_the_weights_of_its_leaves(console: Console) -> None:
+    document = {"encoder": {"bits": 10, "curves": {"ecg": text_of(two_splits())}}}
+    until("the model is there", lambda: console.ask("PUT", "/models/heart", json=document).get("state") == "ready")
+    body = {"features": {"ecg": DOWN}, "label": 1}
+    until("it learns", lambda: console.ask("POST", "/models/heart/observe?wait=applied", json=body)["status"] == 200)
+    console.open("model", model="heart")
+    console.shows("nearer to the right curve of split 0 and nearer to the left curve of split 2")
+    cells = "[...one.children].slice(0, 2).map(cell => cell.innerText)"
+    shown = dict(console.browser.run(f"return [...document.querySelectorAll('#curves tbody tr')].map(one => {cells})"))
+    assert set(shown) == {"ecg#1", "ecg#3", "ecg#4"}
+    assert float(shown["ecg#3"]) > 0.0 == float(shown["ecg#1"])
+    size = "const one = document.querySelector('#curves img'); return one.complete ? one.naturalWidth : 0"
+    until("the tree is drawn", lambda: console.browser.run(size) > 300)
+    console.well()
+    console.open("model")
+    console.shows("standard errors")
+    assert console.browser.run("return document.querySelector('#curves').hidden")
 
 
 def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None:

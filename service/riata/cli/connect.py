@@ -33,6 +33,12 @@ FormatOption = Annotated[
         help=f"Format of the file: {either(['auto', *FILE_READERS, *TABLES])}; auto detects it.",
     ),
 ]
+CurvesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--curve", metavar="FIELD=FILE", help="A field of curves, and its tree (`riata tree --out`), for a new model. Repeatable."
+    ),
+]
 LearnerOption = Annotated[
     str | None,
     typer.Option(help=f"Learner of a new model: {', '.join(KINDS)}, or a JSON file of settings. [default: {KINDS[0]}]"),

@@ -1,19 +1,21 @@
 """CSV files: their delimiter, what their columns are, and their rows. The cells are read by the `csv` module.
 
-A column is of numbers if every cell in the file is a number or says that there is none. So the file is read twice, and no row is
-sent before every row has been seen.
+A column is of numbers if every cell in the file is a number or says that there is none, and of lists if every cell is empty or a
+list of numbers as JSON writes it, such as the points of a curve. So the file is read twice, and no row is sent before every row
+has been seen.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from itertools import islice
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX
@@ -31,9 +33,13 @@ _UNIQUE_FROM: Final = 50  # rows: below that, a column of all different words ma
 
 @dataclass(slots=True)
 class _Seen:
-    """What the cells of a column were so far. values: counted, up to `_LABELS_COUNTED`; afterwards the column has many."""
+    """What the cells of a column were so far. values: counted, up to `_LABELS_COUNTED`; afterwards the column has many.
+
+    is_list : whether every cell is empty or in brackets; None before there is one
+    """
 
     is_number: bool = True
+    is_list: bool | None = None
     empty: int = 0
     values: Counter[str] = field(default_factory=Counter)
 
@@ -41,6 +47,10 @@ class _Seen:
         self.empty += sum(not cell.strip() for cell in cells)
         if self.is_number:
             self.is_number = all(map(_is_number, cells))
+        if not self.is_number and self.is_list is not False:
+            held = [cell for cell in map(str.strip, cells) if cell]
+            first = self.is_list or not held or _is_list(held[0])
+            self.is_list = first and all(cell[0] == "[" and cell[-1] == "]" for cell in held) if held else self.is_list
         if len(self.values) <= _LABELS_COUNTED:
             self.values.update(cell.strip() for cell in cells)
 
@@ -56,9 +66,9 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     if roles.label is not None and roles.positive is not None:
         _require_positive(seen[names.index(roles.label)], roles)
     columns = [_column(one, of, roles, rows) for one, of in zip(names, seen, strict=True)]
-    numbers = [column.kind == "number" and column.name not in (roles.label, roles.event_id) for column in columns]
+    read = [_READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id) else _word for column in columns]
     about = f"{rows:,} rows, {len(names)} columns, separated by {DELIMITER_NAMES[delimiter]}"
-    return Rows(columns, roles, about, _lines(source, name, delimiter, (names, numbers, roles)))
+    return Rows(columns, roles, about, _lines(source, name, delimiter, (names, read, roles)))
 
 
 def _look(source: IO[bytes], name: str) -> tuple[list[str], str, list[_Seen], int]:
@@ -102,17 +112,17 @@ def _cells(text: TextIOWrapper, name: str, delimiter: str, width: int) -> Iterat
 
 
 def _lines(
-    source: IO[bytes], name: str, delimiter: str, known: tuple[list[str], list[bool], Roles]
+    source: IO[bytes], name: str, delimiter: str, known: tuple[list[str], list[Callable[[str], Any]], Roles]
 ) -> Iterator[tuple[int, bytes]]:
-    names, numbers, roles = known
+    names, read, roles = known
     text = TextIOWrapper(source, "utf-8-sig", newline="")
     before = 1
     while not text.readline().strip():
         before += 1
     for line, row in _cells(text, name, delimiter, len(names)):
-        values = [_number(cell) if number else cell.strip() or None for number, cell in zip(numbers, row, strict=True)]
+        values = [(one, of(cell)) for one, of, cell in zip(names, read, row, strict=True)]
         try:
-            made = example(zip(names, values, strict=True), roles, before + line)
+            made = example(values, roles, before + line)
         except BadInput as error:
             raise BadInput(f"{name}: {error.detail.replace('row', 'line', 1)}", error.code) from None
         yield before + line, json_line(made)
@@ -137,7 +147,7 @@ def _names(header: list[str], name: str) -> tuple[list[str], frozenset[str]]:
 
 
 def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
-    kind = "number" if seen.is_number and name not in roles.category else "category"
+    kind = "category" if name in roles.category else "number" if seen.is_number else "list" if seen.is_list else "category"
     if name == roles.label:
         return Column(name, kind, _label_about(name, seen, roles))
     about = [f"{seen.empty:,} empty"] if seen.empty else []
@@ -171,6 +181,25 @@ def _require_positive(seen: _Seen, roles: Roles) -> None:
         raise BadInput(f"--positive {roles.positive}: no label has this value; they are {words}", "bad_option")
 
 
+def _word(cell: str) -> str | None:
+    return cell.strip() or None
+
+
+def _list(cell: str) -> Any:
+    """The list in a cell, None if the cell is empty; a list that is not JSON stays a text, which no curve is."""
+    try:
+        return json.loads(cell) if cell.strip() else None
+    except ValueError:
+        return cell.strip()
+
+
+def _is_list(cell: str) -> bool:
+    """Whether a cell is a list of numbers, or of points that are lists of numbers."""
+    found = _list(cell)
+    points = [found] if isinstance(found, list) and not isinstance((found or [None])[0], list) else found
+    return isinstance(points, list) and all(isinstance(p, list) and {*map(type, p)} <= {int, float} for p in points)
+
+
 def _is_number(cell: str) -> bool:
     try:
         _number(cell)
@@ -190,3 +219,6 @@ def _number(cell: str) -> float | None:
     if "_" in cell or math.isinf(found):
         raise ValueError
     return None if math.isnan(found) else found
+
+
+_READ: Final[dict[str, Callable[[str], Any]]] = {"number": _number, "list": _list}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import FORMATS, FormatOption, require_format
+from riata.cli.connect import FORMATS, CurvesOption, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.interactions import InteractionsOption
 from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption
@@ -51,6 +51,7 @@ EXAMPLE: Final = """Examples:
 - `riata fit --online churn.csv --label churned --drop id --out churn.riata` learns a table.
 - `riata fit --online irises.csv --label species --labels classes` learns a class for each species.
 - `riata fit --online clicks.vw.gz -q ua` crosses the features of the namespaces that begin with u with those that begin with a.
+- `riata fit --online beats.parquet --curve ecg=ecg.tree --out heart.riata` turns a column of curves into the leaves of a tree.
 - `riata fit --batch clicks.vw.gz --gamma 100 --gamma 10 --gamma 1` finds the optimum under three penalties and compares them.
 - `riata fit --batch clicks.vw.gz --gamma 10 --learner taylor_sketch --out clicks.riata` writes a model that goes on learning
   from the optimum."""
@@ -77,6 +78,7 @@ def fit(
     ] = None,
     setting: SettingOption = None,
     interactions: InteractionsOption = None,
+    curve: CurvesOption = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
@@ -124,15 +126,14 @@ def fit(
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
     layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
-    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, tuple(interactions or ()))
-    if batch:
-        options = solver_options(
-            solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
-            rounds=rounds, passes_max=passes_max, seed=seed,
-        )  # fmt: skip
-        _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
-    else:
-        _fit_online(request, strict)
+    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
+    if online:
+        return _fit_online(request, strict)
+    options = solver_options(
+        solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
+        rounds=rounds, passes_max=passes_max, seed=seed,
+    )  # fmt: skip
+    return _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
 
 
 def _fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,8 @@ class Request:
     threads: int
     out: Path | None
     as_json: bool
-    interactions: tuple[str, ...] = ()
+    interactions: Sequence[str] = ()
+    curves: Sequence[str] = ()  # FIELD=FILE
 
     def config(self, start: Beginning) -> ModelConfig:
         """Return the configuration, from the beginning of the file."""
@@ -43,7 +44,7 @@ class Request:
 
         crosses = crosses_of(self.interactions, start.form, start.rows)
         settings = [*self.settings, f"encoder.crosses={json.dumps(crosses)}"] if crosses else self.settings
-        return fit_config(start, self.labels, self.model_file, self.learner, settings)
+        return fit_config(start, self.labels, self.model_file, self.learner, settings, self.curves)
 
 
 @contextmanager

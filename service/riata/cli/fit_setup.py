@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import convention, sniff_labels
-from riata.cli.model_setup import apply_setting, learner_document, model_document
+from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
 from riata.run.config import ModelConfig, read_config
 from riata.wire.readers import FILE_READERS
@@ -46,9 +46,14 @@ def recognised(head: bytes, name: str, form: str) -> Beginning:
 
 
 def fit_config(
-    start: Beginning, labels: str, model_file: Path | None, learner: str | None, settings: Iterable[str]
+    start: Beginning,
+    labels: str,
+    model_file: Path | None,
+    learner: str | None,
+    settings: Iterable[str],
+    curves: Iterable[str] = (),
 ) -> ModelConfig:
-    """Build the configuration: from the model file, then the learner, then single settings `key=value`.
+    """Build the configuration: from the model file, then the learner, then single settings `key=value`, then curves `field=file`.
 
     labels : auto: from the model file, otherwise from the first rows. Raises `BadInput`, `Malformed`.
     """
@@ -60,6 +65,7 @@ def fit_config(
         document["learner"] = learner_document(learner)
     for setting in settings:
         apply_setting(document, setting)
+    add_curves(document, curves)
     return read_config(document)
 
 

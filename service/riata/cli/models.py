@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from riata.base.errors import BadInput
-from riata.cli.connect import DEFAULT_URL, LearnerOption, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, CurvesOption, LearnerOption, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
 
@@ -56,10 +56,7 @@ def create(
     learner: LearnerOption = None,
     labels: Annotated[str, typer.Option(help="Labels of the events: 0/1, -1/+1 or real.")] = "0/1",
     text: Annotated[list[str] | None, typer.Option(help="Feature whose words are features. Repeat it for several.")] = None,
-    curve: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=FILE", help="A field of curves, and its tree (`riata tree --out`). Repeatable."),
-    ] = None,
+    curve: CurvesOption = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),

@@ -64,7 +64,7 @@ def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
         return "number"
     if types.is_temporal(type_) and not types.is_time(type_):
         return "time"
-    if types.is_list(type_) or types.is_large_list(type_):
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         return "list"
     if name in roles.drop or "string_view" in str(type_):
         return "category"

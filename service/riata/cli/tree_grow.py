@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,9 @@ import typer
 
 from riata.base.errors import BadInput, Malformed, nearest
 from riata.cli.fit_request import write_whole
+from riata.cli.open_table import PARQUET_MAGIC, as_lines
 from riata.cli.source import open_source
+from riata.cli.tables import CLASSES, layout_of
 from riata.trees.curves import CurveVariable, NumberVariable, Variable, numbers_of, variables_of
 from riata.trees.drawing import draw_tree, outline
 from riata.trees.growing import Growth, grow
@@ -78,12 +81,26 @@ def show_tree(file: str, test: str | None, asked: Asked, growth: Growth, to: tup
 
 
 def read_curves(content: bytes, name: str, asked: Asked) -> Rows:
-    """Read rows: NDJSON if the first line is an object, otherwise CSV with a header. Raises `Malformed` that names the line."""
+    """Read rows: Parquet; NDJSON if the first line is an object; otherwise CSV with a header, of which all columns are the points
+    of one curve unless curves are named. Raises `Malformed` that names the line."""
+    form = "parquet" if content.startswith(PARQUET_MAGIC) else "auto" if content.lstrip().startswith(b"{") else "csv"
+    if form == "parquet" or (form == "csv" and asked.curves):
+        return _of_table(content, name, asked, form)
     lines = [(at, line) for at, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1) if line.strip()]
     if not lines:
         raise Malformed(f"{name}: contains no rows", "empty_body")
-    is_json = lines[0][1].lstrip().startswith("{")
-    return _of_json(lines, name, asked) if is_json else _of_csv(lines, name, asked)
+    return _of_csv(lines, name, asked) if form == "csv" else _of_json(lines, name, asked)
+
+
+def _of_table(content: bytes, name: str, asked: Asked, form: str) -> Rows:
+    """Read a table with lists in its columns."""
+    with as_lines(BufferedReader(BytesIO(content)), name, layout_of(form, asked.label, labels=CLASSES)) as source:
+        lines = [(at, line.decode()) for at, line in enumerate(source, 1) if line.strip()]
+    for one in asked.curves:
+        if not isinstance(json.loads(lines[0][1])["features"].get(one, []), list):
+            only = "; without --curve, the columns of a CSV file are the points of one curve" if form == "csv" else ""
+            raise BadInput(f"--curve {one}: the column holds no lists of numbers, as [0.1, 0.4]{only}", "bad_option")
+    return _of_json(lines, name, replace(asked, label="label"))
 
 
 def _of_json(lines: Sequence[tuple[int, str]], name: str, asked: Asked) -> Rows:
@@ -119,8 +136,6 @@ def _of_csv(lines: Sequence[tuple[int, str]], name: str, asked: Asked) -> Rows:
     head = [one.strip() for one in table[0]]
     if asked.label not in head:
         raise Malformed(f"{name}: there is no column {asked.label!r}; {nearest(asked.label, head)}", "malformed")
-    if asked.curves:
-        raise BadInput("--curve: the columns of a CSV file are the points of one curve; NDJSON has several", "bad_option")
     own, numbers = head.index(asked.label), [head.index(one) for one in asked.numbers if one in head]
     if len(numbers) < len(asked.numbers):
         raise Malformed(f"{name}: a column of --number is missing; columns are {', '.join(head[:8])}", "malformed")

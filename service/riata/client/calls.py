@@ -12,7 +12,7 @@ from urllib.parse import quote
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.errors import ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
-from riata.wire.tables import Roles, examples_of
+from riata.wire.tables import VALUES_MAX, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
@@ -88,7 +88,8 @@ def observe_parts(rows: Rows, roles: Roles, model: str, key: str, wait_applied: 
     first = 0
     for index, part in enumerate(bodies_of(rows, roles)):
         if atomic and index:
-            raise BadInput(f"atomic: more than {ROWS_PER_REQUEST_MAX} rows need several requests", "too_many_rows")
+            most = f"at most {ROWS_PER_REQUEST_MAX} rows and {VALUES_MAX} values of a table or of curves"
+            raise BadInput(f"atomic: these rows need several requests; one has {most}", "too_many_rows")
         yield first, observe(part, model, NDJSON, f"{key}-{index}" if index else key, wait_applied, atomic)
         first += len(part)
 

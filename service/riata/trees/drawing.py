@@ -18,6 +18,7 @@ MARGIN: Final = 20.0
 LEFT, RIGHT = COLOURS[0], COLOURS[1]
 CLASSES_SHOWN: Final = 4
 CHANNELS_SHOWN: Final = 6
+POINTS_SHOWN: Final = 2 * int(BOX[0])
 
 Place = dict[int, tuple[float, float]]
 
@@ -66,7 +67,7 @@ def _node(svg: Svg, tree: Tree, node: int, places: Place, top: float) -> None:
         labels = tree.classes if tree.code is None else (0, 1)
         order = np.argsort(-tree.counts[node], kind="stable")
         held = [at for at in order.tolist() if tree.counts[node][at]]
-        svg.text((x + 8.0, y + 18.0), f"{labels[held[0]]}")
+        svg.text((x + 8.0, y + 18.0), f"#{node}: {labels[held[0]]}")
         for line, at in enumerate(held[:CLASSES_SHOWN]):
             svg.text((x + 8.0, y + 38.0 + 14.0 * line), f"{labels[at]}: {tree.counts[node][at]} of {rows}", colour=COLOURS[-1])
         return
@@ -76,20 +77,32 @@ def _node(svg: Svg, tree: Tree, node: int, places: Place, top: float) -> None:
     svg.box((x, y), BOX, "#ffffff", "#8c959f")
     variable = tree.variables[tree.variable[node]]
     if not isinstance(variable, CurveVariable):
-        svg.text((x + 8.0, y + 18.0), f"{variable.name} <= {tree.threshold[node]:.4g}")
+        svg.text((x + 8.0, y + 18.0), f"{node}: {variable.name} <= {tree.threshold[node]:.4g}")
         svg.text((x + 8.0, y + 38.0), f"{rows} rows", colour=COLOURS[-1])
         return
-    svg.text((x + 8.0, y + 14.0), f"{variable.name}, {rows} rows")
+    svg.text((x + 8.0, y + 14.0), f"{node}: {variable.name}, {rows} rows")
     first = 2 * int(tree.prototype[node])
     shown = [_channels(curve(variable.curves, first + side), variable.curves.channels) for side in (0, 1)]
     limits = min(float(one.min()) for one in shown), max(float(one.max()) for one in shown)
     for one, colour in zip(shown, (LEFT, RIGHT), strict=True):
         for channel in one[:CHANNELS_SHOWN]:
-            svg.polyline(curve_points(channel.tolist(), (x + 8.0, y + 20.0), (BOX[0] - 16.0, BOX[1] - 28.0), limits), colour)
+            svg.polyline(
+                curve_points(_thinned(channel).tolist(), (x + 8.0, y + 20.0), (BOX[0] - 16.0, BOX[1] - 28.0), limits), colour
+            )
 
 
 def _channels(values: F64, channels: int) -> F64:
     found: F64 = values.reshape(channels, -1)
+    return found
+
+
+def _thinned(channel: F64) -> F64:
+    """Return a curve with at most two points for each pixel, the least and the greatest of each part."""
+    if len(channel) <= POINTS_SHOWN:
+        return channel
+    ends = np.linspace(0, len(channel), POINTS_SHOWN // 2 + 1).astype(np.int64)[:-1]
+    low, high = np.minimum.reduceat(channel, ends), np.maximum.reduceat(channel, ends)
+    found: F64 = np.sort(np.column_stack([low, high]), axis=1).ravel()
     return found
 
 

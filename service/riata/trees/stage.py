@@ -7,14 +7,15 @@ import binascii
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Malformed
-from riata.maths.warping import Curves
+from riata.maths.warping import Curves, curve, nearer_left
 from riata.trees.curves import CurveVariable
+from riata.trees.drawing import draw_tree
 from riata.trees.tree import LEAF, Tree, read_tree
 from riata.wire.curves import POINTS_MAX
 
@@ -22,6 +23,15 @@ BYTES_MAX: Final = 2**20  # of a tree in a configuration
 SPLITS_MAX: Final = 256  # that one curve meets, all trees of an output code together
 VALUES_MAX: Final = 2**16  # of their prototypes
 _DIGEST_BYTES: Final = 16
+_ONLY: Final = np.zeros(1, np.int64)  # the number of the one curve
+
+
+class Walk(NamedTuple):
+    """A tree as lists: by node the left and the right child, and the left and the right prototype, None at a leaf."""
+
+    roots: list[int]
+    children: list[tuple[int, int]]
+    prototypes: list[tuple[F64, F64] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,14 @@ class TreeStage:
     digest: str
     text: str = field(compare=False, repr=False)
     tree: Tree = field(compare=False, repr=False)
+    walk: Walk = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tree, curves = self.tree, self.curve.curves
+        inner = zip((tree.variable != LEAF).tolist(), (2 * tree.prototype).tolist(), strict=True)
+        pairs = [(curve(curves, first), curve(curves, first + 1)) if is_inner else None for is_inner, first in inner]
+        children = list(zip(tree.left.tolist(), tree.right.tolist(), strict=True))
+        object.__setattr__(self, "walk", Walk(tree.root.tolist(), children, pairs))
 
     @property
     def curve(self) -> CurveVariable:
@@ -55,10 +73,19 @@ class TreeStage:
         return int(lengths[0]) if self.curve.distance == "euclid" and len(lengths) else None
 
     def leaves(self, points: F64) -> list[int]:
-        """Return the leaf in which a curve ends, f64[points, channels]; of trees of an output code, one leaf of each."""
-        own = self.curve
+        """Return the leaf in which a curve ends, f64[points, channels]; of trees of an output code, one leaf of each.
+
+        Equal to `Tree.leaves` of one row, without what that prepares for many.
+        """
+        own, side = self.curve, np.empty(1, np.bool_)
         given = Curves(np.array([0, len(points)]), points.T.ravel(), own.curves.channels)
-        found: list[int] = self.tree.leaves([CurveVariable(own.name, given, own.distance, own.window)])[0].tolist()
+        found = []
+        for root in self.walk.roots:
+            node = root
+            while (pair := self.walk.prototypes[node]) is not None:
+                nearer_left(given, _ONLY, *pair, own.warp_window, own.distance == "dtw", side)
+                node = self.walk.children[node][0 if side[0] else 1]
+            found.append(node)
         return found
 
     def described(self, field: str) -> dict[str, Any]:
@@ -75,7 +102,8 @@ class TreeStage:
             for node, path in _paths(tree)
         ]
         shape = {"channels": self.channels, "length": self.length, "distance": own.distance, "window": own.window}
-        return {"field": field, "digest": self.digest, **shape, "leaves": leaves, "file": self.text}
+        drawn = {"drawing": draw_tree(tree), "file": self.text}
+        return {"field": field, "digest": self.digest, **shape, "leaves": leaves, **drawn}
 
 
 def read_stage(text: str, path: str) -> TreeStage:

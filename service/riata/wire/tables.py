@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import islice
 from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
@@ -22,7 +21,12 @@ YES: Final = frozenset({"1", "true", "yes", "y", "t"})
 NO: Final = frozenset({"0", "false", "no", "n", "f"})
 _MISSING_TYPES: Final = frozenset({"NAType", "NaTType"})  # of pandas; comparing NA with itself is not a bool
 _SHOWN_MAX: Final = 64
-CELLS_MAX: Final = 200_000  # of a request, so that a wide table stays below the size of a body
+VALUES_MAX: Final = 200_000  # of a request, so that wide tables and long curves stay below the size of a body
+_ROWS_AT_ONCE: Final = 1000  # of a table, converted to objects of Python
+
+
+class _NotFinite(ValueError):
+    """A number that JSON does not have, or a point of a curve that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +121,13 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
             else:
                 features[name] = str(said) if name in roles.category else said
         except ValueError as error:
-            raise BadInput(f"row {row}, column {name!r}: {error}", _code(value)) from None
+            raise BadInput(f"row {row}, column {name!r}: {error}", _code(error)) from None
     return made
 
 
 def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield rows as examples, at most `most` at a time: a table, a dictionary that is one row, or dictionaries.
+    """Yield rows as examples, at most `most` rows and `VALUES_MAX` values at a time: a table, a dictionary that is one row, or
+    dictionaries.
 
     A dictionary with the key `features` or `prediction_id` is an example already; any other is a flat row of columns.
     Raises `BadInput`, which names the row and the column.
@@ -130,15 +135,28 @@ def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, A
     table = table_of(rows)
     if table is not None:
         roles.require(table.names)
-        most = max(min(most, CELLS_MAX // max(len(table.names), 1)), 1)
-        for start in range(0, table.rows, most):
-            yield list(table.examples(roles, start, start + most))
+        starts = range(0, table.rows, _ROWS_AT_ONCE)
+        examples = (one for start in starts for one in table.examples(roles, start, start + _ROWS_AT_ONCE))
+        yield from _parts(examples, most, len(table.names))
         return
-    many = iter([rows] if isinstance(rows, Mapping) else rows)
-    first = 0
-    while part := list(islice(many, most)):
-        yield [_example_of(row, roles, index) for index, row in enumerate(part, first)]
-        first += len(part)
+    many = [rows] if isinstance(rows, Mapping) else rows
+    yield from _parts((_example_of(row, roles, index) for index, row in enumerate(many)), most, 0)
+
+
+def _parts(examples: Iterable[dict[str, Any]], most: int, columns: int) -> Iterator[list[dict[str, Any]]]:
+    """Cut examples into parts. columns : values that each counts for, beside the points of its curves"""
+    part: list[dict[str, Any]] = []
+    held = 0
+    for one in examples:
+        lists = [value for value in one.get("features", {}).values() if type(value) is list]
+        values = columns + sum(len(points) * (len(points[0]) if type(points[0]) is list else 1) for points in lists if points)
+        if part and (len(part) == most or held + values > VALUES_MAX):
+            yield part
+            part, held = [], 0
+        part.append(one)
+        held += values
+    if part:
+        yield part
 
 
 def _example_of(row: Any, roles: Roles, index: int) -> dict[str, Any]:
@@ -159,11 +177,11 @@ def _said(value: Any, key: str, index: int) -> Any:
     try:
         return plain(value)
     except ValueError as error:
-        raise BadInput(f"row {index}, {key}: {error}", _code(value)) from None
+        raise BadInput(f"row {index}, {key}: {error}", _code(error)) from None
 
 
-def _code(value: Any) -> str:
-    return "not_finite" if isinstance(value, float) and math.isinf(value) else "bad_value"
+def _code(error: ValueError) -> str:
+    return "not_finite" if isinstance(error, _NotFinite) else "bad_value"
 
 
 def _feature(value: Any) -> Any:
@@ -180,7 +198,7 @@ def plain(value: Any) -> float | int | str | list[Any] | None:
     if isinstance(value, int | float | Decimal):
         number = value if isinstance(value, int) else float(value)
         if math.isinf(number):
-            raise ValueError(f"{number} is not a finite number; leave it out, or clip it")
+            raise _NotFinite(f"{number} is not a finite number; leave it out, or clip it")
         return None if math.isnan(number) else number
     if type(value).__name__ in _MISSING_TYPES:
         return None
@@ -194,9 +212,23 @@ def plain(value: Any) -> float | int | str | list[Any] | None:
         kind = value.dtype.kind
         return plain(value.astype(f"{kind}8[us]").item() if kind in "mM" else value.item())
     if _is_column(value):
-        return [said for item in value if (said := plain(item)) is not None]
+        return _plain_list(value)
     kind = type(value).__name__
     raise ValueError(f"a value of type {kind} is not a number, a string or a list of strings; convert it, or drop the column")
+
+
+def _plain_list(value: Any) -> list[Any]:
+    """Return a list as JSON has it. Of strings, absent ones are left out. Raises `ValueError` if a number is absent: without one
+    of its points a curve would be another curve."""
+    items = value.tolist() if hasattr(value, "dtype") and value.dtype.kind in "fiu" else list(value)
+    if set(map(type, items)) == {float} and all(map(math.isfinite, items)):
+        return items
+    said = [plain(item) for item in items]
+    if not any(type(one) in (int, float, list) for one in said):
+        return [one for one in said if one is not None]
+    if None in said:
+        raise _NotFinite(f"number {said.index(None)} of the list is absent; fill it, or leave the whole list out")
+    return said
 
 
 def label_of(value: float | int | str | list[Any], positive: str | None = None) -> float | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from riata.web.answers import Answer, json_answer
@@ -14,7 +15,8 @@ async def list_trees(call: Call) -> Answer:
     """The trees that turn curves of this model into indicators of leaves, with what each leaf means."""
     model, _ = call.asked()
     curves = call.parts.service.published(model).config.encoder.curves
-    return json_answer({"trees": [tree.described(field) for field, tree in curves]})
+    described = asyncio.get_running_loop().run_in_executor  # drawing the largest tree takes half a second
+    return json_answer({"trees": [await described(None, tree.described, field) for field, tree in curves]})
 
 
 TAG: Final = "models"
@@ -40,6 +42,7 @@ SCHEMAS: Final = {
                     }
                 )
             ),
+            "drawing": {**TEXT, "description": "the tree as SVG, each split with its two prototypes; left ones are blue"},
             "file": {**TEXT, "description": "the file of the tree in base64; `riata tree` draws it"},
         }
     ),

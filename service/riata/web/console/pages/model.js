@@ -1,9 +1,10 @@
-// The page Model: the largest weights, those that are followed over time, the configuration and the memory.
+// The page Model: the largest weights, those that are followed over time, the trees of curves, the configuration and the memory.
 
 import { ask, get, of } from "../api.js";
 import { curves, spark, whisker } from "../charts.js";
 import { bytes, h, name, number, panel, put, table, visible } from "../dom.js";
 import { into, none } from "../parts.js";
+import { treePanel } from "../tree_panel.js";
 
 /** How far a weight went, from the lowest to the highest value. */
 function moved(values) {
@@ -21,7 +22,7 @@ export function model(context) {
   const drawn = () => Object.entries(past.weights).sort((a, b) => moved(b[1]) - moved(a[1]));
   const history = panel("Followed weights", () => ({ columns: ["events", ...drawn().map(([feature]) => feature)], rows: past.examples.map((at, row) => [at, ...drawn().map(([, values]) => values[row])]) }));
   const chart = curves();
-  const about = panel("Configuration", null), memory = panel("Memory");
+  const about = panel("Configuration", null), memory = panel("Memory"), trees = treePanel(context);
 
   async function follow(feature, on) {
     const others = past.followed.filter(other => other !== feature);
@@ -41,7 +42,7 @@ export function model(context) {
   }
 
   return {
-    node: [found.node, history.node, h("div", { class: "columns" }, about.node, memory.node)],
+    node: [found.node, history.node, trees.node, h("div", { class: "columns" }, about.node, memory.node)],
     async tick() {
       await into(history, () => get(of(context.model, "/weights/history")), answer => {
         past = answer;
@@ -61,10 +62,13 @@ export function model(context) {
         ], weights, "weights"));
         put(found.caption, `${number(weights.length)} of ${number(answer.non_zeros)} weights, the largest first. The intercept is ${number(answer.intercept)}. ${weights.some(one => one.std_error !== null) ? "" : "This learner gives no standard errors."}`);
       });
+      let fields = {};
       await into(about, () => get(of(context.model)), answer => {
+        fields = answer.config.encoder.curves;
         put(about.body, h("pre", { tabindex: "0" }, JSON.stringify(answer.config, null, 1)));
         put(memory.body, table([{ title: "part", of: one => one[0] }, { title: "bytes", number: true, of: one => bytes(one[1]) }], Object.entries(answer.memory_bytes), "memory by part"));
       });
+      await into(trees, () => trees.show(fields), () => {});
       return `${weights.length} weights are shown.`;
     },
     every: 5,

@@ -96,7 +96,9 @@ def _no_constant(word: str) -> float:
 def _depth(value: Any) -> int:
     if isinstance(value, Pairs):
         return 1 + max((_depth(item) for _, item in value), default=0)
-    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+    if not isinstance(value, list):
+        return 0
+    return 1 + max((_depth(item) for item in value if isinstance(item, list)), default=0)
 
 
 def _is_number(value: Any) -> bool:
