@@ -35,3 +35,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if said := summary(found[2] for found in skipped if isinstance(found, tuple)):
         terminalreporter.write_line(said)
+
+
+@pytest.fixture
+def few_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard errors exist after a few events: for tests of what becomes of them."""
+    monkeypatch.setattr("riata.predict.uncertainty.EVIDENCE_MIN", 0.0)

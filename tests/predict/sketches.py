@@ -7,17 +7,21 @@ import dataclasses
 import numpy as np
 
 from riata.learn.learner import Sketch, Weights
+from riata.predict.uncertainty import EVIDENCE_MIN
 
 
 def random_sketch(
     rng: np.random.Generator, members: int = 6, outside: int = 4, bits: int = 8, intercept: bool = True, gamma: float = 0.5
 ) -> Sketch:
-    """A sketch of 50 events with some weights at zero, inside and outside the block; not at its optimum."""
+    """A sketch of 50 events with some weights at zero, inside and outside the block; not at its optimum. The intercept
+    has enough curvature for all weights to have errors."""
     rows = rng.normal(size=(50, members))
     if intercept:
         rows[:, 0] = 1.0
     curvature = rows.T @ (rows * rng.uniform(0.05, 0.25, 50)[:, None])
     diagonal = curvature.diagonal() + 1.0
+    if intercept:
+        diagonal[0] += EVIDENCE_MIN * members
     np.fill_diagonal(curvature, 0.0)
     slots = rng.choice(2 ** min(bits, 20), members + outside, replace=False).astype(np.uint32) << np.uint32(max(bits - 20, 0))
     slot = slots[:members]

@@ -8,10 +8,12 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.learn.learner import Sketch, Weights
+from riata.learn.registry import build_learner
+from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.predict import uncertainty
 from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook
-from riata.predict.uncertainty import NEW, OUTSIDE, Covariance, look_up
+from riata.predict.uncertainty import EVIDENCE_MIN, NEW, OUTSIDE, Covariance, look_up
 from riata.wire.batch import Batch
 from tests.predict.rows import batch_of, model_of, random_batch, top_of
 from tests.predict.sketches import random_sketch, served_weights, with_all_weights
@@ -146,6 +148,47 @@ def test_beyond_the_largest_support_there_is_none_and_it_says_why(monkeypatch: p
     assert Covariance.of(sketch).why_not == ""
     monkeypatch.setattr(uncertainty, "ACTIVE_MAX", 5)
     assert "6 weights" in Covariance.of(sketch).why_not
+
+
+def test_with_too_few_events_for_its_weights_there_is_none_and_it_says_why() -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(11)))
+    curvature = sketch.curvature.copy()
+    curvature[0] = EVIDENCE_MIN * len(curvature) * (1.0 - 1e-9)
+    assert Covariance.of(dataclasses.replace(sketch, curvature=curvature)).why_not.startswith("too few events for 6 weights")
+
+
+@pytest.mark.parametrize(("correlation", "good"), [(0.99, True), (0.999, False)])
+def test_columns_that_are_nearly_combinations_of_others_leave_none_but_indicators_that_sum_to_one_do(
+    correlation: float, good: bool
+) -> None:
+    rng = np.random.default_rng(14)
+    x, z = rng.normal(size=(2, 4000))
+    level = rng.integers(0, 3, 4000)
+    rows = np.column_stack([np.ones(4000), x, correlation * x + math.sqrt(1.0 - correlation**2) * z, np.eye(3)[level]])
+    matrix = 0.2 * rows.T @ rows + np.diag([0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    cross = matrix - np.diag(matrix.diagonal())
+    nothing = np.zeros(6)
+    sketch = dataclasses.replace(
+        random_sketch(rng, members=6), beta=np.array([0.1, 0.5, 0.0, 0.2, 0.0, 0.1]), curvature=matrix.diagonal(), cross=cross,
+        middle=np.array([0.0, 3.0, -2.0, 0.0, 0.0, 0.0]), spread=nothing + 1.0, outside_spread=np.ones(4),
+    )  # fmt: skip
+    why_not = Covariance.of(sketch).why_not
+    assert (why_not == "") == good
+    assert good or why_not.startswith("2 columns are nearly combinations of others")
+
+
+def test_the_variance_of_a_sketch_that_forgets_is_that_of_the_sandwich() -> None:
+    sketch = random_sketch(np.random.default_rng(15))
+    whole, half = Covariance.of(sketch), Covariance.of(dataclasses.replace(sketch, noise=0.5))
+    assert half.matrix.tolist() == (0.5 * whole.matrix).tolist()
+    assert half.variance.tolist() == (0.5 * whole.variance).tolist()
+    rho, n = 0.99, 700
+    weight = rho ** np.arange(n)
+    learner = build_learner(TaylorSketchConfig(rho=rho, block=1), 12)
+    learner.step(batch_of([[]] * n))
+    learnt = learner.sketch()
+    assert learnt is not None
+    assert learnt.noise == pytest.approx(np.sum(weight**2) / np.sum(weight), rel=1e-12)
 
 
 def test_before_the_first_event_there_is_none() -> None:

@@ -127,6 +127,7 @@ def test_a_learner_without_a_sketch_is_never_late() -> None:
     assert curvature.due_ms(state.applied + 1) is None
 
 
+@pytest.mark.usefixtures("few_events_do")
 def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too() -> None:
     async def work(node: Node) -> None:
         for seed in range(12):
@@ -150,6 +151,7 @@ def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(
     run_with(MemoryStore(), work, HYBRID)
 
 
+@pytest.mark.usefixtures("few_events_do")
 def test_a_restore_does_not_keep_the_previous_curvature() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(50))
@@ -172,6 +174,8 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
     async def work(node: Node) -> None:
         assert node.service.describe("m")["std_error"] == {"available": False, "why_not": "nothing was learnt yet"}
         await node.observe(events(5))
+        await soon(lambda: "too few events" in str(node.service.describe("m")["std_error"]["why_not"]))
+        await node.observe([{**row, "label": i % 2} for i, row in enumerate(events(200))])
         await soon(lambda: node.service.describe("m")["std_error"] == {"available": True, "why_not": None})
         assert node.service.describe("m")["memory_bytes"]["served"] > 0
         plain = node.service.describe("default")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
 from tests.twins.crossing import cross_row
 
@@ -53,7 +54,7 @@ def sum_row(records: list[Record]) -> tuple[int, list[int], list[float]]:
         total = members[0][1]
         for _, value, _ in members[1:]:
             total += value
-        if not abs(total) <= 1e6:
+        if not abs(total) <= VALUE_ABS_MAX:
             return OUT_OF_RANGE, [], []
         if abs(total) >= SMALLEST_NORMAL:
             hashes.append(feature)

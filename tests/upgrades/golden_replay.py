@@ -66,6 +66,7 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "gradient grid": _gradient(**PLAIN, grid=True),
     "gradient squared": _gradient(loss="squared"),
     "gradient squared decaying": _gradient(loss="squared", rate="decaying", normalised=False, eta=0.02),
+    "gradient squared scaled label": _gradient(loss="squared", scaled_label=True),
     "gradient hinge": _gradient(loss="hinge"),
     "gradient hinge constant": _gradient(**PLAIN, loss="hinge"),
     "sketch exact": _sketch(mode="exact", warm_up=100),

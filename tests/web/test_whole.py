@@ -13,7 +13,9 @@ import pytest
 from tests.web.serving import real_app, serving
 
 ROWS = "\n".join(
-    json.dumps({"features": {"age": float(i % 7 + i % 3), "country": "de" if i % 3 else "fr"}, "label": int(i % 3 > 0)})
+    json.dumps(
+        {"features": {"age": float(i % 7 + i % 3), "country": "de" if i % 3 else "fr"}, "label": int(i % 3 > 0) ^ int(i % 5 == 0)}
+    )
     for i in range(300)
 )
 JSON = {"Content-Type": "application/json"}

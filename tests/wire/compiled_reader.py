@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from riata.base.arrays import U8
+from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME, NO_NAMES
@@ -88,7 +89,7 @@ def compare(read: Reader, slow: Slow, body: bytes, rules: Rules) -> tuple[int, i
             # An index that comes twice and a sum out of range may be met in either order.
             assert out.code == wanted or (out.code == OUT_OF_RANGE and wanted == DUPLICATE_INDEX)
             refused += 1
-        elif not all(abs(value) <= 1e6 for value in wanted.values()):
+        elif not all(abs(value) <= VALUE_ABS_MAX for value in wanted.values()):
             assert out.code == OUT_OF_RANGE
             refused += 1
         else:

@@ -140,7 +140,7 @@ def test_rows_at_fault_are_refused_alone() -> None:
     parsed = read(stream([*examples(names, [[1.0]] * 4, [1, 1, 1, 1]), ids], 4))
     assert codes(parsed) == dict.fromkeys(range(4), "bad_event_id")
     odd = [["a", "a"], [""], ["x" * 257], ["a\x01"], ["e\u0301"], ["\u00e9"], ["b"], ["b"], ["b"], ["b", "c"], ["ok"], ["\x85"]]
-    held = [[1.0, 2.0], [1.0], [1.0], [1.0], [1.0], [1.0], [float("nan")], [float("inf")], [1e7], [1.0], [0.0], [1.0]]
+    held = [[1.0, 2.0], [1.0], [1.0], [1.0], [1.0], [1.0], [float("nan")], [float("inf")], [1e16], [1.0], [0.0], [1.0]]
     parsed = read(stream(examples(odd, held, [1] * 12), 12))
     assert codes(parsed) == {
         0: "duplicate_key", 1: "bad_name", 2: "name_too_long", 3: "bad_name", 4: "not_nfc", 6: "out_of_range", 7: "out_of_range",
@@ -306,7 +306,7 @@ def test_the_kernels_equal_their_twins() -> None:
     for _ in range(100):
         names = [rng.choice((f"n{rng.randrange(30)}", "\x01", "ok", "é", "e\u0301")) for _ in range(rng.randrange(5))]
         values = [
-            rng.choice((1.0, -2.5, 0.0, 1e7)) if rng.random() < 0.2 else 1.0 for _ in range(len(names) + (rng.random() < 0.1))
+            rng.choice((1.0, -2.5, 0.0, 1e16)) if rng.random() < 0.2 else 1.0 for _ in range(len(names) + (rng.random() < 0.1))
         ]
         parsed = read(stream(examples([names, ["z"]], [values, [1.0]], [1, 1]), 2))
         code, features = twin.read_lists([name.encode() for name in names], values, 0)

@@ -121,7 +121,7 @@ def test_more_combinations_than_the_bound_are_refused_by_name() -> None:
 
 def test_a_product_beyond_the_bound_of_values_is_refused() -> None:
     context = Context(EncoderConfig(crosses=(("a", "b"),)))
-    (error,) = parse_examples(b'{"features":{"a":1e5,"b":1e5}}', "application/json", context, False).errors
+    (error,) = parse_examples(b'{"features":{"a":1e8,"b":1e8}}', "application/json", context, False).errors
     assert error.code == "out_of_range"
     assert error.detail.startswith("features.a")
 

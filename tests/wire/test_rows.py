@@ -70,7 +70,7 @@ def test_sorts_equal_sorted(n: int, spread: int) -> None:
 
 def random_records(rng: random.Random) -> list[Record]:
     spread = rng.choice((3, 1000, 2**32))
-    values = (1.0, 0.0, -0.0, 1e6, -1e6, 5e-324, 1e-310, 0.1, 1e-200, math.inf, 999_999.5)
+    values = (1.0, 0.0, -0.0, 9e15, -9e15, 5e-324, 1e-310, 0.1, 1e-200, math.inf, 999_999.5)
     common = rng.random() < 0.9
     return [
         (
@@ -108,8 +108,8 @@ def test_equal_names_are_summed_in_the_order_they_came() -> None:
 
 
 def test_sum_is_bounded_not_its_parts() -> None:
-    assert finished([(7 << 32, 8e5, 0), (7 << 32, 8e5, 0)])[0] == OUT_OF_RANGE
-    assert finished([(7 << 32, 2e6, 0), (7 << 32, -1.5e6, 0)]) == (OK, [7], [5e5])
+    assert finished([(7 << 32, 8e15, 0), (7 << 32, 8e15, 0)])[0] == OUT_OF_RANGE
+    assert finished([(7 << 32, 2e16, 0), (7 << 32, -1.5e16, 0)]) == (OK, [7], [5e15])
 
 
 def test_infinity_minus_infinity_is_out_of_range() -> None:
@@ -143,7 +143,7 @@ def test_repeated_key_equals_its_twin() -> None:
 
 
 def test_normalised_row_has_length_one_even_where_squares_underflow() -> None:
-    for scale in (1.0, 1e6 / 4, 1e-200, 1e-307):
+    for scale in (1.0, 9e15 / 4, 1e-200, 1e-307):
         values = [3.0 * scale, -4.0 * scale]
         _, _, scaled = finished([(1 << 32, values[0], 0), (2 << 32, values[1], 0)], l2=True)
         assert scaled == pytest.approx([0.6, -0.8], rel=4e-16)  # two roundings in the norm, one in the division
@@ -173,6 +173,6 @@ def test_a_full_sink_refuses_and_a_refused_row_leaves_no_trace() -> None:
     assert finish_row(good, 3, sink, rules(names=True), 0) == (OK, 0)
     before = sink.count.copy()
     assert finish_row(good, 3, sink, rules(names=True), 1)[0] == TOO_MANY_FEATURES
-    assert finish_row(fill([(1 << 32, 2e6, 0)]), 1, sink, rules(names=True), 1)[0] == OUT_OF_RANGE
+    assert finish_row(fill([(1 << 32, 1e16, 0)]), 1, sink, rules(names=True), 1)[0] == OUT_OF_RANGE
     assert sink.count.tolist() == before.tolist()
     assert before[FEATURES] == before[FOUND] == 3

@@ -98,6 +98,8 @@ class Sketch:
     outside_slot, ..._beta, ..._gradient, ..._curvature, ..._gamma : u32[n], f64[n]  features outside the block that may have a
                                            weight; slots strictly increasing
     bits                        : slots are hash >> (32 - bits)
+    noise                       : variance of the gradient over curvature: 1, or less if events are forgotten, for an event of
+                                     weight w counts w in the curvature, and w^2 in the variance
     middle, spread, outside_spread : f64[m], f64[m], f64[n]  given if the sketch is of values (x - middle) / spread; features
                                      outside the block count as if their middle were zero
     """
@@ -116,6 +118,7 @@ class Sketch:
     outside_curvature: F64
     outside_gamma: F64
     bits: int
+    noise: float = 1.0
     middle: F64 | None = None
     spread: F64 | None = None
     outside_spread: F64 | None = None

@@ -9,7 +9,7 @@ H_jl = fma(h x_j, x_l, H_jl), j < l, in the order of the events, so H has the sa
 
 Only j < l is kept: row j of `cross`, from j + 1 on. The rest of the square is never read.
 
-Preconditions: positions of a row are distinct and below counts[SIZE]; |x| <= 1e6; r and h are finite. A free position
+Preconditions: positions of a row are distinct and below counts[SIZE]; |x| <= VALUE_ABS_MAX; r and h are finite. A free position
 has beta, G, D, peak and its line and column of H at zero (`clear` ensures it). Weights move only while no row waits, so every
 gradient is current at any time. An owner that reads `cross`, or writes to any array of the block, calls `flush` first. A member
 whose numbers are all zero may be added at any time, by a larger SIZE.

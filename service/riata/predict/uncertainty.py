@@ -6,6 +6,14 @@ Theory of operation
     its variance is x_A' (M_AA)^-1 x_A. Of features outside the block of cross curvature only the diagonal is known; each adds
     x_j^2 / D_j.
 
+    Where the sketch forgets, events have weights w, and the estimate scatters by the sandwich form M^-1 V M^-1: V sums w^2 where
+    M sums w. Of a steady stream V = noise M, so the variance is the noise times the inverse of M.
+
+    Two things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
+    the rule of thumb is ten events of the rarer label for each weight (Peduzzi et al. 1996), which is 5 units of the intercept's
+    curvature, as an event adds p (1 - p). And where a column is nearly a combination of others, its weight is arbitrary: the
+    variance inflation factor D_j (M^-1)_jj says how much the others take of its curvature.
+
     What it leaves out: features without a weight add nothing, that A was chosen by the same events adds nothing, and the pull of
     the penalty on the weights is a bias that no variance shows. So it is an approximation, and it is called one to clients.
 
@@ -28,6 +36,8 @@ from riata.learn.learner import Sketch, Weights
 from riata.wire.batch import Batch
 
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
+EVIDENCE_MIN: Final = 5.0  # curvature of the intercept for each weight
+INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995
 JITTERS: Final = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # of a matrix with diagonal 1; only rounding can ask for them
 OUTSIDE: Final = -1  # places of a weight that is in no row of the covariance
 NEW: Final = -2
@@ -148,15 +158,21 @@ class Covariance:
             return _none("nothing was learnt yet")
         if len(rows) > ACTIVE_MAX:
             return _none(f"{len(rows)} weights are in the block of cross curvature, and more than {ACTIVE_MAX} are not inverted")
+        if sketch.intercept and sketch.curvature[0] < EVIDENCE_MIN * len(rows):
+            return _none(f"too few events for {len(rows)} weights: there should be ten of the rarer label for each")
         matrix = _inverse(sketch.cross[np.ix_(rows, rows)], sketch.curvature[rows])
         if matrix is None:
             return _none("the curvature of the weights is singular")
+        alike = _combinations(sketch)
+        if alike:
+            return _none(f"{alike} columns are nearly combinations of others, so their weights are arbitrary; leave some out")
+        matrix *= sketch.noise
         place = np.full(len(sketch.slot), OUTSIDE, np.int64)
         place[rows] = np.arange(len(rows))
         curvature = np.concatenate([sketch.curvature, sketch.outside_curvature])
         known = curvature > 0.0
         known[:1] &= not sketch.intercept  # its slot means nothing
-        variance = 1.0 / np.where(known, curvature, 1.0)
+        variance = sketch.noise / np.where(known, curvature, 1.0)
         if sketch.middle is not None and sketch.spread is not None and sketch.outside_spread is not None:
             matrix = _in_input(matrix, sketch.middle[rows], sketch.spread[rows], sketch.intercept)
             variance /= np.concatenate([sketch.spread, sketch.outside_spread]) ** 2
@@ -228,6 +244,20 @@ def _inverse(cross: F64, curvature: F64) -> F64 | None:
         if bool(np.isfinite(inverse).all()):
             return inverse
     return None
+
+
+def _combinations(sketch: Sketch) -> int:
+    """Return how many columns of numbers, those with a middle, are nearly combinations of other members, with a weight or not."""
+    if sketch.middle is None:
+        return 0
+    used = np.flatnonzero(sketch.curvature > 0.0)
+    column = sketch.middle[used] != 0.0
+    if not column.any() or len(used) > ACTIVE_MAX:
+        return 0
+    matrix = _inverse(sketch.cross[np.ix_(used, used)], sketch.curvature[used])
+    if matrix is None:
+        return int(column.sum())
+    return int((sketch.curvature[used] * matrix.diagonal() > INFLATION_MAX)[column].sum())
 
 
 def _in_input(matrix: F64, middle: F64, spread: F64, intercept: bool) -> F64:

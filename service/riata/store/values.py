@@ -28,7 +28,7 @@ FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
 are whole numbers, to be divided by 10^digits."""
 _F64, _F32, _ONES, _I32 = 0, 1, 2, 7
 WHOLE: Final = range(3, 8)  # narrowest first, unsigned before signed
-POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # with the largest value, 10^6, still below 2^53
+POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # k <= _WHOLE_MAX, so k / 10^d is exact
 _WHOLE_MAX: Final = float(2**31 - 1)
 _BLOCK: Final = 256  # values per check for a miss
 _DIGITS, _LOW, _HIGH = range(3)  # indices into the result of `decimals`
@@ -41,7 +41,7 @@ Stored = NDArray[Any]
 
 
 def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
-    """Return (form, digits, stored) of `value`: f64[nnz], finite, at most 10^6 in magnitude; `found` is the result of `decimals`.
+    """Return (form, digits, stored) of `value`: f64[nnz], finite, within VALUE_ABS_MAX; `found` is the result of `decimals`.
 
     Whole numbers are not written here: `stored` is then an empty u8 buffer of the right length for `put_whole`. Equal values
     give equal forms.
@@ -95,7 +95,7 @@ def decimals(value: F64, powers: F64, found: I64) -> None:
 
     Parameters
     ----------
-    value : f64[nnz]     at least one, finite, at most 10^6 in magnitude; read only
+    value : f64[nnz]     at least one, finite, at most VALUE_ABS_MAX in magnitude; read only
     powers : f64[p]      10^0, 10^1, ...: the numbers of decimals to try; read only
     found : i64[3]       overwritten: number of decimals, least and greatest whole number; -1, 0, 0 if more decimals are needed
                          or some whole number would have more than 31 bits

@@ -129,7 +129,7 @@ class Rules(NamedTuple):
     """What the readers need to know about the model, as scalars and arrays that kernels take."""
 
     key: np.uint64  # the model's hash key
-    labels: int  # 0: "0/1"   1: "-1/+1"   2: "real"
+    labels: int  # 0: "0/1"   1: "-1/+1"   2: "real"   3: names of classes
     labelled: int  # 1 if rows are to be learnt, 0 if they are to be predicted
     l2: int  # 1 if rows are divided by their 2-norm
     ngrams: int

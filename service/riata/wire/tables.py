@@ -1,7 +1,7 @@
 """Tables become rows: DataFrames of pandas and polars, Arrow tables, columns in a dictionary, flat dictionaries.
 
 The libraries are not imported: a table is known by its methods. A value becomes what a JSON row can say. NaN, None, NaT and NA
-are absent, numpy scalars are numbers, and points in time are days since 1970, because a feature is at most 1e6.
+are absent, numpy scalars are numbers, and points in time are days since 1970.
 """
 
 from __future__ import annotations

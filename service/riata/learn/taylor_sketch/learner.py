@@ -218,6 +218,7 @@ class TaylorSketch:
             outside_curvature=settings.prior * np.abs(peak) + curvature * scale,
             outside_gamma=gamma * growth,
             bits=self.bits,
+            noise=(1.0 + settings.rho**self.learnt) / (1.0 + settings.rho),
         )
 
     def shadows(self) -> list[Shadow]:
