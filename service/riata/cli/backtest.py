@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
-from riata.base.errors import BadInput
 from riata.base.svg import COLOURS, Svg
 from riata.cli.model_setup import apply_setting
 from riata.cli.path_view import COLUMNS, LINES, resampled
 from riata.cli.plot import draw
 from riata.cli.plot_text import plot_text
+from riata.cli.report import give, require_svg
 
 if TYPE_CHECKING:
     from riata.run.config import ModelConfig
@@ -30,23 +29,15 @@ _BETWEEN: Final = re.compile(r",(?=[A-Za-z_][\w.]*=)")  # a comma before the nex
 
 def run_backtest(store: Store, model: str, settings: list[str], to: int | None, plot: Path | None, as_json: bool) -> None:
     """Learn the log under the configuration in force and each of `settings`, and show how they compare."""
-    from riata.cli.fit_request import write_whole
     from riata.cli.progress import seq_progress
     from riata.run.backtest import backtest, config_in_force
 
-    if plot is not None and plot.suffix != ".svg":
-        raise BadInput(f"--plot: {plot.name[:64]!r} does not end in .svg", "bad_option")
+    require_svg(plot)
     own = config_in_force(store, model)
     configs = [(text, with_settings(own, text)) for text in dict.fromkeys(settings)]
     with seq_progress(model) as advance:
         found = backtest(store, model, configs, to, advance).document()
-    if plot is not None:
-        write_whole(plot, backtest_svg(found).encode())
-        found["plot"] = str(plot)
-    if as_json:
-        typer.echo(json.dumps(found))
-    else:
-        show(found)
+    give(found, plot, backtest_svg, show, as_json)
 
 
 def with_settings(own: ModelConfig, text: str) -> ModelConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,8 @@ import typer
 from riata.base.errors import BadInput, RiataError
 from riata.batch.named import SOLVERS, check_settings, described
 from riata.cli.connect import FORMATS, FormatOption, require_format
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible
+from riata.cli.report import give, require_svg
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import PANEL, MemoryOption, SeedOption, ToleranceOption
 from riata.cli.tables import Layout
@@ -70,21 +70,14 @@ def compare(
         if name not in SOLVERS:
             check_settings(name, [])
             raise BadInput("auto is one of the others; name those to compare", "bad_option")
-    if plot is not None and plot.suffix != ".svg":
-        raise BadInput(f"--plot: {plot.name[:64]!r} does not end in .svg", "bad_option")
+    require_svg(plot)
     os.environ.setdefault(BLAS_THREADS, "1")
     request = Request(file, Layout(form), labels, learner, setting or [], model_file, threads, None, as_json)
     given = {"tolerance": tolerance, "memory_bytes_max": memory_bytes_max, "seed": seed}
     report = _compared(request, names, gamma, {name: value for name, value in given.items() if value is not None})
     from riata.cli.comparison import comparison_svg, show_comparison
 
-    if plot is not None:
-        write_whole(plot, comparison_svg(report).encode())
-        report["plot"] = str(plot)
-    if as_json:
-        typer.echo(json.dumps(report))
-    else:
-        show_comparison(report)
+    give(report, plot, comparison_svg, show_comparison, as_json)
     if report["interrupted"]:
         raise typer.Exit(INTERRUPTED)
 
