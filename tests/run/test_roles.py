@@ -13,7 +13,7 @@ from riata.base.errors import Busy, Conflict, NotFound, Unavailable
 from riata.run.replay import replay
 from riata.run.sketch_copy import PathQuestion
 from tests.doubles.shared_memory_store import SharedMemoryStore
-from tests.run.node import events
+from tests.run.node import SMALL, events
 from tests.run.roles import run, running, until, with_model
 from tests.upgrades.another import VERSION, being
 
@@ -360,9 +360,38 @@ def test_a_request_for_another_role_is_refused_with_its_name() -> None:
             for needs in (replica.admin.snapshot_now, replica.admin.export):
                 with pytest.raises(Conflict, match="needs the process that learns"):
                     await needs("default")
-            with pytest.raises(Conflict, match="needs the process that learns"):
+            with pytest.raises(Conflict, match="keeps no curvature"):
                 await replica.service.path("default", PathQuestion())
             assert (await writer.admin.change("default", {"publish_every_ms": 1}))[0].publish_every_ms == 1
+
+    run(work)
+
+
+def test_a_process_that_does_not_learn_answers_the_path_of_the_newest_snapshot() -> None:
+    sketch = {
+        **SMALL,
+        "learner": {"kind": "taylor_sketch", "mode": "exact", "features_max": 16, "block": 50},
+        "checkpoint_every_s": 3600,
+    }
+
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "writer") as writer, running(store, "web") as web, running(store, "replica") as replica:
+            await with_model(web, sketch)
+            await until(lambda: writer.has() and replica.has())
+            await web.observe(events(200))
+            for one in (web, replica):
+                with pytest.raises(Conflict, match="the path of a model without a snapshot needs the process that learns"):
+                    await one.service.path("m", PathQuestion())
+            snapshot = await writer.admin.snapshot_now("m")
+            assert [one["generation"] for one in await replica.admin.snapshots("m")] == [snapshot["generation"]]
+            of_writer = await writer.service.path("m", PathQuestion())
+            assert of_writer["model"]["seq"] == snapshot["seq"] == 201
+            await web.observe(events(50, first_id=200))
+            for one in (web, replica):
+                found = await one.service.path("m", PathQuestion())
+                assert (found["points"], found["model"]["seq"]) == (of_writer["points"], 201)
+            assert (await writer.service.path("m", PathQuestion()))["model"]["seq"] == 251
 
     run(work)
 

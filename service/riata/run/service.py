@@ -17,6 +17,7 @@ from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
 from riata.run.changes import Changes
 from riata.run.cluster.lease import WriterPosition
+from riata.run.curvature_of import curvature_of
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.event_times import EventTimes
@@ -225,11 +226,10 @@ class Service:
         }
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
-        """Return the regularisation path of `model`, solved in another thread while it learns. Raises `Conflict` (code
-        `no_sketch`) if its learner keeps no curvature."""
+        """Return the regularisation path of `model`, solved in another thread. Raises as `curvature_of` and `path_answer` do."""
         figures = self.published(model).figures
         async with self._solving:
-            looked = await self._engine.led("the path").look(model)
+            looked = await curvature_of(self._engine, model)
             return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
 
     def stale_s(self, model: str) -> float:
