@@ -1,9 +1,9 @@
 """A mixture of two Markov chains of four states: a million sequences, each read once, and a Gibbs sampler that keeps them all.
 
-The thesis' data is not public, and its chains are not legible in our text; these two are ours: one tends to stay in its state,
-the other tends to go in a circle. Sequences have 12 states, and 65 of 100 come from the first chain. The filter has its default
-settings: 5,000 particles, and a start of 1,000 sequences. A transition is found if its true probability is inside the central
-95 % of the posterior. The Gibbs sampler keeps the first 10,000 sequences and draws 5,000 times after 500 sweeps; z is the
+The thesis' sequences are not public; the two chains here are of the same size: one tends to stay in its state,
+the other tends to go in a circle. Sequences have 12 states, and 65 of 100 come from the first chain. The filter has
+2,000 particles and a start of 1,000 sequences. A transition is found if its true probability is inside the central
+95 % of the posterior. The Gibbs sampler keeps the first 10,000 sequences and draws 2,000 times after 500 sweeps; z is the
 difference of the two posterior means over the sampler's standard deviation.
 
 Writes sequences.md.
@@ -73,7 +73,7 @@ def main() -> None:
     """Run and report."""
     options = report.arguments(__doc__ or "").parse_args()
     sequences = simulated(COUNT)
-    made = MarkovFilter(MixtureConfig(), STATES)
+    made = MarkovFilter(MixtureConfig(particles=2000), STATES)
     began, text = time.process_time(), ""
     beside = 0.0
     for number, one in enumerate(sequences, 1):
@@ -92,12 +92,14 @@ def main() -> None:
          "yes" if inside[c, i, j] else "no"]
         for c in range(2) for i in range(STATES) for j in range(STATES)
     ]  # fmt: skip
+    drawn = float((np.random.default_rng(0).random(COUNT) < SHARE).mean())  # the first draws of `simulated`
     about = "\n\n".join(" ".join(part.split("\n")) for part in (__doc__ or "").split("\n\n")[1:-1])
     each = [f"{int(one.sum())} of 16" for one in inside]
     text = (
         f"# Mixtures of Markov chains\n\n{about}\n\n{text}"
         f"After {COUNT:,}: {each[0]} transitions of the first chain are found, {each[1]} of the second; the share of the first is"
-        f" {shares['low'][0]:.4f} to {shares['high'][0]:.4f}. {made.moves} rejuvenations, {made.tempered} sequences in parts,"
+        f" {shares['low'][0]:.4f} to {shares['high'][0]:.4f}, and {drawn:.4f} of the sequences come"
+        f" from it. {made.moves} rejuvenations, {made.tempered} sequences in parts,"
         f" {1e6 * seconds / COUNT:.0f} us of processor time a sequence, {seconds:.0f} s in all.\n\n"
         + report.table(["chain: transition", "truth", "mean", "low", "high", "found"], rows)
         + "\n"
