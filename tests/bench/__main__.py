@@ -9,10 +9,10 @@ from typing import Final
 from tests.bench import speed
 
 BENCHES: Final = (
-    "progressive", "defaults", "paper_figures",
+    "progressive", "defaults", "gammas", "paper_figures",
     "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "poisoning",
     "sketch_speed", "append_log", "witness", "durable", "http_alone", "http_predict", "steady",
-    "memory_given_back", "read_back", "gate", "batch", "posterior", "solvers", "pools",
+    "intervals", "memory_given_back", "read_back", "gate", "batch", "posterior", "solvers", "pools",
 )  # fmt: skip
 
 

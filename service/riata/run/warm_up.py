@@ -16,6 +16,7 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -30,7 +31,7 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.one_row import ROW_READER
 from riata.predict.path import regularisation_path
-from riata.predict.uncertainty import Covariance
+from riata.predict.uncertainty import EVIDENCE_MIN, Covariance
 from riata.run.compilers import Compilers
 from riata.store import payload
 from riata.watch import class_progressive, drift, progressive
@@ -88,7 +89,8 @@ def _warm_up_learner(config: LearnerConfig) -> None:
     learner = registry.warm_up(config, batch)
     sketch, covariance = learner.sketch(), None
     if sketch is not None:
-        covariance = Covariance.of(sketch)
+        many = sketch.curvature + EVIDENCE_MIN * len(sketch.slot)  # two events are too few for a standard error
+        covariance = Covariance.of(replace(sketch, curvature=many))
         regularisation_path(sketch, 2)
     make_model(Origin("warm-up", bytes(16), EncoderConfig(), "0/1"), learner.weights(), 0, 1, covariance).score(batch)
 

@@ -72,7 +72,8 @@ def _paths() -> Schema:
     loss = {
         **FIGURE,
         "minimum": 0,
-        "description": "test-then-train, if this penalty is among the learner's shadows; otherwise null",
+        "description": "test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate "
+        "unless it is the penalty in force: the sketch is linearised about the weights of that one",
     }
     objective = {**NUMBER, "description": "log-likelihood of the sketch minus penalties, relative to that of all weights zero"}
     gamma = {"type": "number", "minimum": 0}
