@@ -134,7 +134,7 @@ def main() -> None:
     ]
     title, _, about = (__doc__ or "").strip().partition(".\n")
     text = (
-        f"# {title}\n{about}\n{EVENTS:,} events a stream, STAY {STAY}, REFERENCE {REFERENCE}.\n\n"
+        f"# {title}\n{about}\n\n{EVENTS:,} events a stream, STAY {STAY}, REFERENCE {REFERENCE}.\n\n"
         f"{PAIRS} pairs of equal settings: the interval covers 0 for {covered}. With the standard error of independent events it "
         f"would for {naive}; that of blocks is {wide:.2f} times as large.\n\n"
         f"{PAIRS} pairs of different settings, {each} a line: {totals[0]} cover the expected difference, {totals[1]} name the "
