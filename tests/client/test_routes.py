@@ -52,6 +52,8 @@ WITHOUT_A_CALL: Final = {
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
     ("GET", "/models/{model}/stream"),  # for readers of server-sent events
+    ("GET", "/v2"), ("GET", "/v2/models/{model}"), ("GET", "/v2/models/{model}/ready"),
+    ("POST", "/v2/models/{model}/infer"),  # for clients of the open inference protocol
     ("GET", "/whoami"), ("GET", "/keys"),  # for the console, which has not read the keys file
     ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/docs"), ("GET", "/docs/{asset}"),  # for people and generators
     ("GET", "/console"), ("GET", "/console/{build}/{asset}"), ("GET", "/console/{build}/{folder}/{asset}"),  # for people

@@ -54,6 +54,21 @@ def test_columns_have_the_name_and_the_probability_of_each_class(client: httpx.C
     assert columns["probability_law"] == [row["probabilities"]["law"] for row in documents]
 
 
+def test_tensors_have_the_names_and_the_table_of_probabilities(client: httpx.Client) -> None:
+    inputs = [
+        {"name": name, "shape": [2], "datatype": "INT8", "data": data} for name, data in (("vote", [1, 0]), ("code", [0, 1]))
+    ]
+    answer = client.post("/v2/models/m/infer", json={"inputs": inputs}).json()
+    outputs = {one["name"]: one for one in answer["outputs"]}
+    rows = client.post(
+        "/models/m/predict", json=[{"features": {"vote": 1, "code": 0}}, {"features": {"vote": 0, "code": 1}}]
+    ).json()
+    assert (outputs["label"]["datatype"], outputs["label"]["data"]) == ("BYTES", ["law", "7"])
+    assert (outputs["probability"]["shape"], len(rows[0]["probabilities"])) == ([2, 3], 3)
+    assert outputs["probability"]["data"] == [each for row in rows for each in row["probabilities"].values()]
+    assert client.get("/v2/models/m").json()["outputs"][1] == {"name": "probability", "datatype": "FP64", "shape": [-1, 3]}
+
+
 @pytest.mark.parametrize(
     ("kind", "row"),
     [

@@ -80,7 +80,7 @@ def openapi_document() -> Schema:
         }
         if route.scopes != OPEN:
             item["security"] = [{}, {"key": []}]
-        if parameters := [*([MODEL] if route.path.startswith(AT) else []), *route.parameters]:
+        if parameters := [*([MODEL] if AT in route.path else []), *route.parameters]:
             item["parameters"] = parameters
         if route.body is not None:
             item["requestBody"] = route.body

@@ -23,7 +23,7 @@ from riata.web.answers import ARROW, JSON, Answer
 from riata.web.keys import Forbidden, Key
 from riata.web.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, share, whole
 from riata.web.predictions import Intervals, Predicted, SourceText, age_s, source_document, wanted_form, write_answer
-from riata.web.problems import RowsNotPredicted
+from riata.web.problems import RowsNotPredicted, refuse_errors
 from riata.web.request import Aside, Handled, Reply, Request
 from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
@@ -235,13 +235,6 @@ def rows_to_remember(parsed: Parsed, question: Question) -> list[bytes]:
     if too_large:
         raise RowsNotPredicted(f"{len(too_large)} of {parsed.rows} rows cannot be remembered; nothing was predicted", too_large)
     return rows
-
-
-def refuse_errors(parsed: Parsed) -> None:
-    """Refuse the request if any row is bad: a client could misalign a list of predictions with gaps."""
-    if parsed.errors:
-        detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; no row was"
-        raise RowsNotPredicted(detail, parsed.errors)
 
 
 def decided(scores: Scores, config: ModelConfig) -> I64 | None:

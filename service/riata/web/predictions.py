@@ -100,7 +100,7 @@ def columns(predicted: Predicted) -> bytes:
     """Encode one Arrow column for each member of a prediction; the model that answered is metadata of the schema."""
     scores = predicted.scores
     if scores.by_class is not None:
-        label = texts("label", [name or "" for name in winners(predicted)])
+        label = texts("label", [name or "" for name in winners(scores, predicted.classes)])
     else:
         label = integers("label", scores.label.astype(np.int64)) if predicted.whole_labels else floats("label", scores.label)
     made = [
@@ -136,7 +136,7 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
         return answers
     longer = [msgspec.structs.asdict(answer) for answer in answers]
     if scores.by_class is not None:
-        for answer, name, each in zip(longer, winners(predicted), scores.by_class.tolist(), strict=True):
+        for answer, name, each in zip(longer, winners(scores, predicted.classes), scores.by_class.tolist(), strict=True):
             answer["label"], answer["probabilities"] = name, dict(zip(predicted.classes, each, strict=True))
     if predicted.decisions is not None:
         for answer, decided in zip(longer, predicted.decisions.tolist(), strict=True):
@@ -153,9 +153,9 @@ def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
     return longer
 
 
-def winners(predicted: Predicted) -> list[str | None]:
+def winners(scores: Scores, classes: Sequence[str]) -> list[str | None]:
     """Return the name of the class that each row was predicted; None while the model has no class."""
-    return [None if label != label else predicted.classes[int(label)] for label in predicted.scores.label.tolist()]
+    return [None if label != label else classes[int(label)] for label in scores.label.tolist()]
 
 
 def row_document(

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Ria
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.run.outcome import Observed, RowsRefused
 from riata.web.answers import Answer
-from riata.wire.parsed import RowError
+from riata.wire.parsed import Parsed, RowError
 
 PROBLEM_JSON: Final = b"application/problem+json"
 DETAIL_CHARS_MAX: Final = 600  # answers stay small whatever was sent
@@ -143,3 +143,10 @@ def answer_error(error: RiataError, more: Sequence[tuple[bytes, bytes]] = ()) ->
     if problem.status in (408, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     return problem.answer(headers)
+
+
+def refuse_errors(parsed: Parsed) -> None:
+    """Refuse the request if any row is bad: a client could misalign a list of predictions with gaps."""
+    if parsed.errors:
+        detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; no row was"
+        raise RowsNotPredicted(detail, parsed.errors)

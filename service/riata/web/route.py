@@ -24,6 +24,7 @@ from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
 
 AT: Final = "/models/{model}"
+V2_AT: Final = f"/v2{AT}"  # of the open inference protocol
 
 
 class Hot(Enum):
@@ -57,7 +58,7 @@ class Parts:
 class Route:
     """One method of one path.
 
-    path      : `{name}` stands for a part of the path. The gate checks access to a model only under `/models/{model}`
+    path      : `{name}` stands for a part of the path. The gate checks access to a model only under `AT` and `V2_AT`
     scopes    : a key needs one of them; `OPEN` requires no key
     handler   : raises errors of `riata.base.errors`
     summary   : in the OpenAPI document; a route without one is not in the document

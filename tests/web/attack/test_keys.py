@@ -41,6 +41,10 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
     ("POST", "restore"): (b'{"generation":1}', "application/json"),
     ("POST", "refits"): (b"{}", "application/json"),
     ("POST", "refits/{refit}/promote"): (b'{"force":true}', "application/json"),
+    ("POST", "v2/models/{model}/infer"): (
+        b'{"inputs":[{"name":"a","shape":[1],"datatype":"FP64","data":[1]}]}',
+        "application/json",
+    ),
     ("POST", "import"): (b"fake export of mine", "application/octet-stream"),
 }
 
@@ -140,6 +144,9 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
 
 
 WATCHED = {
+    ("GET", "/v2"),
+    ("GET", "/v2/models/{model}"),
+    ("GET", "/v2/models/{model}/ready"),
     *(("GET", path) for path in ("/models", "/version", "/metrics", "/whoami", "/keys", "/status")),
     *(
         ("GET", "/models/{model}" + path)

@@ -1,0 +1,244 @@
+"""The open inference protocol, version 2: predictions as tensors, for clients and gateways that know no Riata.
+
+Source: the Open Inference Protocol specification, the REST interface. A tensor of an input is a column of the rows: its name is
+that of the feature. One of n rows and k > 1 columns is the features `name_0` to `name_{k-1}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import numpy as np
+
+import riata
+from riata.base.arrays import F64
+from riata.base.errors import BadInput, RiataError, nearest
+from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.predict.model import Scores
+from riata.web.answers import NDJSON, Answer, json_answer
+from riata.web.predictions import winners
+from riata.web.problems import refuse_errors
+from riata.web.route import V2_AT, Call, Handler, Route
+from riata.web.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.scopes import ANY, PREDICT, WATCH
+from riata.wire.parse import parse_examples
+
+TAG: Final = "open inference protocol"
+Datatype = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
+]
+Scalar = float | int | bool | str | None
+EXTENSIONS: Final[list[str]] = []
+
+
+class Input(msgspec.Struct):
+    """A tensor of a request; `data` is flat in row order, or nested once."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1, max_length=2)]
+    datatype: Datatype
+    data: list[Scalar | list[Scalar]]
+    parameters: dict[str, Any] = {}
+
+
+class Wanted(msgspec.Struct):
+    """A tensor that the answer is to have."""
+
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class Inference(msgspec.Struct):
+    """The body of a request."""
+
+    inputs: Annotated[list[Input], msgspec.Meta(min_length=1)]
+    id: str | None = None
+    outputs: list[Wanted] = []
+    parameters: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor of the answer. shape : -1 stands for the number of rows."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+    def tensor(self, data: Sequence[Scalar], rows: int) -> dict[str, Any]:
+        """With its data, flat in row order."""
+        return {"name": self.name, "datatype": self.datatype, "shape": [rows, *self.shape[1:]], "data": data}
+
+
+MARGIN: Final = Output("margin", "FP64", [-1])
+PROBABILITY: Final = Output("probability", "FP64", [-1])
+
+
+async def server(call: Call) -> Answer:
+    """Name and version of the service."""
+    call.options()
+    return json_answer({"name": "riata", "version": riata.__version__, "extensions": EXTENSIONS})
+
+
+async def metadata(call: Call) -> Answer:
+    """What goes in and comes out. A sparse model takes any features, so the inputs are examples of the form."""
+    model, _ = call.asked()
+    published = call.parts.service.published(model)
+    outputs = [
+        {"name": one.name, "datatype": one.datatype, "shape": one.shape} for one in outputs_of(published.config.classes.names)
+    ]
+    inputs = [
+        {"name": "<feature>", "datatype": "FP64", "shape": [-1]},
+        {"name": "<category>", "datatype": "BYTES", "shape": [-1]},
+    ]
+    return json_answer(
+        {"name": model, "versions": [str(published.version)], "platform": "riata", "inputs": inputs, "outputs": outputs}
+    )
+
+
+async def is_ready(call: Call) -> Answer:
+    """Whether the model predicts. Raises `NotFound`, and as long as it is loaded `NotReady`."""
+    model, _ = call.asked()
+    call.parts.service.published(model)
+    return json_answer({"name": model, "ready": True})
+
+
+async def infer(call: Call) -> Answer:
+    """Predict the rows of the tensors."""
+    model, _ = call.asked()
+    service = call.parts.service
+    service.published(model)  # an unknown model is refused before its body is read
+    asked = read_inference(await call.json(BODY_BYTES_MAX))
+    body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows_of(asked.inputs))
+    published, context = service.published(model), service.context(model, labelled=False)
+
+    def predicted() -> Scores:
+        parsed = parse_examples(body, NDJSON.decode(), context, labelled=False)
+        refuse_errors(parsed)
+        return published.model.score(parsed.batch)
+
+    outputs = tensors(await asyncio.to_thread(predicted), published.config.classes.names, asked.outputs)
+    answered = {"model_name": model, "model_version": str(published.version), "outputs": outputs}
+    return json_answer(answered if asked.id is None else {**answered, "id": asked.id})
+
+
+def read_inference(document: dict[str, Any]) -> Inference:
+    """Check the form of a request. Raises `BadInput` (bad_inference)."""
+    try:
+        return msgspec.convert(document, Inference)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"open inference protocol: {error}", "bad_inference") from None
+
+
+def rows_of(inputs: Sequence[Input]) -> list[dict[str, Scalar]]:
+    """The features of each row; null is an absent value. Raises `BadInput` (bad_inference)."""
+    rows = inputs[0].shape[0]
+    if not 0 < rows <= ROWS_PER_REQUEST_MAX:
+        raise bad(inputs[0], f"shape: expected 1 to {ROWS_PER_REQUEST_MAX:,} rows, got {rows:,}")
+    made: list[dict[str, Scalar]] = [{} for _ in range(rows)]
+    named: set[str] = set()
+    for one in inputs:
+        columns = one.shape[1] if len(one.shape) == 2 else 1
+        if one.shape[0] != rows:
+            raise bad(one, f"shape: {one.shape[0]:,} rows, but the input '{inputs[0].name[:64]}' has {rows:,}")
+        flat = [value for each in one.data for value in (each if isinstance(each, list) else (each,))]
+        if len(flat) != rows * columns:
+            raise bad(one, f"data: {len(flat):,} values, but the shape {one.shape} has {rows * columns:,}")
+        if any(isinstance(value, str) != (one.datatype == "BYTES") for value in flat if value is not None):
+            raise bad(one, "data: strings are values of the datatype BYTES, and only of it")
+        names = [one.name] if columns == 1 else [f"{one.name}_{column}" for column in range(columns)]
+        if not named.isdisjoint(names):
+            raise bad(one, "two inputs give the same feature")
+        named.update(names)
+        for at, row in enumerate(made):
+            values = zip(names, flat[at * columns : (at + 1) * columns], strict=True)
+            row.update((name, value) for name, value in values if value is not None)
+    return made
+
+
+def bad(tensor: Input, why: str) -> RiataError:
+    """The refusal of one input."""
+    return BadInput(f"input '{tensor.name[:64]}': {why}", "bad_inference")
+
+
+def outputs_of(classes: Sequence[str]) -> list[Output]:
+    """The tensors that an answer has unless some are named."""
+    if classes:
+        return [Output("label", "BYTES", [-1]), Output("probability", "FP64", [-1, len(classes)]), MARGIN]
+    return [PROBABILITY, MARGIN, Output("label", "FP64", [-1])]
+
+
+def tensors(scores: Scores, classes: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+    """The outputs that are wanted, all if none is named. Raises `BadInput` (bad_inference)."""
+    data: dict[str, Sequence[Scalar]] = {
+        "probability": numbers(scores.probability if scores.by_class is None else scores.by_class.ravel()),
+        "margin": numbers(scores.margin),
+        "label": numbers(scores.label) if scores.by_class is None else winners(scores, classes),
+    }
+    offered = {one.name: one for one in outputs_of(() if scores.by_class is None else classes)}
+    for one in wanted:
+        if one.name not in offered:
+            raise BadInput(f"outputs: {nearest(one.name[:64], offered)}", "bad_inference")
+    chosen = [offered[one.name] for one in wanted] or list(offered.values())
+    return [one.tensor(data[one.name], len(scores.margin)) for one in chosen]
+
+
+def numbers(column: F64) -> list[Scalar]:
+    """As JSON has them; null for NaN."""
+    return [None if np.isnan(value) else value for value in column.tolist()]
+
+
+_TENSOR: Final = {"name": TEXT, "shape": array(COUNT), "datatype": TEXT}
+_VALUES: Final = array({"type": ["number", "string", "boolean", "null", "array"]})
+SCHEMAS: Final = {
+    "InferenceServer": record({"name": TEXT, "version": TEXT, "extensions": array(TEXT)}),
+    "Tensor": record({"name": TEXT, "datatype": TEXT, "shape": array({"type": "integer", "minimum": -1})}),
+    "InferenceModel": record(
+        {"name": TEXT, "versions": array(TEXT), "platform": TEXT, "inputs": array(ref("Tensor")), "outputs": array(ref("Tensor"))}
+    ),
+    "InferenceReady": record({"name": TEXT, "ready": YES_OR_NO}),
+    "Inference": record(
+        {
+            "model_name": TEXT,
+            "model_version": TEXT,
+            "id": TEXT,
+            "outputs": array(record({**_TENSOR, "data": array({"type": ["number", "string", "null"]})})),
+        },
+        optional=("id",),
+    ),
+    "InferenceRequest": {
+        "type": "object",
+        "required": ["inputs"],
+        "properties": {
+            "id": TEXT,
+            "inputs": {**array(record({**_TENSOR, "data": _VALUES})), "minItems": 1},
+            "outputs": array(record({"name": TEXT})),
+        },
+    },
+}
+
+
+def _at_model(method: str, rest: str, handler: Handler, summary: str, schema: str, scopes: tuple[str, ...], **more: Any) -> Route:
+    problems = (404, 422, 503) if method == "GET" else (404, 413, 503)
+    return Route(method, f"{V2_AT}{rest}", scopes, handler, summary, answer(schema), problems, **more)
+
+
+_EXAMPLE: Final = {"inputs": [{"name": "age", "shape": [2], "datatype": "FP64", "data": [41, 25]}]}
+ROUTES: Final = (
+    Route("GET", "/v2", ANY, server, "Name and version of the service.", answer("InferenceServer"), (422,)),
+    _at_model("GET", "", metadata, "The tensors that a model takes and gives.", "InferenceModel", (PREDICT, WATCH)),
+    _at_model("GET", "/ready", is_ready, "Whether a model predicts.", "InferenceReady", (PREDICT, WATCH)),
+    _at_model(
+        "POST",
+        "/infer",
+        infer,
+        "Predict rows whose features are tensors, one for each column.",
+        "Inference",
+        (PREDICT,),
+        body=json_body("InferenceRequest", _EXAMPLE),
+    ),
+)
