@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import tomllib
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -54,7 +53,7 @@ def page() -> str:
 
 
 def _statuses(code: ErrorCode) -> str:
-    return ", ".join("row" if status == _ROW else f"{status} {HTTPStatus(status).phrase}" for status in sorted(code.statuses))
+    return ", ".join("row" if status == _ROW else str(status) for status in sorted(code.statuses))
 
 
 if __name__ == "__main__":
