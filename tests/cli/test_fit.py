@@ -80,7 +80,7 @@ def test_a_long_file_becomes_the_same_model(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_is_left_out_is_named_and_the_exit_code_says_so(tmp_path: Path) -> None:
     path = written(tmp_path, "vw")
-    path.write_text(f"# a comment\n\n{path.read_text()}1 | a:1e9\nx | a\n")
+    path.write_text(f"# a comment\n\n{path.read_text()}1 | a:1e16\nx | a\n")
     done = run("fit", "--online", str(path))
     assert done.exit_code == 1
     assert "line 603: " in done.stdout

@@ -58,7 +58,7 @@ def test_the_same_id_is_counted_once_and_with_other_content_refused() -> None:
 
 def test_bad_rows_do_not_stop_good_ones_unless_atomic() -> None:
     async def work(node: Node) -> None:
-        rows = [*events(2), {"features": {"size": 1e9}, "label": 1}, *events(1)]
+        rows = [*events(2), {"features": {"size": 1e16}, "label": 1}, *events(1)]
         observed = await node.observe(rows)
         assert (observed.accepted, observed.rejected) == (3, 1)
         assert [(error.index, error.code) for error in observed.errors] == [(2, "out_of_range")]

@@ -51,7 +51,7 @@ def test_names_that_came_with_refused_rows_only_are_forgotten() -> None:
 
 
 def test_row_errors_keep_the_order_of_the_rows() -> None:
-    body = b'{"features":{"c":1},"label":1}\n{"features":{"a":1e9},"label":1}\n{"features":{"a":1},"label":1}'
+    body = b'{"features":{"c":1},"label":1}\n{"features":{"a":1e16},"label":1}\n{"features":{"a":1},"label":1}'
     bad = parse_examples(body, "application/x-ndjson", Context(EncoderConfig(), names=NamesSeen()), labelled=True)
     found = within(bad, hashes("a"), 32)
     assert [(error.index, error.code) for error in found.errors] == [(0, "vocabulary_full"), (1, "out_of_range")]

@@ -379,22 +379,24 @@ def trials(tmp_path: Path) -> None:
     connection = ImageAtCommit(store._session._connection, tmp_path / "live", tmp_path)
     store._session._connection = connection  # type: ignore[assignment]
     rng = random.Random(5)
-    for acked in range(1, 7):
-        add(store, 1)
-        before, after = connection.images[-1], image(tmp_path / "live", tmp_path / "after")
-        require(before, at_least=acked - 1)
-        require(connection.committed[-1], at_least=acked)
-        require(after, at_least=acked)
-        written = next(at for at, (old, new) in enumerate(wals(before, after)) if old != new)  # where its transaction begins
-        cut(after / WAL, written if written > 32 else 0)
-        require(after, missing=1)
-        (after / WAL).unlink()
-        require(after, missing=acked)
-        flip(before / WAL, rng.randrange(32, 32 + FRAME))
-        require(before, at_least=acked - 1, or_missing=True)
-    connection._connection.close()
-    store._session._failure = "killed"
-    store.close()
+    try:
+        for acked in range(1, 7):
+            add(store, 1)
+            before, after = connection.images[-1], image(tmp_path / "live", tmp_path / "after")
+            require(before, at_least=acked - 1)
+            require(connection.committed[-1], at_least=acked)
+            require(after, at_least=acked)
+            written = next(at for at, (old, new) in enumerate(wals(before, after)) if old != new)  # where its transaction begins
+            cut(after / WAL, written if written > 32 else 0)
+            require(after, missing=1)
+            (after / WAL).unlink()
+            require(after, missing=acked)
+            flip(before / WAL, rng.randrange(32, 32 + FRAME))
+            require(before, at_least=acked - 1, or_missing=True)
+    finally:
+        connection._connection.close()
+        store._session._failure = "killed"
+        store.close()
 
 
 def wals(before: Path, after: Path) -> Iterator[tuple[int, int]]:
@@ -413,8 +415,10 @@ def require(directory: Path, at_least: int = 0, missing: int = 0, or_missing: bo
         assert refused.code == "events_missing", refused
         assert or_missing or (missing and f": {missing} acknowledged" in refused.detail), refused
         return
-    found = store.head("m").seq if store.models() else 0
-    store.close()
+    try:
+        found = store.head("m").seq if store.models() else 0
+    finally:
+        store.close()
     assert not missing, f"{missing} events are missing in silence"
     assert found >= at_least
 

@@ -281,6 +281,7 @@ def test_a_disk_that_cannot_be_read_ends_the_store(store: SqliteStore, monkeypat
             store.read("m", 0)
     with pytest.raises(StoreFailed):
         store.head("m")
+    store._session._connection.close()  # which a store that failed leaves to the end of its process
 
 
 @pytest.mark.parametrize("version", [2, 3])

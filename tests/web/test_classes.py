@@ -89,7 +89,7 @@ def test_every_format_names_classes_and_numbers_are_names(client: httpx.Client, 
     assert client.get("/models/m").json()["config"]["classes"]["names"] == ["sport", "law", "7", "fourth"]
 
 
-@pytest.mark.parametrize("label", ["true", '""', '"a\\u0000b"', "1e9", "[1]", '"' + "x" * 129 + '"'])
+@pytest.mark.parametrize("label", ["true", '""', '"a\\u0000b"', "1e16", "[1]", '"' + "x" * 129 + '"'])
 def test_what_names_no_class_is_refused_with_what_would(client: httpx.Client, label: str) -> None:
     told = client.post(
         "/models/m/observe",

@@ -74,6 +74,8 @@ def ask_all(target: Target, method: str, path: str, mode: GenerationMode) -> Cou
     def check(case: Case[Any]) -> None:
         if statuses.total() % 2 and case.path_parameters.get("model"):
             case.path_parameters["model"] = SKETCHED.get(path, "default")  # else hardly any request would find its model
+        if path.endswith("/stream") and (mode is GenerationMode.POSITIVE or "events" not in (case.query or {})):
+            case.query = {**(case.query or {}), "events": 1}  # it would wait for a second one
         statuses[case.call_and_validate(base_url=target.url, session=target.session, checks=CHECKS).status_code] += 1
 
     check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,15 @@ import pytest
 
 from tests.web.serving import real_app, serving
 from tests.web.test_predict import read_columns
-from tests.web.test_whole import BINARY, LINES, ROWS
+from tests.web.test_whole import BINARY, LINES
 
 pytestmark = pytest.mark.usefixtures("learners_compiled")
 FILTER: dict[str, Any] = {"kind": "particle_filter", "features_max": 3, "start": 100}
 ARROW = "application/vnd.apache.arrow.stream"
+ROWS = "\n".join(
+    json.dumps({"features": {"age": float(i % 7 + i % 3), "country": "de" if i % 3 else "fr"}, "label": int(i % 3 > 0)})
+    for i in range(300)
+)
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,8 @@ def read_replies(answered: bytes) -> list[Reply]:
         if status == 100:
             answered = rest
             continue
-        length = int(headers["content-length"])
+        chunked = headers.get("transfer-encoding") == "chunked"
+        length = rest.index(b"0\r\n\r\n") + 5 if chunked else int(headers["content-length"])
         body, answered = rest[:length], rest[length:]
         assert len(body) == length, "the answer is cut short"
         problem = headers.get("content-type") == "application/problem+json"

@@ -130,6 +130,8 @@ def told(port: int, request: bytes) -> bytes:
 
 def whole(received: bytes) -> bool:
     head, end, body = received.partition(b"\r\n\r\n")
+    if b"transfer-encoding: chunked" in head:
+        return body.endswith(b"0\r\n\r\n") or head.startswith(b"HEAD")
     length = re.search(rb"content-length: (\d+)", head)
     return bool(end) and length is not None and (len(body) >= int(length[1]) or head.startswith(b"HEAD"))
 

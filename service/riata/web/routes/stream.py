@@ -22,7 +22,7 @@ from riata.web.body import header
 from riata.web.options import SEQ_MAX, whole
 from riata.web.route import AT, Call, Route
 from riata.web.routes.watching import FADED_SHOWN
-from riata.web.schemas import query
+from riata.web.schemas import TEXT, query, record
 from riata.web.scopes import ADMIN, WATCH
 from riata.web.stock import IS_STOPPING
 
@@ -134,7 +134,7 @@ _ANSWER: Final = {
     200: {
         EVENT_STREAM: {
             "schema": {
-                "type": "string",
+                **record({"event": TEXT, "id": TEXT, "data": TEXT}, optional=("event", "id", "data"), closed=False),
                 "description": "`model`: position (also the id), version and faded figures, when more is served. `refit`: "
                 "state and progress of the newest refit, if this process learns. `gone`: the model was dropped. A comment every "
                 "15 s. It ends after ten minutes, and when the service stops",
