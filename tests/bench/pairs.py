@@ -23,7 +23,7 @@ from riata.learn.registry import build_learner
 from riata.maths.hashing import NUMBER
 from riata.run.config import read_config
 from riata.run.gate import losses
-from riata.run.paired import ERRORS, PairedDifference
+from riata.run.paired import ERRORS, BlockSums
 from riata.wire.batch import Batch
 from riata.wire.scan.reference import hash_of
 from tests.bench import report
@@ -84,7 +84,7 @@ def learnt(document: dict[str, Any], rows: Batch) -> F64:
 
 def estimated(difference: F64) -> tuple[float, float, float]:
     """Mean difference, its standard error, and what that would be if events were independent."""
-    paired = PairedDifference()
+    paired = BlockSums()
     paired.add(difference, np.ones(len(difference)))
     mean, error = paired.estimate() or (np.nan, np.nan)
     return mean, error, float(difference.std(ddof=1) / np.sqrt(len(difference)))

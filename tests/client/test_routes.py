@@ -37,6 +37,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "refits": lambda riata: riata.refits("m"),
     "get_refit": lambda riata: riata.get_refit("m", "r1"),
     "cancel_refit": lambda riata: riata.cancel_refit("m", "r1"),
+    "promote": lambda riata: riata.promote("m", "b"),
     "promote_refit": lambda riata: riata.promote_refit("m", "r1"),
     "regret": lambda riata: riata.regret("m"),
     "version": lambda riata: riata.version(),

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput
 from riata.cli.backtest import backtest_svg, table_of, with_settings
 from riata.run.backtest import OWN, backtest, config_in_force
 from riata.run.config import config_payload, read_config
-from riata.run.paired import BLOCKS, PairedDifference, mean_of_blocks
+from riata.run.paired import BLOCKS, BlockSums, mean_of_blocks
 from riata.run.replay import replay
 from riata.store import records
 from riata.store.store import Append
@@ -122,7 +122,7 @@ def test_blocks_of_a_running_difference_are_those_of_all_events_at_once() -> Non
     rng = np.random.default_rng(1)
     values: F64 = rng.normal(0.3, 1.0, 6400)
     weight: F64 = rng.uniform(0.5, 2.0, 6400)
-    running = PairedDifference()
+    running = BlockSums()
     assert running.estimate() is None
     for start, stop in ((0, 49), (49, 50), (50, 3333), (3333, 6400)):
         running.add(values[start:stop], weight[start:stop])
@@ -138,7 +138,7 @@ def test_the_interval_covers_the_difference_of_dependent_events() -> None:
     rng = np.random.default_rng(5)
     covered = 0
     for _ in range(200):
-        running = PairedDifference()
+        running = BlockSums()
         running.add(np.repeat(rng.normal(0.0, 1.0, 400), 20), np.ones(8000))
         mean, error = running.estimate() or (np.nan, np.nan)
         covered += abs(mean) <= 2.0 * error

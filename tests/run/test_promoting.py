@@ -46,7 +46,7 @@ def test_a_candidate_learns_what_came_after_it_and_is_served_and_replayed_to_the
         made = candidate(node)
         frozen = made.freeze()
         await node.observe(events(60, seed=1))
-        promoted = await promote(node.engine, "m", made, BETTER, refit="r1")
+        promoted = await promote(node.engine, "m", made, BETTER, {"refit": "r1"})
         assert (promoted.through, promoted.seq) == (261, 262)
         await node.observe(events(30, seed=2))
         await node.engine.save("m")
@@ -89,7 +89,7 @@ def test_events_that_arrive_while_a_candidate_is_promoted_are_acknowledged_and_c
             go_on.wait()
 
         monkeypatch.setattr(module, "catch_up", waiting)
-        promoting = asyncio.create_task(promote(node.engine, "m", made, BETTER, refit="r1"))
+        promoting = asyncio.create_task(promote(node.engine, "m", made, BETTER, {"refit": "r1"}))
         await asyncio.to_thread(begun.wait)
         for seed in range(5):
             assert (await node.observe(events(20, seed=seed))).applied
@@ -109,10 +109,10 @@ def test_only_a_better_candidate_is_promoted_unless_it_is_forced_and_that_is_in_
     async def work(node: Node) -> None:
         await node.observe(events(100))
         with pytest.raises(Conflict, match=r"REJECT: it is worse; .* by force") as refused:
-            await promote(node.engine, "m", candidate(node), WORSE, refit="r1")
+            await promote(node.engine, "m", candidate(node), WORSE, {"refit": "r1"})
         assert refused.value.code == "not_promoted"
         assert promotions(node) == []
-        promoted = await promote(node.engine, "m", candidate(node), WORSE, refit="r1", force=True)
+        promoted = await promote(node.engine, "m", candidate(node), WORSE, {"refit": "r1"}, force=True)
         assert promotions(node) == [promoted.document]
         assert (promoted.document["forced"], promoted.document["verdict"]["decision"]) == (True, "REJECT")
 
@@ -129,14 +129,14 @@ def test_an_outdated_candidate_is_refused(change: str) -> None:
         elif change == "restored":
             await node.admin.restore("m", (await node.admin.snapshot_now("m"))["generation"])
         elif change == "promoted":
-            await promote(node.engine, "m", other, BETTER, refit="r2")
+            await promote(node.engine, "m", other, BETTER, {"refit": "r2"})
         else:
             await node.admin.drop_model("m")
             await node.admin.put_model("m", {"encoder": {"bits": 12}})
             await node.observe(events(100))
         seq = node.store.head("m").seq
         with pytest.raises(Conflict) as refused:
-            await promote(node.engine, "m", made, BETTER, refit="r1")
+            await promote(node.engine, "m", made, BETTER, {"refit": "r1"})
         assert refused.value.code == "refit_outdated"
         assert node.store.head("m").seq == seq
 
@@ -159,7 +159,7 @@ def test_a_change_that_comes_between_the_checkpoint_and_the_event_wins(monkeypat
 
         monkeypatch.setattr(module, "catch_up", meanwhile)
         with pytest.raises(Conflict, match="changed while") as refused:
-            await promote(node.engine, "m", made, BETTER, refit="r1")
+            await promote(node.engine, "m", made, BETTER, {"refit": "r1"})
         assert refused.value.code == "refit_outdated"
         assert len(promotions(node)) == 2
         assert node.engine.published("m").changes == (1, 102)
@@ -179,7 +179,7 @@ def test_a_candidate_of_events_that_the_log_no_longer_continues_is_refused() -> 
         owner = node.engine.led("a test").owner
         await node.engine.call(lambda s: s.trim(owner, "m", 3, 0))
         with pytest.raises(Conflict, match="trimmed") as refused:
-            await promote(node.engine, "m", made, BETTER, refit="r1")
+            await promote(node.engine, "m", made, BETTER, {"refit": "r1"})
         assert refused.value.code == "refit_outdated"
 
     run_with(MemoryStore(), work)
@@ -191,7 +191,7 @@ def test_a_log_that_grows_faster_than_it_is_saved_is_not_promoted_into(monkeypat
         made = candidate(node)
         monkeypatch.setattr(module, "BEHIND_MAX", -1)
         with pytest.raises(Busy, match="within -1 events") as refused:
-            await promote(node.engine, "m", made, BETTER, refit="r1")
+            await promote(node.engine, "m", made, BETTER, {"refit": "r1"})
         assert refused.value.code == "candidate_behind"
 
     run_with(MemoryStore(), work)
@@ -201,7 +201,7 @@ def test_the_state_before_a_promotion_can_be_restored() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(100))
         before = node.engine.published("m").model.weights.beta.tobytes()
-        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        await promote(node.engine, "m", candidate(node), BETTER, {"refit": "r1"})
         assert node.engine.published("m").model.weights.beta.tobytes() != before
         generations: list[Any] = await node.engine.call(lambda s: s.generations("m"))
         await node.admin.restore("m", next(one.gen for one in generations if one.applied == 101))
@@ -213,7 +213,7 @@ def test_the_state_before_a_promotion_can_be_restored() -> None:
 def test_an_export_after_a_promotion_is_the_promoted_state() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(100))
-        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        await promote(node.engine, "m", candidate(node), BETTER, {"refit": "r1"})
         await node.observe(events(20, seed=3))
         content = await node.admin.export("m")
         await node.admin.import_model("copy", content)
@@ -236,7 +236,7 @@ def test_a_store_that_does_not_answer_while_events_are_learnt_again_is_waited_fo
         await node.observe(events(100))
         monkeypatch.setattr(learning, "read_again", failing)
         monkeypatch.setattr(learning, "AGAIN_S", 0.001)
-        await promote(node.engine, "m", candidate(node), BETTER, refit="r1")
+        await promote(node.engine, "m", candidate(node), BETTER, {"refit": "r1"})
         assert failures == [0]
         assert node.fatal == []
         assert replay(node.store, "m").digest

@@ -230,3 +230,23 @@ def test_masks_have_one_entry_a_row() -> None:
     for planned in plan(observe("m", batch_of([ONE] * 3)), observe("nobody", batch_of([ONE] * 3))):
         masks = (planned.appended.accepted, planned.appended.duplicate, planned.appended.reused)
         assert [(mask.shape, mask.dtype) for mask in masks] == [((3,), np.dtype(np.bool_))] * 3
+
+
+def test_followers_get_the_rows_that_their_leader_accepts_at_positions_of_their_own() -> None:
+    heads = {**HEADS, "b": dataclasses.replace(new_head(bytes(16)), seq=7)}
+    batch, other = batch_of([ONE, ONE, TWO], [1, 1, 0], [A, A, None]), batch_of([ONE], [1], [A])
+    followers = ("b", "nobody")
+    group = [dataclasses.replace(observe("m", rows), followers=followers) for rows in (batch, other, batch_of([TWO]))]
+    leader, copy, duplicate, last, last_copy = plan(*group, heads=heads)
+    assert [one.is_copy for one in (leader, copy, duplicate, last, last_copy)] == [False, True, False, False, True]
+    assert duplicate.appended.record is None
+    assert leader.appended.copies == (copy.appended.record,)
+    chain, seq = heads["b"].chain, 7
+    for ours, theirs in ((copy, leader), (last_copy, last)):
+        record, of_leader = ours.appended.record, theirs.appended.record
+        assert record is not None
+        assert of_leader is not None
+        assert (record.model, record.first, record.payload, record.digest) == ("b", seq + 1, of_leader.payload, of_leader.digest)
+        chain, seq = next_chain(chain, record.digest), record.last
+        assert (record.chain, ours.head and ours.head.chain, ours.ids) == (chain, chain, [])
+    assert append_plan.models_of(group) == {"m", "b", "nobody"}

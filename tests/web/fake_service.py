@@ -238,10 +238,11 @@ class FakeService:
 
     def describe(self, model: str) -> dict[str, Any]:
         p = self.published(model)
-        return {**self._line(model), "config": write_document(p.config), "memory_bytes": p.memory}
+        related: dict[str, Any] = {"follow": None, "challengers": []}
+        return {**self._line(model), **related, "config": write_document(p.config), "memory_bytes": p.memory}
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
-        config = read_config(document)
+        config = self.read(document)
         if self.compiling and not patient:
             raise Compiling(self.compiling)
         created = model not in self.all
@@ -253,7 +254,18 @@ class FakeService:
         return created, config
 
     def read(self, document: object) -> ModelConfig:
+        if isinstance(document, Mapping) and "follow" in document:
+            raise Conflict("no model of this service follows another", "cannot_follow")
         return read_config(document)
+
+    async def promote(self, model: str, challenger: str, force: bool) -> dict[str, Any]:
+        m = self.model(model)
+        if challenger != "b":
+            raise Conflict(f"{challenger[:64]!r} does not follow model {m.name}", "not_a_challenger")
+        m.seq += 1
+        none = {"measure": "log loss", "compared": 0, "difference": None, "standard_error": None, "interval": None}
+        done = {"challenger": challenger, "promoted": True, "seq": m.seq, "through": m.seq - 1, "forced": force}
+        return {**done, "verdict": {"decision": "HOLD", "why": "too few events", **none}}
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
         m = self.model(model)

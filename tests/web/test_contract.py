@@ -36,6 +36,7 @@ ROWS: list[dict[str, Any]] = [
 NEVER_MET = {
     ("POST", "/backup"),
     ("POST", "/models/{model}/restore"), ("POST", "/models/{model}/import"), ("DELETE", "/models/{model}"),
+    ("POST", "/models/{model}/promote"),
     ("GET", "/models/{model}/refits/{refit}"), ("DELETE", "/models/{model}/refits/{refit}"),
     ("POST", "/models/{model}/refits/{refit}/promote"),
     ("POST", "/v2/models/{model}/infer"),  # hardly any shape fits its data by chance

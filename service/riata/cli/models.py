@@ -61,21 +61,65 @@ def create(
         list[str] | None,
         typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),
     ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(help="A model whose events this one learns. It has the settings of that model where none are given."),
+    ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Create a model. Settings that are not given have their defaults.
 
     If the model exists, settings that may change are changed, and others are refused.
     """
-    from riata.cli.model_setup import add_curves, apply_setting, model_document
+    from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
 
-    document: dict[str, Any] = model_document(labels, text or (), learner)
-    add_curves(document, curve or ())
+    if follow is None:
+        document: dict[str, Any] = model_document(labels, text or (), learner)
+        add_curves(document, curve or ())
+    elif text or curve or labels != "0/1":
+        raise BadInput(
+            f"--follow: rows are stored as {follow} encoded them; leave --labels, --text and --curve out", "bad_option"
+        )
+    else:
+        document = {"follow": follow, "learner": {} if learner is None else learner_document(learner)}
     for one in setting or ():
         apply_setting(document, one)
     with connected(url) as riata:
         answer = riata.create_model(name, document)
     typer.echo(f"model {name!r} {'was created' if answer['created'] else 'exists and has these settings'}")
+
+
+@app.command("challengers", epilog="Example: `riata models challengers clicks`")
+def challengers(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+    """List the models that follow a model, each with the difference of its loss from that of the model.
+
+    A challenger whose difference is below zero predicts better. The interval of about 95 % allows for events that depend on each
+    other.
+    """
+    with connected(url) as riata:
+        found = riata.model(name)["challengers"]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for one in found:
+        near = one["interval"]
+        said = "too few events yet" if near is None else f"{one['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
+        typer.echo(f"{one['name']}  {one['measure']} over {one['compared']:,} events: {said}")
+    if not found:
+        typer.echo(f"no model follows {name!r}; riata models create NAME --follow {name} --set eta=0.1 begins one")
+
+
+@app.command("promote", epilog="Example: `riata models promote clicks faster`")
+def promote(
+    name: NameArgument,
+    challenger: Annotated[str, typer.Argument(help="A model that follows it.")],
+    force: Annotated[bool, typer.Option("--force", help="Even if it is not better beyond doubt.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Have a model go on with the learner of one of its challengers. It is an event of the log; a restore undoes it."""
+    with connected(url) as riata:
+        answer = riata.promote(name, challenger, force=force)
+    typer.echo(f"model {name!r} goes on as {challenger!r} from event {answer['seq']:,} on: {answer['verdict']['why']}")
 
 
 @app.command("drop", epilog="Example: `riata models drop spam --yes`")

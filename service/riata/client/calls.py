@@ -217,6 +217,12 @@ def promote_refit(model: str, refit: str, force: bool) -> Call:
     return Call("POST", path, {}, {"content-type": JSON}, content, repeatable=False)
 
 
+def promote(model: str, challenger: str, force: bool) -> Call:
+    """Have a model go on as one of its challengers. It is an event of the log, so the call is not repeatable."""
+    content = json.dumps({"challenger": challenger, "force": force}).encode()
+    return Call("POST", _model(model, "/promote"), {}, {"content-type": JSON}, content, repeatable=False)
+
+
 def import_model(model: str, content: bytes) -> Call:
     """Import an exported model."""
     return Call("POST", _model(model, "/import"), {}, {"content-type": BINARY}, content, repeatable=False)

@@ -226,6 +226,10 @@ class Riata:
         """Replace the content of a model with an exported model."""
         return self._object(calls.import_model(model, content))
 
+    def promote(self, model: str, challenger: str, *, force: bool = False) -> dict[str, Any]:
+        """Have the model go on as one of its challengers, if that is better beyond doubt or by force."""
+        return self._object(calls.promote(model, challenger, force))
+
     def begin_refit(self, model: str = "default", **request: Any) -> dict[str, Any]:
         """Start finding the batch optimum of what a model has learnt; for example `gamma=[10, 1]`, `promote="if_better"`."""
         return self._object(calls.begin_refit(model, request))

@@ -11,6 +11,7 @@ from riata.base.actor import with_actor
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.backing_up import back_up
+from riata.run.challengers import FOLLOW, Challengers
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes, with_known_classes
@@ -34,15 +35,20 @@ class Admin:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._creations = Creations(engine)
+        self._challengers = Challengers(engine, self._creations)
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         """Create `model`, or change its changeable settings. Returns whether it was created, and its configuration.
 
         patient : wait for a compiler; see `Creations.create`, which raises `Compiling` otherwise
-        Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change.
+        Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change. A document
+        with `follow` makes a challenger, see `Challengers.follow`.
         """
-        config = self.read(document)
         check_name(model)
+        if isinstance(document, Mapping) and FOLLOW in document:
+            self._engine.require_role("change")
+            return await self._challengers.follow(model, document, patient)
+        config = self.read(document)
         self._engine.require_role("change")
         if await self._creations.create(model, config, patient):
             return True, config
@@ -50,8 +56,10 @@ class Admin:
         return False, config
 
     def read(self, document: object) -> ModelConfig:
-        """Read a configuration document; trees of curves may be given by the digests of those that any model has. Raises
-        `BadInput`."""
+        """Read a configuration document; trees of curves may be given by the digests of those that any model has. One with
+        `follow` has the other settings of that model. Raises `BadInput`."""
+        if isinstance(document, Mapping) and FOLLOW in document:
+            return self._challengers.read(document)[1]
         return read_config(document, (served.encoder.curves for served in self._engine.served_models.values()))
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
@@ -72,9 +80,18 @@ class Admin:
             raise Conflict(
                 "the default model cannot be dropped; restore an earlier generation, or use another model", "default_stays"
             )
-        await self._engine.led("dropping a model").drop(model)
+        learning = self._engine.led("dropping a model")
+        async with self._challengers.relating:
+            await self._challengers.release(model)
+            await learning.drop(model)
         if model == DEFAULT_MODEL:
             await self._engine.create(model, ModelConfig())
+
+    async def promote(self, model: str, challenger: str, force: bool) -> dict[str, Any]:
+        """Have `model` go on as one of its challengers; see `Challengers.promote`."""
+        self._engine.served_model(model)
+        self._engine.led("a promotion")
+        return await self._challengers.promote(model, challenger, force)
 
     async def back_up(self) -> dict[str, Any]:
         """Copy the store into its directory while it is in use; see `riata.run.backing_up`."""

@@ -25,12 +25,12 @@ from riata.run.config import ModelConfig, config_payload, require_one_margin
 from riata.run.config_changes import changed
 from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.effective_log import Window, read_effective_log
+from riata.run.event_losses import event_losses, measure_of
 from riata.run.fit import NO_LOG, unlogged
-from riata.run.gate import PROBABILITY_MIN, losses, probabilities
 from riata.run.generations import thaw_generation
 from riata.run.log_reading import Call, read_again, read_log
 from riata.run.model_state import ModelState
-from riata.run.paired import ERRORS, PairedDifference
+from riata.run.paired import ERRORS, BlockSums
 from riata.run.replay import in_this_thread
 from riata.run.row_groups import joined
 from riata.run.turn_size import TURN_ROWS_MAX, runs
@@ -59,10 +59,9 @@ class Contestant:
         self.state = ModelState(name, NO_LOG)
         self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
         self.state.on_learnt = self._note
-        self.difference = PairedDifference()
+        self.difference = BlockSums()
         self.refused = 0
-        self.link = self.state.learner.weights().link
-        self.is_real = config.labels == "real"
+        self.answers = self.state.progressive.config.answers
         self._seen: list[Stepped] = []
 
     def take(self, turn: _Turn) -> None:
@@ -76,17 +75,12 @@ class Contestant:
     @property
     def measure(self) -> str:
         """What `losses` are."""
-        return "squared error" if self.is_real else "hinge loss" if self.link == "hinge" else "log loss"
+        return measure_of(self.answers)
 
     def losses(self) -> tuple[F64, F64]:
         """Return loss and importance of each event of the last turn, f64[n] each; the loss is NaN of events that were refused."""
-        margin = np.concatenate([np.where(one.refused, np.nan, one.margin) for one in self._seen])
-        label, weight = (np.concatenate([getattr(one, part) for one in self._seen]) for part in ("label", "weight"))
-        if self.link == "identity" and not self.is_real:  # the gate has the loss that is learnt, which is the squared error
-            probability = probabilities(self.link, margin)
-            of_label = np.where(label > 0.5, probability, 1.0 - probability)
-            return -np.log(np.maximum(of_label, PROBABILITY_MIN)), weight
-        return losses(self.link, margin, label, self.is_real), weight
+        found = [event_losses(one, self.answers) for one in self._seen]
+        return np.concatenate(found), np.concatenate([one.weight for one in self._seen])
 
     def _note(self, stepped: Stepped) -> None:
         self._seen.append(stepped)

@@ -20,12 +20,13 @@ from riata.store import layout, records
 from riata.store.store import Record, Store
 
 GONE: Final = "trimmed"  # kind of a change whose record is no longer in the log
+KINDS: Final = ("created", "configured", "drifted", "named", "followed", "challenged", "restored", "imported", "promoted", GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One change. kind: created, configured, drifted, named, restored, imported, promoted or trimmed; source: where a state
-    came from, the alarm and how much of the past was kept, or the names that were found."""
+    """One change. kind: one of KINDS; source: where a state came from, the alarm and how much of the past was kept, the names
+    that were found, or the models that are followed or follow."""
 
     seq: int
     kind: str
@@ -84,16 +85,21 @@ def told_by(record: Record) -> Told:
         alarm = {} if change.alarm is None else change.alarm
         keep = {} if change.forget is None else {"keep": change.forget}
         names = {} if change.names is None else {"names": list(change.names)}
-        kind = "named" if names else kind
-        return Told(record.last, kind, record.accepted_ms, change.actor, {**alarm, **keep, **names}, change.config)
+        follow = {} if change.follow is None else {"follow": change.follow}
+        several = {} if change.challengers is None else {"challengers": list(change.challengers)}
+        kind = "named" if names else "followed" if follow else "challenged" if change.challengers is not None else kind
+        source = {**alarm, **keep, **names, **follow, **several}
+        return Told(record.last, kind, record.accepted_ms, change.actor, source, change.config)
     source, checkpoint = records.decode_restore(record.payload)
     try:
         config = read_stored(layout.checkpoint_header(checkpoint)["config"])
     except (KeyError, BadInput) as error:
         raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     actor = str(source.pop(ACTOR, ""))
-    kind = "promoted" if "refit" in source else "imported" if "import" in source else "restored"
-    shown: dict[str, Any] = {key: source[key] for key in ("generation", "import", "refit", "forced") if key in source}
+    kind = "promoted" if "refit" in source or "challenger" in source else "imported" if "import" in source else "restored"
+    shown: dict[str, Any] = {
+        key: source[key] for key in ("generation", "import", "refit", "challenger", "forced") if key in source
+    }
     return Told(record.last, kind, record.accepted_ms, actor, shown, config)
 
 

@@ -33,6 +33,8 @@ AFTER: Final = "after"  # keys beside the settings in the payload of a config ev
 FORGET: Final = "forget"
 ALARM: Final = "alarm"
 NAMES: Final = "names"
+FOLLOW: Final = "follow"
+CHALLENGERS: Final = "challengers"
 FOLLOWED_NAME_MAX: Final = 3 * (2 * NAME_BYTES_MAX + 4)  # of a cross of three fields
 # Settings that came later, and where they have no effect.
 _LATER: Final = {
@@ -230,6 +232,8 @@ class Change:
     forget : share of the past that the learner keeps; None: it forgets nothing
     alarm : of the drift detector, which the event answers, as `Alarm.document`; None if it answers none
     names : features that were found by name, for `slices` and `weights_followed`: their hashes; None if the event is about none
+    follow : the model whose events are learnt from here on; None if the event does not say
+    challengers : all models that learn the events of this one from here on; None if the event does not say
     """
 
     config: ModelConfig
@@ -238,6 +242,22 @@ class Change:
     forget: float | None = None
     alarm: dict[str, Any] | None = None
     names: dict[str, int] | None = None
+    follow: str | None = None
+    challengers: tuple[str, ...] | None = None
+
+    def payload(self) -> bytes:
+        """Return the payload of the event."""
+        beside = {
+            AFTER: self.after,
+            ACTOR: self.actor or None,
+            FORGET: self.forget,
+            ALARM: self.alarm,
+            NAMES: self.names,
+            FOLLOW: self.follow,
+            CHALLENGERS: None if self.challengers is None else list(self.challengers),
+        }
+        told = {key: value for key, value in beside.items() if value is not None}
+        return records.encode_document({**stored_document(self.config), **told})
 
 
 def config_payload(
@@ -249,16 +269,14 @@ def config_payload(
     names: dict[str, int] | None = None,
 ) -> bytes:
     """The payload of a config event; see `Change`."""
-    beside = {AFTER: after, ACTOR: actor or None, FORGET: forget, ALARM: alarm, NAMES: names}
-    told = {key: value for key, value in beside.items() if value is not None}
-    return records.encode_document({**stored_document(config), **told})
+    return Change(config, after, actor, forget, alarm, names).payload()
 
 
 def change_from_payload(payload: bytes) -> Change:
-    """Read what `config_payload` wrote. Raises `Corrupt`."""
+    """Read what `Change.payload` wrote. Raises `Corrupt`."""
     document = records.decode_document(payload)
     after, actor = document.pop(AFTER, None), document.pop(ACTOR, "")
-    keep, alarm, names = (document.pop(key, None) for key in (FORGET, ALARM, NAMES))
+    keep, alarm, names, follow, several = (document.pop(key, None) for key in (FORGET, ALARM, NAMES, FOLLOW, CHALLENGERS))
     if not isinstance(actor, str):
         raise Corrupt("the configuration in the log names an actor that is not a text")
     if after is not None and (type(after) is not int or after < 0):
@@ -267,10 +285,15 @@ def change_from_payload(payload: bytes) -> Change:
         raise Corrupt(f"the configuration in the log names an alarm {alarm!r}, which is not valid")
     if names is not None and not (type(names) is dict and all(type(one) is int and 0 <= one < 2**32 for one in names.values())):
         raise Corrupt("the configuration in the log names features with hashes that are not valid")
+    if type(follow) is not str and follow is not None:
+        raise Corrupt("the configuration in the log names a model to follow that is not a text")
+    if several is not None and not (type(several) is list and all(type(one) is str and one for one in several)):
+        raise Corrupt("the configuration in the log names challengers that are not texts")
     try:
         if keep is not None:
             check_keep(keep if type(keep) is float else -1.0, FORGET)
-        return Change(read_stored(document), after, actor, keep, alarm, names)
+        challengers = None if several is None else tuple(several)
+        return Change(read_stored(document), after, actor, keep, alarm, names, follow, challengers)
     except BadInput as error:
         raise Corrupt(f"the configuration in the log cannot be read: {error}") from error
 

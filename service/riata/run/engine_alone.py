@@ -63,6 +63,8 @@ class AloneEngine(Engine):
         self.learning = learning
         for damage in damaged:
             learning.give_up(damage)
+        followers = {found.state.name: found.state.pairs.challengers for found in recovered if found.state.pairs.challengers}
+        await self.call(lambda _store: self._log_thread.followers.update(followers))
         for found in recovered:
             names = await loop.run_in_executor(None, learning_names, context, found)
             learning.take_up(found, names)

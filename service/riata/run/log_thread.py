@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence, Sized
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
@@ -61,6 +61,7 @@ class LogThread:
         self._patient = patient  # retry a store that does not answer at the start, and refuse requests meanwhile
         self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
         self.gathering: Sized = ()  # requests that wait to be gathered
+        self.followers: dict[str, tuple[str, ...]] = {}  # by leader; before `start` and in the store's thread only
         self._opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="riata-store", daemon=True)
 
@@ -173,20 +174,39 @@ class LogThread:
     def _append(self, store: Store, group: list[_Request]) -> None:
         if not group:
             return
+        appends, followers = self._with_followers(group)
         try:
-            answers = store.append([request.append for request in group])
+            answers = store.append(appends)
         except RiataError as error:
             self._end_if_broken(error)  # first, so that the failure is known everywhere before the callers get it
             for request in group:
                 request.done(error)
             return
+        self.followers = followers
         for request, appended in zip(group, answers, strict=True):
             if appended.record is not None:
                 self._on_logged(request.append, appended)
+        for request, appended in zip(group, answers, strict=True):  # afterwards: records of one model are learnt together
+            for record in appended.copies:
+                self._on_logged(replace(request.append, model=record.model), replace(appended, record=record, copies=()))
         for request, appended in zip(group, answers, strict=True):
             request.done(appended)
         if self._queue.empty():
             self._maintain(store)
+
+    def _with_followers(self, group: list[_Request]) -> tuple[list[Append], dict[str, tuple[str, ...]]]:
+        """Return the appends of a group, those of rows with the followers of their model, and who follows afterwards. An event
+        that names the followers holds from the next request on."""
+        appends, followers = [], self.followers
+        for request in group:
+            append = request.append
+            if append.followers is not None:
+                followers = {**followers, append.model: append.followers}
+                append = replace(append, followers=None)
+            elif append.kind == "observe" and append.model in followers:
+                append = replace(append, followers=followers[append.model])
+            appends.append(append)
+        return appends, followers
 
     def _maintain(self, store: Store) -> None:
         try:

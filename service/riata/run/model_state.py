@@ -21,6 +21,7 @@ from riata.run.config import ModelConfig, change_from_payload, read_stored, stor
 from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
+from riata.run.pairs import Pairs
 from riata.run.provenance import current, read_provenance
 from riata.run.row_groups import counted, joined, skip_mask
 from riata.run.state_header import carried, number, part, typed
@@ -42,6 +43,7 @@ WATCH = "watch."
 DRIFT = "drift."
 SLICES = "slices."
 FOLLOWED = "followed."
+PAIRS = "pairs."
 CHANGES_KEPT: Final = 64
 
 
@@ -88,6 +90,7 @@ class ModelState:
         self.read_again: ReadAgain = _no_log  # set by those who apply a log in which there may be promotions
         self.on_learnt: Callable[[Stepped], None] | None = None  # is shown what was predicted before it was learnt
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
+        self.pairs = Pairs()
 
     @property
     def has_learnt(self) -> bool:
@@ -105,6 +108,7 @@ class ModelState:
         if record.kind == "observe":
             batch = batch if batch is not None else decode_batch(record.payload)
             refused = self._learn(record.first, [counted(record, batch)], skips)
+            self.pairs.note_records([record])
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
@@ -123,6 +127,7 @@ class ModelState:
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
         refused = self._learn(run[0].first, joined(run, batches, spec_of(self.config.learner).takes_many), skips)
+        self.pairs.note_records(run)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -140,6 +145,7 @@ class ModelState:
             "restored": self.restored,
             "changes": list(self.changes),
             "carried": list(self.progressive.carried),
+            **self.pairs.header(),
         }
         arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
         arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
@@ -149,6 +155,7 @@ class ModelState:
             arrays.update({SLICES + key: value for key, value in self.slices.freeze().items()})
         if self.followed is not None:
             arrays.update({FOLLOWED + key: value for key, value in self.followed.freeze().items()})
+        arrays.update({PAIRS + key: value for key, value in self.pairs.freeze().items()})
         return Frozen(header, arrays)
 
     @staticmethod
@@ -164,6 +171,7 @@ class ModelState:
             state.chain = bytes.fromhex(header["chain"])
             state.restored = typed(header["restored"], bool)
             state.learnt_under = read_provenance(header)
+            state.pairs = Pairs.thaw(header, part(arrays, PAIRS))
             state.changes = tuple(number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
@@ -189,6 +197,7 @@ class ModelState:
         self.config = change.config
         grow(self.learner, self.progressive, change.config.classes)
         self._watch_as_asked()
+        self.pairs.configure(change.follow, change.challengers, self.progressive.config.answers)
         if change.forget is not None:
             forget(spec_of(self.config.learner), self.learner, change.forget)
         if change.alarm is not None and self.drift is not None:
@@ -258,6 +267,7 @@ class ModelState:
             self.on_learnt(stepped)
         if self.drift is not None:
             self.drift.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused, first)
+        self.pairs.note_losses(stepped, self.progressive.config.answers)
         if self.slices is not None:
             self.slices.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused)
         if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
@@ -303,9 +313,10 @@ class ModelState:
             if self.drift is not None:
                 self.drift.carry()
         self._note_change(record.last)
-        for run in again.runs if again is not None else ():
-            if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion too
-                self._learn(run[0].first, joined(run, [], True), skips)
+        with self.pairs.paused():
+            for run in again.runs if again is not None else ():
+                if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion
+                    self._learn(run[0].first, joined(run, [], True), skips)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_stored(header["config"]), bits)

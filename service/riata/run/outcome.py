@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from riata.base.errors import BadInput, Unavailable
-from riata.wire.parsed import RowError
+from riata.store.store import Appended
+from riata.wire.parsed import Parsed, RowError
 
 
 @dataclass(slots=True)  # not frozen: one is created for each request, and freezing would cost as much as its row
@@ -36,3 +37,14 @@ def not_in_time() -> Unavailable:
     """The error for events that the log has not acknowledged in time: it is not known yet whether they will be logged."""
     detail = "the log did not answer in time; send the same event ids again to learn their outcome"
     return Unavailable(detail, "log_timeout", outcome="unknown")
+
+
+def row_errors(parsed: Parsed, appended: Appended) -> list[RowError]:
+    """Return the row errors of the parser and of the log, in row order."""
+    if not parsed.errors and not appended.reused.any():
+        return []
+    reused = [
+        RowError(int(parsed.row[i]), "id_reused", "event_id: already used with other content; nothing was changed")
+        for i in appended.reused.nonzero()[0]
+    ]
+    return sorted([*parsed.errors, *reused], key=lambda error: error.index)

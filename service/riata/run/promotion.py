@@ -12,7 +12,8 @@ learner. Others append meanwhile, so the event comes at R > C. Whoever applies i
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from riata.base.actor import with_actor
@@ -41,13 +42,20 @@ class Promoted:
 
 
 async def promote(
-    engine: Engine, model: str, candidate: ModelState, verdict: Verdict | Ledger, *, refit: str, force: bool = False
+    engine: Engine,
+    model: str,
+    candidate: ModelState,
+    verdict: Verdict | Ledger,
+    source: Mapping[str, str],
+    *,
+    force: bool = False,
 ) -> Promoted:
     """Have `model` go on with the learner of `candidate`. Returns when that is served.
 
-    candidate : a state of the model's log; it learns the events that came after it. Its metrics are not used
+    candidate : a state of the model's log; it learns the events that came after it. Its metrics are not used, and of its settings
+                those of the learner
     verdict   : of the gate; anything but PROMOTE is refused unless `force`, which the event records
-    refit     : names the work that made the candidate, for people
+    source    : where the candidate comes from, for people: the work or the model that made it
 
     Raises `Conflict`: `not_promoted` for the verdict, `refit_outdated` if the model was configured, restored or promoted since
     the candidate's event, or its log was trimmed; `Busy` (code `candidate_behind`) if the log grows too fast.
@@ -56,7 +64,7 @@ async def promote(
     if verdict.decision != "PROMOTE" and not force:
         raise Conflict(f"{verdict.decision}: {verdict.why}; promote it by force if you know better", "not_promoted")
     async with engine.served_model(model).changing:
-        document = with_actor({"refit": refit, "of": candidate.applied, "forced": force, "verdict": verdict.document()})
+        document = with_actor({**source, "of": candidate.applied, "forced": force, "verdict": verdict.document()})
         base = await _base(engine, model, candidate)
         content = await engine.call(lambda s: s.open_generation(model, base.gen))
         loop = asyncio.get_running_loop()
@@ -93,14 +101,18 @@ async def _base(engine: Engine, model: str, candidate: ModelState) -> Generation
 def _payload(call: Call, candidate: ModelState, content: bytes, document: dict[str, Any]) -> bytes:
     """Return the payload of the promotion at the checkpoint `content`, after the candidate has learnt up to its event."""
     header, arrays = layout.decode_checkpoint(content)
-    base = Frozen(header, arrays)
     catch_up(call, candidate, int(header["applied"]))
-    if candidate.chain.hex() != header["chain"] or stored_document(candidate.config) != header["config"]:
+    settings = stored_document(candidate.config)
+    if candidate.chain.hex() != header["chain"] or _but_the_learner(settings) != _but_the_learner(header["config"]):
         raise outdated(candidate.name, "it has another configuration or history now")
     learner = {LEARNER + name: array for name, array in candidate.learner.freeze().items()}
-    kept = {name: array for name, array in base.arrays.items() if not name.startswith(LEARNER)}
-    carried = replace(base, arrays={**kept, **learner}).encode()
+    kept = {name: array for name, array in arrays.items() if not name.startswith(LEARNER)}
+    carried = Frozen({**header, "config": settings}, {**kept, **learner}).encode()
     return records.encode_restore(document, carried, records.Through(candidate.applied, candidate.chain))
+
+
+def _but_the_learner(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "learner"}
 
 
 def catch_up(call: Call, candidate: ModelState, to: int) -> None:

@@ -10,6 +10,7 @@ from riata.predict.model import Model
 from riata.predict.name_book import NameBook
 from riata.predict.partition import Partition
 from riata.run.config import ModelConfig
+from riata.run.pairs import NO_PAIRS, Pairs
 from riata.watch.weight_history import WeightHistory
 
 
@@ -33,6 +34,7 @@ class Published:
     changes: tuple[int, ...] = ()  # the last events that set the configuration, oldest first; empty if unknown
     refit: str = ""  # if it is that of a refit: which
     followed: WeightHistory | None = None  # of the setting `weights_followed`, if it names features
+    pairs: Pairs = NO_PAIRS  # what it follows, and what follows it
     partition: Partition | None = None  # its groups and runs of features, if it has them
 
     @property

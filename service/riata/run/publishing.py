@@ -88,6 +88,7 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         chain=state.chain,
         changes=state.changes,
         followed=state.followed,
+        pairs=state.pairs.copy(),
     )
 
 

@@ -15,6 +15,7 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
+from riata.run.challengers import relations, require_no_leader
 from riata.run.changes import Changes
 from riata.run.cluster.lease import WriterPosition
 from riata.run.curvature_of import curvature_of
@@ -26,7 +27,7 @@ from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.left_out import applied
 from riata.run.memory_bound import memory_of
-from riata.run.outcome import Observed, RowsRefused
+from riata.run.outcome import Observed, RowsRefused, row_errors
 from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
 from riata.run.refits.refits import Refits
@@ -154,6 +155,7 @@ class Service:
         published = served_model.published or self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(served_model)
+        require_no_leader(published)
         return not published.is_checked_row_by_row and self._arena.put(model, body, content_type, key, told)
 
     async def observe_small(
@@ -207,12 +209,14 @@ class Service:
         return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
-        """Return the configuration, counters, warnings, metrics, drift, memory by part, whether predictions have standard errors
-        and, if not, why not, the state of the posterior, whether a closed vocabulary is full, the feature names, and the log."""
+        """Return the configuration, counters, what it follows and what follows it, warnings, metrics, drift, memory by part,
+        whether predictions have standard errors and, if not, why not, the state of the posterior, whether a closed vocabulary is
+        full, the feature names, and the log."""
         published = self.published(model)
         served_model = self._engine.served_model(model)
         return {
             **self._line(served_model, published, self._positions()),
+            **relations(self._engine, published),
             "config": write_document(published.config),
             "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
@@ -261,6 +265,7 @@ class Service:
     def _require(self, what: str, model: str) -> None:
         self._engine.require_role(what)
         self._engine.require_accepting(self._engine.served_model(model))
+        require_no_leader(self.published(model))
 
     def _owns_store(self) -> bool:
         """Whether this process has to expire remembered predictions. Two processes at once do no harm."""
@@ -323,7 +328,7 @@ class Service:
         record, durability = appended.record, self._engine.settings.durability
         if record is not None and record.count == parsed.batch.n:  # the common case
             return Observed(record.count, 0, len(parsed.errors), appended.seq, parsed.errors, durability, False)
-        errors = _merge(parsed, appended)
+        errors = row_errors(parsed, appended)
         accepted, duplicate = int(appended.accepted.sum()), int(appended.duplicate.sum())
         if accepted == 0 and duplicate == 0:
             raise self._refused(parsed, errors, atomic)
@@ -337,14 +342,3 @@ class Service:
                 f"{len(errors)} of {parsed.rows} rows are not acceptable, so no row was accepted", "atomic_refused", observed
             )
         return RowsRefused(f"none of {parsed.rows} rows is acceptable", "nothing_accepted", observed)
-
-
-def _merge(parsed: Parsed, appended: Appended) -> list[RowError]:
-    """Return the row errors of the parser and of the log, in row order."""
-    if not parsed.errors and not appended.reused.any():
-        return []
-    reused = [
-        RowError(int(parsed.row[i]), "id_reused", "event_id: already used with other content; nothing was changed")
-        for i in appended.reused.nonzero()[0]
-    ]
-    return sorted([*parsed.errors, *reused], key=lambda error: error.index)

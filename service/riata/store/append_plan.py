@@ -1,9 +1,13 @@
-"""Planning of an append before anything is written: dedupe, sequence numbers, chain. Shared by every store."""
+"""Planning of an append before anything is written: dedupe, sequence numbers, chain. Shared by every store.
+
+The log of a follower gets a copy of each record of its leader: the same payload and digest at the follower's own position and
+chain. Which rows are accepted is decided for the leader alone; a follower remembers no ids.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,12 +27,14 @@ _NOWHERE: Final[Seen] = (0, b"")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan of one append. head is the model's head afterwards; ids are the new entries of the dedupe index."""
+    """The plan of one append. head is the model's head afterwards; ids are the new entries of the dedupe index; is_copy: of a
+    record of the leader, which the request before it has."""
 
     request: Append
     appended: Appended
     head: Head | None
     ids: list[tuple[bytes, int, bytes]]
+    is_copy: bool = False
 
 
 def new_head(lineage: bytes) -> Head:
@@ -37,17 +43,42 @@ def new_head(lineage: bytes) -> Head:
 
 
 def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: LookUp, dedupe_events: int) -> list[Planned]:
-    """Plan a whole group in order; later requests see the ids of earlier ones. `heads` is not changed."""
+    """Plan a whole group in order; later requests see the ids of earlier ones. `heads` is not changed.
+
+    The plan of a request is followed by those of its copies, for followers that are in `heads`.
+    """
     ahead = dict(heads)
     fresh: dict[str, dict[bytes, Seen]] = {}
-    planned = []
+    planned: list[Planned] = []
     for request in group:
         plan = plan_one(request, ahead.get(request.model), fresh.setdefault(request.model, {}), look_up, dedupe_events)
-        planned.append(plan)
         if plan.head is not None:
             ahead[request.model] = plan.head
             fresh[request.model].update({key: (seq, content) for key, seq, content in plan.ids})
+        planned += _with_copies(plan, ahead)
     return planned
+
+
+def models_of(group: Sequence[Append]) -> set[str]:
+    """Return the models whose logs a group may go into."""
+    return {name for request in group for name in (request.model, *(request.followers or ()))}
+
+
+def _with_copies(plan: Planned, ahead: dict[str, Head]) -> list[Planned]:
+    """Return the plan of a request and those of its copies; moves the heads of the followers ahead."""
+    request, record = plan.request, plan.appended.record
+    if record is None or request.kind != "observe" or not request.followers:
+        return [plan]
+    copies = []
+    for name in request.followers:
+        if (head := ahead.get(name)) is None:
+            continue
+        copied = _record(replace(request, model=name), head, record.count, record.payload, record.digest)
+        ahead[name] = _after(head, copied, head.dedupe_floor)
+        appended = replace(plan.appended, record=copied, seq=copied.last)
+        copies.append(Planned(replace(request, model=name, followers=None), appended, ahead[name], [], is_copy=True))
+    told = tuple(copy.appended.record for copy in copies if copy.appended.record is not None)
+    return [replace(plan, appended=replace(plan.appended, copies=told)), *copies]
 
 
 def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:

@@ -109,7 +109,7 @@ class MemoryStore:
         planned = plan_group(group, heads, self._look_up, self.dedupe_events)
         for plan in planned:
             self._write(plan)
-        return [plan.appended for plan in planned]
+        return [plan.appended for plan in planned if not plan.is_copy]
 
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
         entry = self._model(model)

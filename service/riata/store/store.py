@@ -72,6 +72,7 @@ class Append:
     atomic: bool = False  # a reused id (same id, other content) refuses the whole request
     only_if_all_new: bool = False  # any known or repeated id refuses the whole request; these rows are still reported
     encoded: Encoded | None = None  # used if it is of this batch and time and every row is accepted
+    followers: tuple[str, ...] | None = None  # of `observe`: models whose logs get the accepted rows too
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Appended:
     reused: BOOL
     seq: int
     refused: BadInput | None = None
+    copies: tuple[Record, ...] = ()  # of the record, in the logs of its followers that exist
 
 
 @dataclass(frozen=True, slots=True)

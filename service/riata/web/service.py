@@ -180,6 +180,10 @@ class AdminProtocol(Protocol):
         """Copy the store into its data directory; returns once the copy is durable."""
         ...
 
+    async def promote(self, model: str, challenger: str, force: bool) -> dict[str, Any]:
+        """Have a model go on as one of its challengers."""
+        ...
+
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Return the retained generations."""
         ...

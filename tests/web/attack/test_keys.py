@@ -40,6 +40,7 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
     ("PATCH", ""): (b"{}", "application/json"),
     ("POST", "restore"): (b'{"generation":1}', "application/json"),
     ("POST", "refits"): (b"{}", "application/json"),
+    ("POST", "promote"): (b'{"challenger":"b"}', "application/json"),
     ("POST", "refits/{refit}/promote"): (b'{"force":true}', "application/json"),
     ("POST", "v2/models/{model}/infer"): (
         b'{"inputs":[{"name":"a","shape":[1],"datatype":"FP64","data":[1]}]}',

@@ -210,7 +210,7 @@ class Refits:
             raise Conflict(f"this learner cannot go on from the optimum: {found['not_promotable']}", "not_promotable")
         loop = asyncio.get_running_loop()
         candidate = await loop.run_in_executor(None, self._candidate, job)
-        promoted = await promote(self._engine, job.model, candidate, Ledger(ledger.figures), refit=job.id, force=force)
+        promoted = await promote(self._engine, job.model, candidate, Ledger(ledger.figures), {"refit": job.id}, force=force)
         about = {"promoted": True, "seq": promoted.seq, "through": promoted.through, "forced": force}
         job.promotion = about
         await self._keep(job)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
-from riata.store.append_plan import Planned, Seen, new_head, plan_group
+from riata.store.append_plan import Planned, Seen, models_of, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import pending_predictions as remembered_sql
@@ -208,7 +208,7 @@ class SqliteStore:
         self._session.fold_long_wal()
 
         def write(c: sqlite3.Connection) -> tuple[list[Planned], tuple[int, int]]:
-            rows = log_sql.find_models(c, {request.model for request in group}, self._known_models())
+            rows = log_sql.find_models(c, models_of(group), self._known_models())
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
                 return self._dedupe.look_up(c, rows[model].id, ids, floor)
@@ -230,7 +230,7 @@ class SqliteStore:
         for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
             self._models[model] = self._models[model]._replace(head=head)
             self._witness.note(model, head)
-        return [plan.appended for plan in planned]
+        return [plan.appended for plan in planned if not plan.is_copy]
 
     def renew_witness(self) -> None:
         """Write the current state of the log to the witness, whatever it held before."""

@@ -27,6 +27,7 @@ from riata.web.answers import Answer, json_answer
 from riata.web.keys import visible
 from riata.web.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.route import AT, Call, Route
+from riata.web.routes import challengers
 from riata.web.schema_of import schema_of
 from riata.web.schemas import (
     COUNT,
@@ -63,7 +64,7 @@ async def list_models(call: Call) -> Answer:
 
 async def put_model(call: Call) -> Answer:
     """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 if it will be,
-    once the kernels of its learner are compiled."""
+    once the kernels of its learner are compiled: a model that is to follow another follows when the request is sent again."""
     name = new_model_name(call.request.path_params["model"])
     call.options()
     body = await call.json(MODEL_BYTES_MAX)
@@ -265,18 +266,35 @@ def _models() -> Schema:
     weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": listed}
     damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
     return {
-        "ModelConfig": schema_of(ModelConfig),
+        "ModelConfig": _with_follow(schema_of(ModelConfig)),
         "ModelLine": record(line, closed=False),
         "DamagedModel": record({"name": line["name"], "damaged": damaged}),
         "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
         "Model": record(
-            {**line, "config": {"type": "object"}, "memory_bytes": {"type": "object"}, "warnings": array(ref("Warning"))},
+            {
+                **line,
+                "config": {"type": "object"},
+                "follow": challengers.FOLLOW,
+                "challengers": challengers.CHALLENGERS,
+                "memory_bytes": {"type": "object"},
+                "warnings": array(ref("Warning")),
+            },
             closed=False,
         ),
         "ModelPut": record(put),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
         "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
     }
+
+
+def _with_follow(config: Schema) -> Schema:
+    """Return the schema of the document of `PUT`: a configuration, or what a challenger has other than the model it follows."""
+    follow = {
+        "type": "string",
+        "pattern": NAME_PATTERN,
+        "description": "a model whose events this one learns; its settings hold where the document has none",
+    }
+    return {**config, "properties": {**config["properties"], "follow": follow}}
 
 
 TAG: Final = "models"
@@ -303,9 +321,9 @@ ROUTES: Final = (
         AT,
         (ADMIN,),
         put_model,
-        "Create a model, or change the changeable settings of an existing one.",
+        "Create a model, or change the changeable settings of an existing one. With `follow` it learns the events of another.",
         answer("ModelPut", 200, 201, 202),
-        (409, 503, 507),
+        (404, 409, 503, 507),
         body=json_body("ModelConfig", {"learner": {"kind": "truncated_gradient"}, "labels": "0/1"}),
         creates=True,
     ),

@@ -16,6 +16,7 @@ RESOURCES: Final = (
     "predict",
     "inference",
     "models",
+    "challengers",
     "card",
     "trees",
     "tuning",

@@ -9,6 +9,7 @@ from typing import Any, Final
 import riata
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, RiataError, nearest
+from riata.run.changes import KINDS
 from riata.run.published import Published
 from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
 from riata.watch.weight_history import POINTS_MAX, WeightHistory
@@ -220,10 +221,11 @@ SCHEMAS: Final[Schema] = {
                         "time": _or_null(TIME),
                         "kind": {
                             "type": "string",
-                            "enum": ["created", "configured", "drifted", "named", "restored", "imported", "promoted", "trimmed"],
+                            "enum": list(KINDS),
                             "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
                             "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
-                            "for were found. "
+                            "for were found. followed: it learns the events of another model from here on. challenged: which "
+                            "models learn its events. "
                             "trimmed: the event is no longer in the log",
                         },
                         "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},

@@ -1,4 +1,4 @@
-// The page Versions: saved generations, changes and refits.
+// The page Versions: saved generations, changes, refits and challengers.
 
 import { button, confirm } from "../actions.js";
 import { ask, get, of } from "../api.js";
@@ -9,7 +9,8 @@ export function versions(context) {
   const kept = panel("Generations", () => ({ columns: ["generation", "created", "seq", "bytes", "cause"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause]) }));
   const changed = panel("Changes", () => ({ columns: ["seq", "time", "kind", "actor", "settings", "source"], rows: changes.map(one => [one.seq, one.time, one.kind, one.actor, JSON.stringify(one.settings), JSON.stringify(one.source)]) }));
   const refits = panel("Refits: the optimum of the log");
-  let snapshots = [], changes = [];
+  const rivals = panel("Challengers: other settings learn the same events", () => ({ columns: ["name", "events", "compared", "measure", "difference", "standard_error", "interval"], rows: challengers.map(one => [one.name, one.events, one.compared, one.measure, one.difference, one.standard_error, JSON.stringify(one.interval)]) }));
+  let snapshots = [], changes = [], challengers = [];
   put(kept.extra, button("Save now", "admin", context.can, () => context.act(async () => `generation ${(await ask("POST", of(context.model, "/snapshots"))).generation} is saved`)));
   put(refits.extra, button("Start a refit", "admin", context.can, () => context.act(async () => `refit ${(await ask("POST", of(context.model, "/refits"), {})).id} runs`)));
 
@@ -27,8 +28,17 @@ export function versions(context) {
     if (sure) await context.act(async () => { await ask("POST", of(context.model, `/refits/${one.id}/promote`), {}); return `refit ${one.id} is promoted`; });
   }
 
+  async function takeOver(one) {
+    const better = one.interval && one.interval[1] < 0;
+    const sure = await confirm(`Promote ${one.name}`, [
+      `${context.model} goes on with the weights and the learner settings of ${one.name}. It is an event of the log; restoring the newest generation from before undoes it.`,
+      better ? `Its loss was lower by ${number(-one.difference)} over ${number(one.compared)} events.` : "It is not better beyond doubt: the interval of the difference is not below zero. The promotion is forced.",
+    ], context.model, "Promote");
+    if (sure) await context.act(async () => { await ask("POST", of(context.model, "/promote"), { challenger: one.name, force: !better }); return `${context.model} goes on as ${one.name}`; });
+  }
+
   return {
-    node: [kept.node, h("div", { class: "columns" }, changed.node, refits.node)],
+    node: [kept.node, h("div", { class: "columns" }, changed.node, refits.node), rivals.node],
     async tick() {
       await into(kept, () => get(of(context.model, "/snapshots")), answer => {
         snapshots = answer.snapshots;
@@ -57,6 +67,20 @@ export function versions(context) {
           { title: "verdict", of: one => (one.error ? visible(one.error.detail) : one.verdict ? h("span", { title: one.verdict.why }, one.verdict.decision) : "–") },
           { title: "", of: one => (one.promotion && one.promotion.promoted ? "promoted" : one.state === "done" && !one.not_promotable ? button("Promote…", "admin", context.can, () => promote(one)) : "") },
         ], answer.refits, "refits"));
+      });
+      await into(rivals, () => get(of(context.model)), answer => {
+        challengers = answer.challengers;
+        put(rivals.caption);
+        if (answer.follow) return put(rivals.body, h("p", {}, `This model follows ${answer.follow.model}: it has learnt ${number(answer.follow.events)} of its events, and ${number(answer.follow.lag_events)} wait.`, answer.follow.detached ? " It is detached and gets no more: drop it." : ""));
+        if (!challengers.length) return put(rivals.body, h("p", {}, `No model follows ${context.model}. Begin one with: riata models create NAME --follow ${context.model} --set eta=0.1`));
+        const settings = one => Object.entries(one.learner).filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(answer.config.learner[key])).map(([key, value]) => `${key} ${JSON.stringify(value)}`).join(", ") || "the same settings";
+        put(rivals.body, table([
+          { title: "model", of: one => name(one.name) }, { title: "learner", of: one => visible(settings(one)) }, { title: "events", number: true, of: one => number(one.events) },
+          { title: "weights", number: true, of: one => number(one.non_zeros) }, { title: "difference", number: true, of: one => number(one.difference) },
+          { title: "interval", of: one => (one.interval ? `${number(one.interval[0])} to ${number(one.interval[1])}: ${one.interval[1] < 0 ? "better" : one.interval[0] > 0 ? "worse" : "no difference beyond doubt"}` : "too few events yet") },
+          { title: "", of: one => button("Promote…", "admin", context.can, () => takeOver(one)) },
+        ], challengers, "challengers"));
+        put(rivals.caption, `Difference: ${challengers[0].measure} of the challenger minus that of ${context.model}, event by event before learning. Interval: two standard errors over blocks of events.`);
       });
       return `${snapshots.length} generations are kept.`;
     },

@@ -1,0 +1,50 @@
+"""SIGKILL of a service while a model follows another: the follower has what its leader has, once, and takes its place."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from riata.run.replay import replay
+from riata.store.sqlite.store import read_sqlite
+from tests.chaos.test_refits import ENVIRONMENT, Sender
+from tests.running import Running
+
+ROUNDS: Final = 8
+KILLED_WITHIN_S: Final = 0.6
+
+
+def test_a_follower_has_each_event_of_its_leader_once_after_kills(tmp_path: Path) -> None:
+    rng = random.Random(19)
+    with Running(tmp_path / "data", ENVIRONMENT) as running:
+        running.start()
+        document = {"encoder": {"bits": 12}, "checkpoint_every_s": 1, "publish_every_ms": 20}
+        httpx.put(f"{running.url}/models/m", json=document, timeout=300).raise_for_status()
+        httpx.put(f"{running.url}/models/b", json={"follow": "m", "learner": {"eta": 0.1}}, timeout=300).raise_for_status()
+        sender = Sender(running)
+        sender.send(20)
+        threading.Timer(rng.uniform(0.0, KILLED_WITHIN_S), running.process.kill).start()
+        for _ in range(ROUNDS):
+            sender.send(20)  # the request that the kill interrupts is sent again
+        running.kill()
+        running.start()
+        sender.send(20)
+        promoted = httpx.post(f"{running.url}/models/m/promote", json={"challenger": "b", "force": True}, timeout=60)
+        assert promoted.status_code == 200, promoted.text
+        assert httpx.get(f"{running.url}/models/m", timeout=60).json()["challengers"][0]["events"] == sender.sent
+        assert running.stop() == 0, running.output()
+    store = read_sqlite(tmp_path / "data")
+    try:
+        logs = {name: [one for one in store.read(name, 0, 2**30) if one.kind == "observe"] for name in ("m", "b")}
+        reports = [replay(store, name) for name in logs]
+    finally:
+        store.close()
+    assert [one.digest for one in logs["b"]] == [one.digest for one in logs["m"]]
+    assert sum(one.count for one in logs["m"]) == sender.sent
+    assert all(report.equal for report in reports)
+    learners = [report.state.learner.freeze() for report in reports]
+    assert all(learners[0][name].tobytes() == array.tobytes() for name, array in learners[1].items())
