@@ -101,6 +101,41 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
     run_with(store.crash(), after_a_restart, SLOW, refits=settings)
 
 
+TURNED: dict[str, Any] = {**SLOW, "drift": {"action": "refit", "rest_events": 0, "refit_events": 1000}}
+
+
+def test_drift_is_answered_by_a_refit_of_the_events_since_that_is_judged_and_promoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No checkpoint is written between the alarm and the hold-out: the online learner is followed through the alarm's event."""
+    monkeypatch.setattr(module, "LOOKED_EVERY_S", 0.02)
+    store = MemoryStore()
+
+    def turned(n: int, seed: int) -> list[dict[str, Any]]:
+        return [{**row, "label": 1 - row["label"]} for row in rows(n, seed)]
+
+    async def work(node: Node) -> None:
+        for seed in range(6):
+            await node.observe(rows(1000, seed))
+        for seed in range(6, 20):
+            await node.observe(turned(250, seed))
+            if node.service.refits.listed("m"):
+                break
+        (job,) = node.service.refits.listed("m")
+        found = await ended(node, job["id"])
+        assert found["request"]["window"]["events"] == 1000
+        assert found["verdict"]["decision"] == "PROMOTE", found["verdict"]
+        assert found["promotion"]["promoted"] is True
+        changes = [one["kind"] for one in await node.service.changes("m")]
+        assert changes == ["promoted", "drifted", "created"]
+        await node.observe(turned(50, 50))
+        again = replay(store, "m")
+        assert again.equal
+        assert node.engine.published("m").model.weights.beta.tobytes() == again.state.learner.weights().beta.tobytes()
+
+    run_with(store, work, TURNED, refits=RefitSettings(tmp_path, niceness=0))
+
+
 def _check_figures(found: dict[str, Any]) -> None:
     regret, certificate = found["regret"], found["certificate"]
     assert regret["objective_excess"] >= -certificate["gap"]

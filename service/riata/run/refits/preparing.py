@@ -6,12 +6,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from riata.base.cores import cores
 from riata.base.errors import BadInput, Corrupt
 from riata.run.adopting import link_of
+from riata.run.changes import read_change
 from riata.run.effective_log import EffectiveLog, Window, chain_at, read_effective_log
 from riata.run.engine_context import EngineContext
 from riata.run.model_state import ModelState
@@ -27,6 +29,7 @@ from riata.store.store import Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED
 
+BESIDE: Final = ("configured", "drifted", "named", "followed", "challenged")  # changes that may leave the learner as it is
 ONLINE: Final = "online.ckp"  # the online state of the last refit
 NO_BASE: Final = (
     "no state of the online learner from before the hold-out is kept. This refit keeps one, so the next can be judged if the "
@@ -113,7 +116,7 @@ class Preparing:
 
         Returns the last event before the hold-out, the event of the state, and why there is none.
         """
-        since = state.changes[-1] if state.changes else state.applied  # an earlier state is not of this configuration or history
+        since = self._replaced(state)
         known: dict[int, Callable[[], bytes]] = {}
         if since == 1 and log.first == 1:
             known[0] = bytes
@@ -130,6 +133,23 @@ class Preparing:
         if begins:
             (work / BASE).write_bytes(known[begins]())
         return max(split, begins), begins, ""
+
+    def _replaced(self, state: ModelState) -> int:
+        """Return the last event that set the learner: an earlier state of it is not of these settings or this history.
+
+        Answers to alarms that forget nothing, names and settings beside the learner leave it as it is.
+        """
+        if not state.changes:
+            return state.applied
+        call = self.context.log_thread.call
+        found = call(partial(read_change, model=self.model, seq=state.changes[-1])).result()
+        for seq in reversed(state.changes[:-1]):
+            before = call(partial(read_change, model=self.model, seq=seq)).result()
+            is_beside = found.kind in BESIDE and "keep" not in found.source
+            if not is_beside or before.config is None or found.config is None or before.config.learner != found.config.learner:
+                break
+            found = before
+        return found.seq
 
     def _kept(self) -> Iterator[tuple[int, Callable[[], bytes]]]:
         """The online state that the last refit kept, if it is one of this log."""
