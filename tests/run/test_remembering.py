@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Corrupt, Unavailable
+from riata.run.labels.delays import BOUNDS_S
 from riata.run.outcome import RowsRefused
 from riata.run.replay import replay
 from riata.store.store import PendingPrediction
@@ -43,10 +44,14 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
 
     async def later(node: RememberingNode) -> None:
         ids = await node.remember([row["features"] for row in rows])
+        node.clock.ahead_ms = 90_000
         reported = await node.observe([{"prediction_id": one, "label": row["label"]} for one, row in zip(ids, rows, strict=True)])
         assert (reported.accepted, reported.seq, reported.applied) == (40, 41, True)
         served.append(node.service.published("m").model)
         assert (node.tally().remembered, node.tally().joined) == (40, 40)
+        delays = node.tally().delays
+        assert dict(zip(BOUNDS_S, delays.counts, strict=False)) == {**dict.fromkeys(BOUNDS_S, 0), 600: 40}
+        assert 90.0 <= delays.seconds / 40 == delays.document()["mean_s"] < 600.0
 
     async def at_once(node: RememberingNode) -> None:
         await node.observe(rows)

@@ -22,6 +22,7 @@ from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes
 from riata.run.creating import Compiling
 from riata.run.health import Health, ModelHealth, Sharing
+from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.pending_reply import PendingReply, Told
@@ -207,7 +208,10 @@ class FakeService:
         return [f"{len(self.kept) - len(rows) + i:032x}" for i in range(len(rows))]
 
     def remembered(self) -> dict[str, RememberedTally]:
-        return {"default": RememberedTally(remembered=len(self.kept), joined=2, late=1, rows=4, bytes=500)}
+        delays = Delays()
+        delays.add(5.0)
+        delays.add(7200.0)
+        return {"default": RememberedTally(remembered=len(self.kept), joined=2, late=1, rows=4, bytes=500, delays=delays)}
 
     def stale_s(self, model: str) -> float:
         self.model(model)

@@ -146,6 +146,11 @@ def test_predictions_are_counted_by_outcome(client: Client) -> None:
     assert 'riata_prediction_labels_total{model="default",outcome="late"} 1.0' in text
     assert 'riata_predictions_due_total{model="default",outcome="defaulted"} 0.0' in text
     assert 'riata_remembered_bytes{model="default"} 500.0' in text
+    for bound, count in (("1.0", 0), ("10.0", 1), ("3600.0", 1), ("21600.0", 2), ("+Inf", 2)):
+        assert f'riata_label_delay_seconds_bucket{{le="{bound}",model="default"}} {count:.1f}' in text
+    assert 'riata_label_delay_seconds_sum{model="default"} 7205.0' in text
+    delay = client.get("/models/default/refused").json()["label_delay"]
+    assert (sum(delay["counts"]), delay["mean_s"]) == (2, 3602.5)
 
 
 # -- the whole service, through a socket ---------------------------------------------------------------------------

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from riata.run.labels.delays import BOUNDS_S
 from riata.web.service import ServiceProtocol
 
 LABEL_OUTCOMES: Final = ("joined", "repeated", "conflict", "late", "unknown", "damaged")
+LIMITS: Final = [*map(str, map(float, BOUNDS_S)), "+Inf"]
 END_OUTCOMES: Final = ("defaulted", "expired")
 
 
@@ -37,13 +40,16 @@ class RememberedCollector(Collector):
             "riata_remembered_rows", "Remembered predictions stored now, labelled or not.", labels=("model",)
         )
         size = GaugeMetricFamily("riata_remembered_bytes", "Bytes that they use of remember_bytes_max.", labels=("model",))
+        text = "Seconds from a remembered prediction to its label."
+        delay = HistogramMetricFamily("riata_label_delay_seconds", text, labels=("model",))
         for model, tally in self.service.remembered().items():
             kept.add_metric((model,), tally.remembered)
             for outcome in LABEL_OUTCOMES:
                 labels.add_metric((model, outcome), getattr(tally, outcome))
+            delay.add_metric((model,), [*zip(LIMITS, accumulate(tally.delays.counts), strict=True)], tally.delays.seconds)
             for outcome in END_OUTCOMES:
                 ended.add_metric((model, outcome), getattr(tally, outcome))
             if tally.rows is not None and tally.bytes is not None:
                 rows.add_metric((model,), tally.rows)
                 size.add_metric((model,), tally.bytes)
-        yield from (kept, labels, ended, rows, size)
+        yield from (kept, labels, delay, ended, rows, size)

@@ -27,6 +27,7 @@ from typing import Final, Protocol
 from riata.base.errors import Busy, RiataError
 from riata.run.config import require_one_margin
 from riata.run.engine import Engine
+from riata.run.labels.delays import Delays
 from riata.run.labels.gathering import Gathering
 from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
 from riata.run.labels.pending_rows import Labelled, encode_labelled
@@ -46,7 +47,8 @@ REUSED: Final = "id_reused"  # code of `Service.observe` for an event id that wa
 
 @dataclass(slots=True)
 class RememberedTally:
-    """Counts of one model since the start. rows, bytes: the stored predictions, if this process sweeps them; otherwise None."""
+    """Counts of one model since the start. rows, bytes: the stored predictions, if this process sweeps them; otherwise None.
+    delays: of joined labels, as long as `label_ttl_s` is what it was at the prediction."""
 
     remembered: int = 0
     joined: int = 0
@@ -59,6 +61,7 @@ class RememberedTally:
     defaulted: int = 0  # given the default label
     rows: int | None = None
     bytes: int | None = None
+    delays: Delays = dataclasses.field(default_factory=Delays)
 
     def refuse(self, slug: str) -> None:
         """Count a row that was refused."""
@@ -182,7 +185,11 @@ class Remembering:
         repeated = len(joined.waiting.keys() & set(observed.duplicate_rows))
         tally.repeated += repeated
         if observed.accepted:
-            tally.joined += len(joined.waiting) - len(joined.waiting.keys() & {error.index for error in errors}) - repeated
+            left = joined.waiting.keys() - {error.index for error in errors} - set(observed.duplicate_rows)
+            tally.joined += len(left)
+            ttl_ms = 1000 * self._engine.published(model).config.label_ttl_s
+            for row in left:
+                tally.delays.add((now_ms - (joined.waiting[row][-1] - ttl_ms)) / 1000)
         return dataclasses.replace(observed, errors=errors)
 
     async def _mark(self, model: str, joined: Joined, observed: Observed) -> None:

@@ -143,8 +143,10 @@ async def refused(call: Call) -> Answer:
     limit = whole(options, "limit", KEPT, 1, KEPT) or KEPT
     rows = call.parts.meters.refused
     awaited = call.parts.service.remembered().get(model)
-    labels = None if awaited is None else {name: value for name, value in asdict(awaited).items() if name != "bytes"}
-    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels})
+    left_out = ("bytes", "delays")
+    labels = None if awaited is None else {name: value for name, value in asdict(awaited).items() if name not in left_out}
+    delay = None if awaited is None else awaited.delays.document()
+    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels, "label_delay": delay})
 
 
 def shown_key(key: Key) -> dict[str, Any]:
@@ -276,6 +278,15 @@ SCHEMAS: Final[Schema] = {
                 "anyOf": [{"type": "object"}, {"type": "null"}],
                 "description": "counts of remembered predictions and of their labels; null if there were none",
             },
+            "label_delay": _or_null(
+                record(
+                    {
+                        "bounds_s": {**array(NUMBER), "description": "upper bounds of the counts but the last, seconds"},
+                        "counts": array(COUNT, description="labels by the seconds since their prediction"),
+                        "mean_s": _or_null(NUMBER),
+                    }
+                )
+            ),
         }
     ),
 }

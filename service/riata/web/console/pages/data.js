@@ -7,6 +7,12 @@ import { into, percent } from "../parts.js";
 
 const FIGURES = ["loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate"];
 
+/** Seconds in words, as 6 h. */
+const span = seconds => {
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) if (seconds >= size) return `${number(seconds / size, 3)} ${unit}`;
+  return `${number(seconds, 3)} s`;
+};
+
 /** The slices of a model, those first that cost most beyond the mean loss: events times the difference. */
 function showSlices(target, answer, model) {
   put(target.caption);
@@ -45,7 +51,12 @@ export function data(context) {
           { title: "time", of: row => time(row.time) }, { title: "row", number: true, of: row => String(row.index) }, { title: "code", of: row => row.code }, { title: "reason", of: row => name(row.detail, 300) },
         ], answer.last, "last refused rows") : h("p", {}, "Nothing to show."));
         put(labels.body, answer.labels && Object.values(answer.labels).some(Boolean) ? table([{ title: "outcome", of: one => one[0] }, { title: "predictions", number: true, of: one => number(one[1]) }], Object.entries(answer.labels).filter(one => one[1] !== null), "labels") : h("p", {}, "No prediction was remembered. Send predictions with ?remember=true to label them later by their id."));
-        put(labels.caption, "joined: labelled in time. late, conflict, unknown: refused. expired: no label came. rows: stored now.");
+        const delay = answer.label_delay;
+        if (delay && delay.mean_s !== null) {
+          const upTo = delay.bounds_s.map(bound => `up to ${span(bound)}`);
+          labels.body.append(h("h3", {}, "Delay of labels"), bars(delay.counts.map((value, i) => ({ label: upTo[i] || "longer", value })).filter(one => one.value), "labels by delay"));
+        }
+        put(labels.caption, `joined: labelled in time. late, conflict, unknown: refused. expired: no label came. rows: stored now.${delay && delay.mean_s !== null ? ` Delay: from the prediction to its label, on the average ${span(delay.mean_s)}.` : ""}`);
       });
       return last ? `${Object.values(last.counts).reduce((a, b) => a + b, 0)} rows were refused.` : "";
     },

@@ -1,0 +1,28 @@
+"""How long labels take: a histogram of the seconds from a remembered prediction to its label."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+BOUNDS_S: Final = (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
+
+
+@dataclass(slots=True)
+class Delays:
+    """Counts of labels by delay. counts : of the delays up to each of BOUNDS_S, but above the one before; then of longer ones"""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count a label. A clock that was set back gives no negative delay."""
+        seconds = max(seconds, 0.0)
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.seconds += seconds
+
+    def document(self) -> dict[str, Any]:
+        """Return the histogram as JSON; the mean is None without a label."""
+        total = sum(self.counts)
+        return {"bounds_s": list(BOUNDS_S), "counts": list(self.counts), "mean_s": self.seconds / total if total else None}
