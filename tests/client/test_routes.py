@@ -31,6 +31,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "snapshot_now": lambda riata: riata.snapshot_now("m"),
     "back_up": lambda riata: riata.back_up(),
     "restore": lambda riata: riata.restore("m", 1),
+    "forget": lambda riata: riata.forget("ann", model="m"),
     "export": lambda riata: riata.export("m"),
     "import_": lambda riata: riata.import_("m", b"\x00"),
     "begin_refit": lambda riata: riata.begin_refit("m", gamma=1.0),

@@ -81,5 +81,7 @@ def save(store: Store, owner: Owner, model: str, head: Head, data: bytes, verifi
 
 def same(one: Batch, other: Batch) -> bool:
     """Tell whether two batches are equal to the last bit."""
-    parts = [(getattr(one, name), getattr(other, name)) for name in Batch.__slots__]
+    if (one.subject is None) != (other.subject is None):
+        return False
+    parts = [(getattr(one, name), getattr(other, name)) for name in Batch.__slots__ if getattr(one, name) is not None]
     return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in parts)

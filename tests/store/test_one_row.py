@@ -12,6 +12,7 @@ from riata.store.payload import decode_batch, encode_batch
 from riata.store.values import FORMS
 from riata.wire.batch import Batch, join_batches, slice_rows
 from tests.run.events import random_batch
+from tests.store.batches import same
 
 
 def some_rows(n: int = 50, with_ids: bool = False) -> list[Batch]:
@@ -39,19 +40,12 @@ def some_values(value: F64, i: int) -> F64:
     ] + 0.0
 
 
-def assert_same(got: Batch, expected: Batch) -> None:
-    for field in dataclasses.fields(Batch):
-        one, other = getattr(got, field.name), getattr(expected, field.name)
-        assert (one.dtype, one.shape) == (other.dtype, other.shape), field.name
-        assert one.tobytes() == other.tobytes(), field.name
-
-
 @pytest.mark.parametrize("with_ids", [False, True])
 def test_rows_decoded_at_once_are_the_rows_decoded_one_by_one(with_ids: bool) -> None:
     payloads = [encode_batch(row) for row in some_rows(with_ids=with_ids)]
     got = decode_rows(payloads)
     assert got is not None
-    assert_same(got, join_batches([decode_batch(payload) for payload in payloads]))
+    assert same(got, join_batches([decode_batch(payload) for payload in payloads]))
     assert {FORMS[payload[2]] for payload in payloads} == {"", "u1", "i1", "<u2", "<i2"}
     assert decode_rows(payloads[:1]) is not None
     assert decode_rows([]) is None
@@ -71,7 +65,7 @@ def test_other_payloads_are_decoded_one_by_one() -> None:
         assert decode_rows(payloads) is None
         batches = decode_batches(payloads)
         assert len(batches) == 3
-        assert_same(batches[1], other)
+        assert same(batches[1], other)
     assert len(decode_batches([plain, plain])) == 1
     assert len(decode_batches([plain])) == 1
 
@@ -96,5 +90,5 @@ def test_a_fault_of_one_body_is_reported_as_if_it_were_alone() -> None:
                 decode_batches(payloads)
             assert decode_rows(payloads) is None
         else:
-            assert_same(join_batches(decode_batches(payloads)), expected)
+            assert same(join_batches(decode_batches(payloads)), expected)
     assert 100 < refused < 500

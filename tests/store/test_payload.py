@@ -5,6 +5,7 @@ import itertools
 import struct
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,15 @@ def test_a_payload_of_version_2_keeps_its_bytes() -> None:
     for batch, text in zip([golden_batch(), plain_batch()], golden, strict=True):
         assert encode_batch(batch).hex() == text
         assert same(decode_batch(bytes.fromhex(text)), batch)
+
+
+def test_a_payload_of_version_3_keeps_its_bytes() -> None:
+    batch, golden = golden_batch(), (GOLDEN / "record_v3.hex").read_text().strip()
+    subject = np.zeros((batch.n, 16), np.uint8)
+    subject[-1] = range(16)
+    named = replace(batch, subject=subject)
+    assert encode_batch(named).hex() == golden
+    assert same(decode_batch(bytes.fromhex(golden)), named)
 
 
 def test_a_payload_of_version_1_with_unnecessary_parts_is_refused() -> None:
@@ -200,7 +210,7 @@ def test_long_rows_are_counted_in_more_bytes() -> None:
 def test_a_batch_of_part_of_another_is_written_like_a_copy_of_it() -> None:
     whole = batch_of([[(1, 2.0), (3, 4.0)], [(2, 0.5)], [], [(9, 1.5)]], [0.5, 1, 0, 2], [None, bytes([7] * 16), None, None])
     part = slice_rows(whole, 1, 3)
-    copied = Batch(*(getattr(part, name).copy() for name in Batch.__slots__))
+    copied = Batch(*(getattr(part, name).copy() for name in Batch.__slots__ if name != "subject"))
     assert encode_batch(part) == encode_batch(copied)
 
 
@@ -279,7 +289,7 @@ def test_an_unknown_form_is_refused(form: int, digits: int) -> None:
 
 def test_a_newer_payload_says_so() -> None:
     with pytest.raises(Corrupt) as caught:
-        decode_batch(patched(0, "<B", 3)(encode_batch(golden_batch())))
+        decode_batch(patched(0, "<B", 4)(encode_batch(golden_batch())))
     assert caught.value.code == "newer_format"
 
 

@@ -315,6 +315,11 @@ class FakeService:
         m.seq += 1
         return {"generation": generation, "seq": m.seq}
 
+    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:  # noqa: ARG002
+        m = self.model(model)
+        counts = dict.fromkeys(("seq", "rows", "of", "predictions", "snapshots_deleted", "trimmed"), 0)
+        return {"model": m.name, **counts, "refits_undone": [], "before": {}, "after": {}}
+
     async def export(self, model: str) -> bytes:
         await self.snapshot_now(model)  # what is exported is a generation, written now
         return EXPORT_MAGIC + self.model(model).name.encode()

@@ -41,7 +41,7 @@ PASSED_ON = {
     ("not_started", 503), ("not_alive", 503), ("not_ready", 503), ("store_strange", 503), ("store_refuses", 503),
     ("events_missing", 503), ("http_error", 400), ("method_not_allowed", 405), ("bad_gzip", 400), ("bad_zstd", 400),
     ("edition_corrupt", 500), ("ckpt_corrupt", 500), ("row_corrupt", 500), ("invalid_utf8", 400), ("not_finite", 0),
-    ("vocabulary_full", 0), ("unknown_class", 0), ("row_too_large_to_remember", 0),
+    ("bad_subject", 422), ("bad_subject", 0), ("vocabulary_full", 0), ("unknown_class", 0), ("row_too_large_to_remember", 0),
 }  # fmt: skip
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Malformed
-from riata.wire.batch import Batch, slice_rows
+from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import FORMATS, Context, parse_examples
 from riata.wire.parsed import names_in
 from riata.wire.small_bodies import lines_of, read_together, with_keys
+from tests.store.batches import same
 
 NDJSON = FORMATS["application/x-ndjson"]
 JSON = "application/json"
@@ -22,10 +23,6 @@ LINES = "application/x-ndjson"
 
 def row(at: int, **more: object) -> bytes:
     return json.dumps({"features": {"colour": f"c{at % 7}", "size": at / 8, "ümlaut": True}, "label": at % 2, **more}).encode()
-
-
-def same(one: Batch, other: Batch) -> bool:
-    return all(getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in Batch.__slots__)
 
 
 def context(**encoder: object) -> Context:

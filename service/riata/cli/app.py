@@ -26,6 +26,7 @@ from riata.cli import (
     exports,
     feed,
     fit,
+    forget,
     groups,
     inspect,
     keys,
@@ -132,6 +133,7 @@ app.command(name="metrics", epilog=metrics.EXAMPLE)(metrics.metrics)
 app.command(name="weights", epilog=weights.EXAMPLE)(weights.weights)
 app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command(name="card", epilog=card.EXAMPLE)(card.card)
+app.command(name="forget", epilog=forget.EXAMPLE)(forget.forget)
 app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)

@@ -66,7 +66,10 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     if roles.label is not None and roles.positive is not None:
         _require_positive(seen[names.index(roles.label)], roles)
     columns = [_column(one, of, roles, rows) for one, of in zip(names, seen, strict=True)]
-    read = [_READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id) else _word for column in columns]
+    read = [
+        _READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id, roles.subject) else _word
+        for column in columns
+    ]
     about = f"{rows:,} rows, {len(names)} columns, separated by {DELIMITER_NAMES[delimiter]}"
     return Rows(columns, roles, about, _lines(source, name, delimiter, (names, read, roles)))
 
@@ -151,7 +154,12 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
     if name == roles.label:
         return Column(name, kind, _label_about(name, seen, roles))
     about = [f"{seen.empty:,} empty"] if seen.empty else []
-    if kind == "category" and name not in roles.drop and name != roles.event_id and _UNIQUE_FROM <= rows == len(seen.values):
+    if (
+        kind == "category"
+        and name not in roles.drop
+        and name not in (roles.event_id, roles.subject)
+        and _UNIQUE_FROM <= rows == len(seen.values)
+    ):
         about.append(f"a value a row: --drop {name}?")
     return Column(name, kind, ", ".join(about))
 

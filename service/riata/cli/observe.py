@@ -20,7 +20,7 @@ from riata.cli.connect import (
     require_format,
 )
 from riata.cli.interactions import InteractionsOption, crosses_of
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, layout_of
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, SubjectOption, layout_of
 
 if TYPE_CHECKING:
     from riata.cli.source import Chunk
@@ -48,6 +48,7 @@ def observe(
     category: CategoryOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
+    subject: SubjectOption = None,
     interactions: InteractionsOption = None,
 ) -> None:
     """Send a file of labelled rows to a running service.
@@ -64,7 +65,7 @@ def observe(
     if (learner is not None or interactions) and labels is None:
         raise BadInput("--learner and -q apply to a new model only; give its --labels too", "bad_option")
     refusals, accepted, duplicate = Refusals(), 0, 0
-    layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
+    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels)
     with open_rows(file, layout) as source, connected(url) as riata:
         rows = read_rows(source, file, layout.line_form)
         crosses = crosses_of(interactions or (), rows.form, rows.head)

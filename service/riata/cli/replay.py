@@ -98,14 +98,19 @@ def _replay_one(store: Store, name: str, to: int | None) -> int:
     with seq_progress(name) as advance:
         report = run_replay(store, name, to, advance)
     for one in report.compared:
-        what = f"generation {one.generation}" if one.generation else f"state carried by upgrade event {one.upgrade},"
-        typer.echo(f"{name}: {what} at event {one.applied}: {_verdict(one)}")
+        typer.echo(f"{name}: {_what(one)} at event {one.applied}: {_verdict(one)}")
     for span in report.spans[:-1]:
         typer.echo(f"{name}: events {span.first} to {span.last} were learnt under {span.learnt_under}")
     typer.echo(f"{name}: events {report.started_at + 1} to {report.state.applied} replayed, state {report.digest}")
     if not report.sound or not _something_compared(store, report):
         return DIFFERENT
     return EQUAL if report.equal else NOT_COMPARABLE
+
+
+def _what(one: Compared) -> str:
+    if one.forget:
+        return "state without the rows that are forgotten,"
+    return f"generation {one.generation}" if one.generation else f"state carried by upgrade event {one.upgrade},"
 
 
 def _verdict(one: Compared) -> str:

@@ -32,6 +32,10 @@ EventIdOption = Annotated[
     str | None, typer.Option("--event-id", help="CSV, Parquet: a column that identifies the row; a row sent twice counts once.")
 ]
 
+SubjectOption = Annotated[
+    str | None, typer.Option("--subject", help="CSV, Parquet: a column that says whom the row is about, for `riata forget`.")
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -62,12 +66,14 @@ def layout_of(
     category: list[str] | None = None,
     positive: str | None = None,
     event_id: str | None = None,
+    subject: str | None = None,
     *,
     labelled: bool = True,
     labels: str | None = None,
 ) -> Layout:
     """Return the layout that options ask for. labels : the convention of labels, if one was given."""
-    roles = Roles(label, None, event_id, frozenset(drop or ()), frozenset(category or ()), positive, classes=labels == CLASSES)
+    left_out, category_names = frozenset(drop or ()), frozenset(category or ())
+    roles = Roles(label, None, event_id, left_out, category_names, positive, classes=labels == CLASSES, subject=subject)
     return Layout(form, roles, labelled)
 
 
@@ -115,11 +121,13 @@ def shown(name: str, rows: Rows, labelled: bool = True) -> str:
             kind = "label"
         elif column.name == roles.event_id:
             kind = "event id"
+        elif column.name == roles.subject:
+            kind = "subject"
         elif column.name in roles.drop:
             kind = "dropped"
         kinds.setdefault(kind, []).append(column.name + (f" ({column.about})" if column.about else ""))
     lines = [f"{name}: {rows.about}"]
-    order = ("label", "event id", "dropped", "number", "category", "time", "list")
+    order = ("label", "event id", "subject", "dropped", "number", "category", "time", "list")
     for kind in sorted(kinds, key=order.index):
         found = kinds[kind]
         more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -198,6 +198,14 @@ def restore(model: str, generation: int) -> Call:
     """Restore the content of a generation. It is an event of the log, so the call is not repeatable."""
     content = json.dumps({"generation": generation}).encode()
     return Call("POST", _model(model, "/restore"), {}, {"content-type": JSON}, content, repeatable=False)
+
+
+def forget(subjects: str | Iterable[str], model: str, drop_trimmed: bool) -> Call:
+    """Forget the rows of subjects. Repeatable: what is forgotten is not found again."""
+    named = subjects if isinstance(subjects, str) else list(subjects)
+    document = {"subject": named, **({"drop_trimmed": True} if drop_trimmed else {})}
+    headers = {"content-type": JSON}
+    return Call("POST", _model(model, "/forget"), {}, headers, _json(document, "the request"), timeout_s=BACKUP_S_MAX)
 
 
 def begin_refit(model: str, request: Mapping[str, Any]) -> Call:

@@ -67,6 +67,7 @@ class Riata:
         label: str = "label",
         weight: str | None = None,
         event_id: str | None = None,
+        subject: str | None = None,
         drop: Iterable[str] = (),
         positive: str | None = None,
         classes: bool = False,
@@ -77,17 +78,17 @@ class Riata:
         """Send labelled rows: examples, a body in bytes of `content_type`, or a table. Durable on return.
 
         A table is a DataFrame of pandas or polars, an Arrow table, a dictionary of columns, or flat dictionaries. `label`,
-        `weight` and `event_id` name its columns, those in `drop` are left out, and every other column is a feature. `positive`
-        is the value of the label that means 1; with `classes` labels are names of classes. NaN means absent. More than 10,000
-        rows are several requests. If one fails, those before it are accepted; the same call again with the same `key` sends
-        nothing twice.
+        `weight`, `event_id` and `subject` name its columns, those in `drop` are left out, and every other column is a feature.
+        `positive` is the value of the label that means 1; with `classes` labels are names of classes. NaN means absent. More
+        than 10,000 rows are several requests. If one fails, those before it are accepted; the same call again with the same
+        `key` sends nothing twice.
 
         Raises `BadInput`, which names the row and the column, before the request with that row is sent.
         """
         key = key or new_key()
         if calls.is_body(rows, content_type):
             return calls.read_observed(self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
-        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes)
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
         answers: list[tuple[int, Observed]] = []
         refused: ApiRefused | None = None
         for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
@@ -217,6 +218,13 @@ class Riata:
     def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of a generation."""
         return self._object(calls.restore(model, generation))
+
+    def forget(self, subjects: str | Iterable[str], *, model: str = "default", drop_trimmed: bool = False) -> dict[str, Any]:
+        """Have a model learn its log again without the rows of one or more subjects. Returns what changed, once it is served.
+
+        drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
+        """
+        return self._object(calls.forget(subjects, model, drop_trimmed))
 
     def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""

@@ -55,6 +55,7 @@ class AsyncRiata:
         label: str = "label",
         weight: str | None = None,
         event_id: str | None = None,
+        subject: str | None = None,
         drop: Iterable[str] = (),
         positive: str | None = None,
         classes: bool = False,
@@ -66,7 +67,7 @@ class AsyncRiata:
         key = key or new_key()
         if calls.is_body(rows, content_type):
             return calls.read_observed(await self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
-        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes)
+        roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
         answers: list[tuple[int, Observed]] = []
         refused: ApiRefused | None = None
         for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
@@ -192,6 +193,15 @@ class AsyncRiata:
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of a generation."""
         return await self._object(calls.restore(model, generation))
+
+    async def forget(
+        self, subjects: str | Iterable[str], *, model: str = "default", drop_trimmed: bool = False
+    ) -> dict[str, Any]:
+        """Have a model learn its log again without the rows of one or more subjects. Returns what changed, once it is served.
+
+        drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
+        """
+        return await self._object(calls.forget(subjects, model, drop_trimmed))
 
     async def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""

@@ -17,16 +17,20 @@ from riata.base.errors import BadInput, Corrupt, LogGap
 from riata.run.config import ModelConfig, change_from_payload, read_stored
 from riata.run.engine import Engine
 from riata.store import layout, records
+from riata.store.control_events import FORGET
 from riata.store.store import Record, Store
 
 GONE: Final = "trimmed"  # kind of a change whose record is no longer in the log
-KINDS: Final = ("created", "configured", "drifted", "named", "followed", "challenged", "restored", "imported", "promoted", GONE)
+KINDS: Final = (
+    "created", "configured", "drifted", "named", "followed", "challenged", "restored", "imported", "promoted", "forgot", GONE,
+)  # fmt: skip
+_KINDS: Final = {"refit": "promoted", "challenger": "promoted", "import": "imported", FORGET: "forgot"}  # by the key of a source
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """One change. kind: one of KINDS; source: where a state came from, the alarm and how much of the past was kept, the names
-    that were found, or the models that are followed or follow."""
+    that were found, the models that are followed or follow, or how many rows were forgotten."""
 
     seq: int
     kind: str
@@ -96,10 +100,11 @@ def told_by(record: Record) -> Told:
     except (KeyError, BadInput) as error:
         raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
     actor = str(source.pop(ACTOR, ""))
-    kind = "promoted" if "refit" in source or "challenger" in source else "imported" if "import" in source else "restored"
+    kind = next((kind for key, kind in _KINDS.items() if key in source), "restored")
     shown: dict[str, Any] = {
         key: source[key] for key in ("generation", "import", "refit", "challenger", "forced") if key in source
     }
+    shown |= {"rows": source[FORGET]["rows"]} if FORGET in source else {}
     return Told(record.last, kind, record.accepted_ms, actor, shown, config)
 
 

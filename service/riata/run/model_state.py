@@ -107,7 +107,7 @@ class ModelState:
         refused: dict[int, str] = {}
         if record.kind == "observe":
             batch = batch if batch is not None else decode_batch(record.payload)
-            refused = self._learn(record.first, [counted(record, batch)], skips)
+            refused = self.learn(record.first, [counted(record, batch)], skips)
             self.pairs.note_records([record])
         elif record.kind == "config":
             self._configure(record)
@@ -126,7 +126,7 @@ class ModelState:
         record of any kind. `batches` is empty, or has one item for each record."""
         if len(run) == 1:
             return self.apply(run[0], batches[0] if batches else None, skips)
-        refused = self._learn(run[0].first, joined(run, batches, spec_of(self.config.learner).takes_many), skips)
+        refused = self.learn(run[0].first, joined(run, batches, spec_of(self.config.learner).takes_many), skips)
         self.pairs.note_records(run)
         self.applied = run[-1].last
         self.chain = run[-1].chain
@@ -207,7 +207,7 @@ class ModelState:
         if change.names is not None and self.followed is not None:
             self.followed = self.followed.following(change.names, self.config.weights_followed)
             self._note_weights(self.learner.weights(), is_extra=True)
-        self._note_change(record.last)
+        self.note_change(record.last)
 
     def _watch_as_asked(self) -> None:
         """Have a detector, slices and a history of weights if the configuration asks for them: new ones, or those there are with
@@ -217,7 +217,8 @@ class ModelState:
         self.followed = history_as_asked(self.config.weights_followed, self.followed)
         self.drift = detector_as_asked(None if asked.action == "off" else asked.rest_events, answers, self.drift)
 
-    def _note_change(self, seq: int) -> None:
+    def note_change(self, seq: int) -> None:
+        """Note that event `seq` set the configuration or the state."""
         self.changes = (*self.changes, seq)[-CHANGES_KEPT:]
 
     def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
@@ -228,7 +229,8 @@ class ModelState:
         self.drift = self.slices = self.followed = None
         self._watch_as_asked()
 
-    def _learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
+    def learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
+        """The part of `apply` for the rows of observe records, from event `first` on. The caller sets `applied` and `chain`."""
         refused: dict[int, str] = {}
         for rows in self._until_counts(batches):
             count = sum(batch.n for batch in rows)
@@ -312,11 +314,11 @@ class ModelState:
             self.progressive.carry(record.last)
             if self.drift is not None:
                 self.drift.carry()
-        self._note_change(record.last)
+        self.note_change(record.last)
         with self.pairs.paused():
             for run in again.runs if again is not None else ():
                 if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion
-                    self._learn(run[0].first, joined(run, [], True), skips)
+                    self.learn(run[0].first, joined(run, [], True), skips)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_stored(header["config"]), bits)

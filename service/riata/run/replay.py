@@ -13,15 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+
+from riata.base.arrays import I64
 from riata.base.errors import Corrupt, LogGap
 from riata.run.core import Core, Schedule
 from riata.run.generations import thaw_generation
 from riata.run.log_reading import Call, read_again, read_log
 from riata.run.model_state import ModelState
-from riata.run.provenance import Provenance, current
+from riata.run.provenance import Provenance, current, read_provenance
+from riata.run.row_groups import joined, parts_without
 from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, carried_state
-from riata.store import records
+from riata.store import layout, records
+from riata.store.control_events import forgotten_by
 from riata.store.payload import decode_batch
 from riata.store.store import Generation, Head, Record, Store
 from riata.wire.batch import Batch, slice_rows
@@ -34,13 +39,14 @@ _NEVER = Schedule(2**31, 2**31, 2**31)
 class Compared:
     """One stored state beside the one that the replay reached at the same event."""
 
-    generation: int  # 0: it is carried by an upgrade event
+    generation: int  # 0: an event carries it
     applied: int
     stored: str  # hex digest
     replayed: str
     problem: str = ""  # set if the checkpoint itself does not verify
     learnt_under: Provenance = field(default_factory=current)
-    upgrade: int = 0  # number of the upgrade event; 0: it is a generation
+    upgrade: int = 0  # number of the upgrade event, if one carries it
+    forget: int = 0  # number of the event that forgets rows, if one carries it; the other state was learnt without these
 
     @property
     def equal(self) -> bool:
@@ -94,6 +100,9 @@ def replay(
     """Learn the log of `model` up to event `to` (default: its end). Compares with every retained generation on the way, and with
     the state that each upgrade event carries; learning continues from that state.
 
+    Forgotten rows are never learnt, so a generation that still contains some is not compared. The state that an event carries
+    which forgets them is compared, unless an earlier event carried a state too, which had learnt them.
+
     Starts from an empty state if the log is complete, otherwise from the oldest retained generation. Raises `LogGap`, `LogFork`
     or `Corrupt` if the log itself is damaged; a generation that does not verify is reported, not raised.
     """
@@ -104,20 +113,27 @@ def replay(
     state.read_again = partial(read_again, call)
     report = ReplayReport(model, state, state.applied, 0)
     report.compared += [_compare(store, model, generation, state) for generation in beside]
-    skips, seen = _look_ahead(call, model, head.first_seq - 1, state.applied)
-    upgrades = {upgrade.at: upgrade for upgrade in seen if upgrade.at <= last}
+    ahead = _look_ahead(call, model, head.first_seq - 1, state.applied)
+    generations = [one for one in generations if not ahead.forgets_rows_before(one.applied)]
+    upgrades = {upgrade.at: upgrade for upgrade in ahead.upgrades if upgrade.at <= last}
     stops = upgrades.keys() | {generation.applied for generation in generations}
     core = Core(state.applied, state.chain, _NEVER, 0)
+    is_pure = state.applied == 0  # whether every bit of the state was learnt here
     wanted = itertools.takewhile(lambda record: record.first <= last, read_log(call, model, state.applied))
     for run in itertools.chain([[]], runs(wanted, stops)):  # the first run is empty: an upgrade may be at the starting event
         if run:
             core.logged_all(run)
             core.advanced(run[-1])
-            _apply(report, run, last, skips)
+            if is_pure and len(forgotten_by(run[0])):
+                _forget(report, run[0], ahead)
+            else:
+                _apply(report, run, last, ahead)
+                is_pure &= run[0].kind != "restore"
             passed = [generation for generation in generations if generation.applied == report.state.applied]
             report.compared += [_compare(store, model, generation, report.state) for generation in passed]
         if upgrade := upgrades.get(report.state.applied):
             _carry_over(call, report, upgrade)
+            is_pure = False
         on_progress(report.state.applied, last)
     if to is None and report.state.applied < head.seq:
         raise LogGap(f"{model}: the log ends at event {report.state.applied}, but its head is at event {head.seq}")
@@ -125,28 +141,77 @@ def replay(
     return report
 
 
-def _look_ahead(call: Call, model: str, start: int, applied: int) -> tuple[frozenset[int], list[Upgrade]]:
-    """Return what the log after event `applied` says of earlier events: those that are skipped, and the upgrades.
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What the log says of earlier events.
+
+    forgets : each event that forgets rows, and these, i64[k], increasing
+    rows    : all of them, increasing
+    """
+
+    skips: frozenset[int]
+    upgrades: list[Upgrade]
+    forgets: list[tuple[int, I64]]
+    rows: I64
+
+    def forgets_rows_before(self, applied: int) -> bool:
+        """Whether a state of event `applied` has learnt rows that were forgotten after it."""
+        return any(rows[0] <= applied < event for event, rows in self.forgets)
+
+    def forgets_any(self, first: int, last: int) -> bool:
+        """Whether any of these events is forgotten."""
+        low, high = np.searchsorted(self.rows, [first, last + 1]).tolist()
+        return bool(high > low)
+
+
+def _look_ahead(call: Call, model: str, start: int, applied: int) -> _Ahead:
+    """Return what the log after event `applied` says of earlier events.
 
     Reads from event `start`, so that the records which are kept but not replayed are checked too.
     """
     skips: set[int] = set()
+    forgets: list[tuple[int, I64]] = []
     upgrades = UpgradesSeen(call, applied)
     for record in read_log(call, model, start):
         if record.last <= applied:
             continue
         if record.kind == "skip":
             skips.add(records.decode_skip(record.payload)[0])
+        elif len(rows := forgotten_by(record)):
+            forgets.append((record.first, rows))
         upgrades.note(record)
-    return frozenset(skips), upgrades.found
+    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in forgets)]))
+    return _Ahead(frozenset(skips), upgrades.found, forgets, rows)
 
 
-def _apply(report: ReplayReport, run: list[Record], last: int, skips: frozenset[int]) -> None:
+def _apply(report: ReplayReport, run: list[Record], last: int, ahead: _Ahead) -> None:
     batches: list[Batch] = []
     if run[-1].last > last:  # the record was checked whole; only its first events are learnt
         run, batches = _cut(run, last)
-    report.state.apply_all(run, batches, skips)
+    if run[0].kind == "observe" and ahead.forgets_any(run[0].first, run[-1].last):
+        first = run[0].first
+        for batch in batches or joined(run, (), False):
+            for start, rows in parts_without(first, batch, ahead.rows):
+                report.state.learn(start, [rows], ahead.skips)
+            first += batch.n
+        report.state.applied, report.state.chain = run[-1].last, run[-1].chain
+    else:
+        report.state.apply_all(run, batches, ahead.skips)
     report.events += sum(record.count for record in run)
+
+
+def _forget(report: ReplayReport, record: Record, ahead: _Ahead) -> None:
+    """Go over an event that forgets rows, with a state that never learnt them. Compare it with the state that the event carries,
+    unless that contains rows which were forgotten later."""
+    state, digest = report.state, report.digest
+    report.events += 1
+    if ahead.forgets_rows_before(record.first):
+        state.restored, state.applied, state.chain = True, record.last, record.chain
+        state.note_change(record.first)
+        return
+    state.apply(record)
+    learnt_under = read_provenance(layout.checkpoint_header(records.decode_restore(record.payload)[1]))
+    report.compared.append(Compared(0, record.first, report.digest, digest, "", learnt_under, forget=record.first))
 
 
 def _carry_over(call: Call, report: ReplayReport, upgrade: Upgrade) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from riata.base.arrays import BOOL
+from riata.base.arrays import BOOL, I64
 from riata.base.errors import Corrupt
 from riata.run.turn_size import ROWS_TOGETHER
 from riata.store.one_row import decode_batches
 from riata.store.store import Record
-from riata.wire.batch import Batch, join_batches
+from riata.wire.batch import Batch, join_batches, slice_rows
 
 
 def counted(record: Record, batch: Batch) -> Batch:
@@ -52,6 +52,17 @@ def skip_mask(first: int, count: int, skips: frozenset[int]) -> BOOL | None:
     mask = np.zeros(count, dtype=np.bool_)
     mask[np.array(inside) - first] = True
     return mask
+
+
+def parts_without(first: int, batch: Batch, left_out: I64) -> Iterator[tuple[int, Batch]]:
+    """Yield the events first, first + 1, ... of `batch` but those with the numbers `left_out`, i64[k], increasing, in parts
+    without gaps, each with the number of its first event."""
+    low, high = np.searchsorted(left_out, [first, first + batch.n]).tolist()
+    start = 0
+    for stop in [*(left_out[low:high] - first).tolist(), batch.n]:
+        if stop > start:
+            yield first + start, slice_rows(batch, start, stop)
+        start = stop + 1
 
 
 def is_set(rows: BOOL | None, i: int) -> bool:

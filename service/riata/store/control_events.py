@@ -18,6 +18,7 @@ from riata.store import layout, records
 from riata.store.store import Record
 
 ChainAt = Callable[[int], bytes | None]
+FORGET: Final = "forget"  # key of the source of a `restore` record that forgets events
 NOT_OF_THIS_LOG: Final = 0  # as the event that a restore returned to: no earlier event of this log is in the state
 
 
@@ -25,7 +26,8 @@ class ControlEvents(NamedTuple):
     """The control events of a range of a log.
 
     seq      : i64[k]     their numbers, increasing
-    skipped  : i64[s]     events that skip events of the range remove, increasing; they may lie before the range
+    skipped  : i64[s]     events that skip events of the range remove, and those that it forgets, increasing; they may lie before
+                          the range
     restored : i64[r, 2]  restore event, and the event after which the state was that it put in place; NOT_OF_THIS_LOG for a
                           state of another log
     """
@@ -68,6 +70,35 @@ def _among(wanted: I64, seq: I64) -> BOOL:
     return found
 
 
+def forget_source(events: Sequence[int]) -> dict[str, Any]:
+    """Return what the `restore` record that forgets these events says of them: their numbers as spans."""
+    spans: list[list[int]] = []
+    for event in events:
+        if spans and event == spans[-1][1] + 1:
+            spans[-1][1] = event
+        else:
+            spans.append([event, event])
+    return {FORGET: {"rows": len(events), "events": spans}}
+
+
+def forgotten_by(record: Record) -> I64:
+    """Return the events that a `restore` record forgets, i64[k], increasing: it carries a state that was learnt without them.
+    Empty for any other record. Raises `Corrupt`."""
+    if record.kind != "restore" or records.decode_through(record.payload) is None:
+        return np.zeros(0, np.int64)
+    forget = records.decode_source(record.payload).get(FORGET)
+    if forget is None:
+        return np.zeros(0, np.int64)
+    try:
+        spans = [(first, last) for first, last in forget["events"]]
+    except (KeyError, TypeError, ValueError):
+        spans = [(0, 0)]
+    ends = [end for span in spans for end in span]
+    if not all(type(end) is int and 0 < end < record.first for end in ends) or ends != sorted(ends):
+        raise Corrupt(f"event {record.first} forgets events that it does not name")
+    return np.concatenate([np.zeros(0, np.int64), *(np.arange(first, last + 1) for first, last in spans)])
+
+
 class ControlEventsSeen:
     """Collects the control events of a log from its records, in order.
 
@@ -92,6 +123,8 @@ class ControlEventsSeen:
             self._skipped.add(records.decode_skip(record.payload)[0])
         elif record.kind == "restore" and records.decode_through(record.payload) is None:  # a promotion undoes no event
             self._restored.append((record.first, self._returned_to(record)))
+        elif record.kind == "restore":
+            self._skipped.update(forgotten_by(record).tolist())
 
     def collected(self) -> ControlEvents:
         """Return what was noted so far."""

@@ -15,11 +15,15 @@ Theory of operation
         │ weight  f64[n]            under flag WEIGHTED only: some weight is not 1                │
         │ has_id  ceil(n / 8) bits  under flag IDS only: some event carries an id                 │
         │ id      u8[k, 16]         under flag IDS only: of the k events that carry one           │
+        │ has_subject  ceil(n / 8)  under flag SUBJECTS only: bits, whether an event names one    │
+        │ subject u8[k, 16]         under flag SUBJECTS only: digests of those (`wire.subjects`)  │
         └─────────────────────────────────────────────────────────────────────────────────────────┘
 
     `bytes` is the length of the whole payload. Bits are packed from the highest down, the last byte padded with zeros.
     Of every choice (form, digits, each flag) only the narrowest lossless one is valid, so a batch has exactly one payload.
     A reader refuses a payload with any other choice.
+
+    Version 3 is that of payloads with the flag SUBJECTS, and of no others: what older programs can read keeps its version.
 
     Version 1 is in older logs. It is still read, but no longer written: length is always u32[n], form and digits are zero,
     value is f32[nnz] or, under flag WIDE, f64[nnz].
@@ -29,6 +33,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -52,11 +57,13 @@ from riata.store.values import (
 from riata.wire.batch import Batch
 
 PAYLOAD_VERSION: Final = 2
+SUBJECT_VERSION: Final = 3  # of a payload in which an event names a subject
 WIDE: Final = 1  # in version 1 only
 REAL: Final = 2
 WEIGHTED: Final = 4
 IDS: Final = 8
-LONG: Final = 16  # in version 2 only
+LONG: Final = 16  # not in version 1
+SUBJECTS: Final = 32  # in version 3 only
 ID_BYTES: Final = 16
 
 _HEAD = struct.Struct("<BBBBIII")
@@ -95,7 +102,7 @@ def encode_batch(batch: Batch) -> bytes:
     wrong, found = _look(batch)
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
-    flags = _flags(found)
+    flags, named = _flags(found, batch), _named(batch)
     real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
     plain = np.ascontiguousarray
     indptr, value, label = plain(batch.indptr), plain(batch.value), plain(batch.label)
@@ -107,27 +114,28 @@ def encode_batch(batch: Batch) -> bytes:
     parts += [plain(label, "<f8")] if real else []
     parts += [plain(batch.weight, "<f8")] if weighted else []
     parts += [np.packbits(batch.has_id), plain(batch.event_id[batch.has_id])] if ids else []
+    parts += [np.packbits(named), plain(batch.subject[named])] if named is not None and batch.subject is not None else []
     total = _HEAD.size + sum(part.nbytes for part in parts)
-    head = _HEAD.pack(PAYLOAD_VERSION, flags, form, digits, batch.n, batch.nnz, total)
+    head = _HEAD.pack(PAYLOAD_VERSION if named is None else SUBJECT_VERSION, flags, form, digits, batch.n, batch.nnz, total)
     return b"".join([head, *(part.data for part in parts)])
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Return the batch that was written, bit for bit; reads both versions.
+    """Return the batch that was written, bit for bit; reads every version.
 
     Lengths are compared with the payload before anything is allocated. Raises `Corrupt`.
     """
     version = payload[0] if payload else PAYLOAD_VERSION
-    if version not in (1, PAYLOAD_VERSION):
-        code = "newer_format" if version > PAYLOAD_VERSION else None
-        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {PAYLOAD_VERSION}", code)
+    if not 1 <= version <= SUBJECT_VERSION:
+        code = "newer_format" if version > SUBJECT_VERSION else None
+        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {SUBJECT_VERSION}", code)
     head = _read_head(payload)
     packed = (head.n + 7) // 8
     fixed = head.n * (4 if head.flags & LONG else 2) + head.nnz * (4 + stored_bytes(head.form)) + _HEAD.size
     fixed += (8 * head.n if head.flags & REAL else packed) + (8 * head.n if head.flags & WEIGHTED else 0)
-    fixed += packed if head.flags & IDS else 0
+    fixed += packed * (bool(head.flags & IDS) + bool(head.flags & SUBJECTS))
     room = len(payload) - fixed
-    if room < 0 or room % ID_BYTES or (room and not head.flags & IDS):
+    if room < 0 or room % ID_BYTES or (room and not head.flags & (IDS | SUBJECTS)):
         raise Corrupt(f"observe payload: {len(payload)} bytes cannot hold {head.n} events with {head.nnz} features")
     batch = _decode_parts(payload, head, room // ID_BYTES)
     wrong, found = _look(batch)
@@ -139,12 +147,13 @@ def decode_batch(payload: bytes) -> Batch:
 
 
 def _read_head(payload: bytes) -> _Head:
-    """Read the first bytes of a payload of version 1 or 2. Raises `Corrupt`."""
+    """Read the first bytes of a payload of a known version. Raises `Corrupt`."""
     if len(payload) < _HEAD.size:
         raise Corrupt(f"observe payload: expected at least {_HEAD.size} bytes, got {len(payload)}")
     version, flags, form, digits, n, nnz, total = _HEAD.unpack_from(payload)
     is_first = version == 1
-    strange = flags & ~(REAL | WEIGHTED | IDS | (WIDE if is_first else LONG)) or not known_form(form, digits)
+    allowed = REAL | WEIGHTED | IDS | (WIDE if is_first else LONG) | (SUBJECTS if version == SUBJECT_VERSION else 0)
+    strange = flags & ~allowed or not known_form(form, digits) or (version == SUBJECT_VERSION and not flags & SUBJECTS)
     if strange or (is_first and (form or digits)) or not n or total != len(payload):
         raise Corrupt(
             f"observe payload: header says {n} events, {total} bytes, flags {flags}, values {form} {digits}; "
@@ -159,8 +168,8 @@ def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
     """Return the (flags, form, digits) that the payload of `batch` must have, as `_read_head` returns them, from the result of
     `look_at`."""
     if version == 1:
-        return _flags(found) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
-    return (_flags(found), *choose(batch.value, found[_FACTS:])[:2])
+        return _flags(found, batch) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
+    return (_flags(found, batch), *choose(batch.value, found[_FACTS:])[:2])
 
 
 def warm_up() -> None:
@@ -172,7 +181,7 @@ def warm_up() -> None:
     encode_batch(batch)
 
 
-def _decode_parts(payload: bytes, head: _Head, ids: int) -> Batch:
+def _decode_parts(payload: bytes, head: _Head, digests: int) -> Batch:
     at = _HEAD.size
     flags, n, nnz = head.flags, head.n, head.nnz
     packed = (n + 7) // 8
@@ -193,11 +202,23 @@ def _decode_parts(payload: bytes, head: _Head, ids: int) -> Batch:
     label: F64 = take("<f8", n).astype(np.float64) if flags & REAL else _bits(take("u1", packed), n).astype(np.float64)
     weight: F64 = take("<f8", n).astype(np.float64) if flags & WEIGHTED else np.ones(n)
     has_id = _bits(take("u1", packed), n) if flags & IDS else np.zeros(n, np.bool_)
-    if int(has_id.sum()) != ids:
-        raise Corrupt(f"observe payload: {int(has_id.sum())} events carry an id, {ids} ids are there")
+    ids = int(has_id.sum())
+    if ids > digests or (ids < digests and not flags & SUBJECTS):
+        raise Corrupt(f"observe payload: {ids} events carry an id, {digests} ids are there")
     event_id = np.zeros((n, ID_BYTES), np.uint8)
     event_id[has_id] = take("u1", ID_BYTES * ids).reshape(ids, ID_BYTES)
-    return Batch(indptr, hashes, value, label, weight, event_id, has_id)
+    batch = Batch(indptr, hashes, value, label, weight, event_id, has_id)
+    if not flags & SUBJECTS:
+        return batch
+    named = _bits(take("u1", packed), n)
+    if int(named.sum()) != digests - ids:
+        raise Corrupt(f"observe payload: {int(named.sum())} events name a subject, {digests - ids} digests are there")
+    subject = np.zeros((n, ID_BYTES), np.uint8)
+    subject[named] = take("u1", ID_BYTES * (digests - ids)).reshape(-1, ID_BYTES)
+    batch = replace(batch, subject=subject)
+    if not np.array_equal(subject.any(axis=1), named):
+        raise Corrupt("observe payload: the digest of a subject is zero")
+    return batch
 
 
 def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
@@ -207,10 +228,24 @@ def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
     return bits[:n].astype(np.bool_)
 
 
-def _flags(found: I64) -> int:
+def _named(batch: Batch) -> BOOL | None:
+    """Return which events name a subject, bool[n]; None if none does."""
+    if batch.subject is None:
+        return None
+    named: BOOL = (batch.subject != 0).any(axis=1)
+    return named if named.any() else None
+
+
+def _flags(found: I64, batch: Batch) -> int:
     """Return the flags of the payload of a batch, from the result of `look_at`."""
     real, weighted, ids, longest = found[:_FACTS].tolist()
-    return REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * bool(longest > _SHORT_MAX)
+    return (
+        REAL * bool(real)
+        | WEIGHTED * bool(weighted)
+        | IDS * bool(ids)
+        | LONG * bool(longest > _SHORT_MAX)
+        | SUBJECTS * (_named(batch) is not None)
+    )
 
 
 def _look(batch: Batch) -> tuple[str, I64]:
@@ -223,6 +258,8 @@ def _look(batch: Batch) -> tuple[str, I64]:
         return "arrays differ in length", found
     if batch.event_id.shape != (n, ID_BYTES):
         return f"event_id is not {n} x {ID_BYTES}", found
+    if batch.subject is not None and batch.subject.shape != (n, ID_BYTES):
+        return f"subject is not {n} x {ID_BYTES}", found
     plain = np.ascontiguousarray
     indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
     reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), _POWERS, found)

@@ -100,6 +100,17 @@ def encode_restore(source: Mapping[str, Any], checkpoint: bytes, through: Throug
 
 def decode_restore(payload: bytes) -> tuple[dict[str, Any], bytes]:
     """Return (source, checkpoint bytes) of a `restore` or `upgrade` payload. Raises `Corrupt`."""
+    start, stop = _source_span(payload)
+    return read_json(payload[start:stop], "restore payload"), payload[stop:]
+
+
+def decode_source(payload: bytes) -> dict[str, Any]:
+    """Return the source of a `restore` or `upgrade` payload, without a copy of the checkpoint. Raises `Corrupt`."""
+    start, stop = _source_span(payload)
+    return read_json(payload[start:stop], "restore payload")
+
+
+def _source_span(payload: bytes) -> tuple[int, int]:
     if len(payload) < _RESTORE.size or any(payload[1:4]):
         raise Corrupt(f"restore payload: malformed, {len(payload)} bytes")
     version, length = _RESTORE.unpack_from(payload)
@@ -107,7 +118,7 @@ def decode_restore(payload: bytes) -> tuple[dict[str, Any], bytes]:
     start = _PROMOTION.size if version == PROMOTION_VERSION else _RESTORE.size
     if start + length > len(payload):
         raise Corrupt(f"restore payload: a description of {length} bytes does not fit in {len(payload)}")
-    return read_json(payload[start : start + length], "restore payload"), payload[start + length :]
+    return start, start + length
 
 
 def decode_through(payload: bytes) -> Through | None:

@@ -19,6 +19,7 @@ from riata.base.limits import (
 )
 from riata.web.options import MODEL_NAME, SEQ_MAX
 from riata.wire.readers import READERS
+from riata.wire.subjects import SUBJECT_BYTES_MAX
 
 Schema = dict[str, Any]
 
@@ -139,9 +140,15 @@ def _rows() -> Schema:
         "name of a class, for which a number stands too",
     }
     weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 if absent"}
-    common = {"features": ref("Features"), "event_id": event_id, "ts": ts}
-    labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "weight"))
-    unlabelled = record(common, optional=("event_id", "ts"))
+    subject = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": SUBJECT_BYTES_MAX,
+        "description": "whom the row is about, so that `POST /models/{model}/forget` can find it; only a digest is kept",
+    }
+    common = {"features": ref("Features"), "event_id": event_id, "ts": ts, "subject": subject}
+    labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "subject", "weight"))
+    unlabelled = record(common, optional=("event_id", "ts", "subject"))
     later = record({"prediction_id": PREDICTION_ID, "label": label, "weight": weight, "ts": ts}, optional=("ts", "weight"))
     either = {"anyOf": [ref("Example"), ref("PredictionLabel")]}
     return {

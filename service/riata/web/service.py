@@ -196,6 +196,10 @@ class AdminProtocol(Protocol):
         """Restore the content of a generation."""
         ...
 
+    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
+        """Have a model learn its log again without the rows of these subjects. Returns what changed."""
+        ...
+
     async def export(self, model: str) -> bytes:
         """Return a checkpoint of the model."""
         ...

@@ -25,6 +25,7 @@ class Batch:
     weight   : f64[n]      importance in (0, WEIGHT_MAX]
     event_id : u8[n, 16]   128-bit digest of the client's id; zeros if `has_id` is false
     has_id   : bool[n]
+    subject  : u8[n, 16]   keyed digest of whom the row is about (`wire.subjects`), zeros if it is about nobody; None if all are
     """
 
     indptr: I64
@@ -34,6 +35,7 @@ class Batch:
     weight: F64
     event_id: U8
     has_id: BOOL
+    subject: U8 | None = None
 
     @property
     def n(self) -> int:
@@ -78,6 +80,7 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
         weight=batch.weight[keep],
         event_id=batch.event_id[keep],
         has_id=batch.has_id[keep],
+        subject=None if batch.subject is None else batch.subject[keep],
     )
 
 
@@ -94,7 +97,14 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
         weight=np.concatenate([batch.weight for batch in batches]),
         event_id=np.concatenate([batch.event_id for batch in batches]),
         has_id=np.concatenate([batch.has_id for batch in batches]),
+        subject=_subjects_of(batches),
     )
+
+
+def _subjects_of(batches: Sequence[Batch]) -> U8 | None:
+    if all(batch.subject is None for batch in batches):
+        return None
+    return np.concatenate([np.zeros_like(batch.event_id) if batch.subject is None else batch.subject for batch in batches])
 
 
 def take_rows(batch: Batch, order: I64) -> Batch:
@@ -110,6 +120,7 @@ def take_rows(batch: Batch, order: I64) -> Batch:
         weight=batch.weight[order],
         event_id=batch.event_id[order],
         has_id=batch.has_id[order],
+        subject=None if batch.subject is None else batch.subject[order],
     )
 
 
@@ -145,4 +156,5 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
         weight=batch.weight[start:stop],
         event_id=batch.event_id[start:stop],
         has_id=batch.has_id[start:stop],
+        subject=None if batch.subject is None else batch.subject[start:stop],
     )

@@ -36,8 +36,6 @@ from riata.wire.rows import (  # fmt: skip
     PART,
     PARTS_MAX,
     RECORDS_PER_ROW_MAX,
-    ROW_START,
-    ROW_STOP,
     ROWS,
     RecordScratch,
     Refusal,
@@ -227,8 +225,12 @@ def read_body(
     if curves:  # every row is left to the reference reader; what the compiled reader made of them is dropped
         reading.sink.code[: reading.rows] = HANDOVER
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
+    if (subject_of := functions.subject) is not None:
+        reading.leave_subjects()
     for number in reading.left():
         row = _take_slow(reading, row, number, slow(number))
+        if subject_of is not None and reading.sink.code[number] == OK and (said := subject_of(reading.text(number))):
+            reading.subjects[number] = said
     return reading
 
 
@@ -268,8 +270,7 @@ def _read_text(
         raise Malformed("the body holds no rows", "empty_body")
 
     def slow(number: int) -> SlowRow | Refusal:
-        start, stop = reading.sink.place[number, ROW_START], reading.sink.place[number, ROW_STOP]
-        return reference(data[start:stop].tobytes(), rules)
+        return reference(reading.text(number), rules)
 
     return reading, row, slow
 

@@ -29,11 +29,13 @@ from riata.wire.rows import (
     ID_STOP,
     IN_FEATURES,
     ROW_START,
+    ROW_STOP,
     ROWS,
     BatchBuilder,
     Rules,
 )  # fmt: skip
 from riata.wire.scan.reference import CLASSES, label_hint
+from riata.wire.subjects import BAD_SUBJECT, BAD_SUBJECT_SLUG, SUBJECT, subject_digest
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
@@ -42,7 +44,7 @@ _ESCAPE_BYTES: Final = 6  # of an escaped character in JSON
 _NO_NUMBER: Final = re.compile(rb"[+-]?(nan|inf)", re.IGNORECASE)
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
-KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
+KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id", "subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Reading:
     lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
+    subjects: dict[int, bytes] = field(default_factory=dict)  # row -> its subject, if it names one and was accepted
     class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if its label is a text
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
@@ -126,6 +129,17 @@ class Reading:
     def rows(self) -> int:
         """Rows read so far."""
         return int(self.sink.count[ROWS])
+
+    def text(self, number: int) -> bytes:
+        """The bytes of a row."""
+        return self.data[self.sink.place[number, ROW_START] : self.sink.place[number, ROW_STOP]].tobytes()
+
+    def leave_subjects(self) -> None:
+        """Leave the rows that name a subject, a key that the compiled reader does not know, to the reference reader."""
+        for number in np.flatnonzero(self.sink.code[: self.rows] == UNKNOWN_KEY).tolist():
+            place = self.sink.place[number]
+            if self.data[place[FIELD_START] : place[FIELD_STOP]].tobytes() == SUBJECT.encode():
+                self.sink.code[number] = HANDOVER
 
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
@@ -222,7 +236,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
     digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # np.zeros would release the GIL to clear it
     if ids or reading.identities:
         _put_identities(reading, rows, digest, has_id)
-    return Batch(indptr, hashes, values, label, weight, digest, has_id), rows
+    return Batch(indptr, hashes, values, label, weight, digest, has_id, _subjects(reading, rows)), rows
 
 
 def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> None:
@@ -235,6 +249,16 @@ def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> No
         at = int(np.searchsorted(rows, number))
         digest[at] = _digest(identity)
         has_id[at] = True
+
+
+def _subjects(reading: Reading, rows: I64) -> U8 | None:
+    """The digests of the subjects of the accepted rows; None if no row names one."""
+    if not reading.subjects:
+        return None
+    digests, hash_key = np.zeros((len(rows), ID_BYTES), np.uint8), int(reading.rules.key)
+    for number, subject in reading.subjects.items():
+        digests[np.searchsorted(rows, number)] = np.frombuffer(subject_digest(subject, hash_key), np.uint8)
+    return digests
 
 
 def _digest(identity: bytes) -> U8:
@@ -279,7 +303,7 @@ def row_errors(reading: Reading) -> list[RowError]:
 
 def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
     code = int(reading.sink.code[number])
-    slug, sentence = SLUGS[code]
+    slug, sentence = BAD_SUBJECT_SLUG if code == BAD_SUBJECT else SLUGS[code]
     if code == BAD_LABEL:
         sentence = label_hint(reading.rules)
     place = reading.sink.place[number]

@@ -34,7 +34,7 @@ class Roles:
     """What the columns of a table are. Columns that are not named here are features.
 
     label    : the label; None if rows have none
-    weight, event_id : of the row
+    weight, event_id, subject : of the row
     drop     : left out
     ignored  : left out too, and may be missing
     category : numbers that are names, such as postal codes
@@ -50,10 +50,11 @@ class Roles:
     positive: str | None = None
     ignored: frozenset[str] = frozenset()
     classes: bool = False
+    subject: str | None = None
 
     def require(self, names: Sequence[str]) -> None:
         """Raise `BadInput` (code `no_column`) if a column that is named here is not in a table with these columns."""
-        for name in (self.label, self.weight, self.event_id, *sorted(self.drop), *sorted(self.category)):
+        for name in (self.label, self.weight, self.event_id, self.subject, *sorted(self.drop), *sorted(self.category)):
             if name is not None and name not in names:
                 raise BadInput(f"no column {name!r}; {nearest(name, names)}", "no_column")
 
@@ -99,7 +100,8 @@ def table_of(value: object) -> Table | None:
 
 
 def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[str, Any]:
-    """Return a flat row, its values by column, as an example: features, label, weight, event_id. Absent values are left out.
+    """Return a flat row, its values by column, as an example: features, label, weight, event_id, subject. Absent values
+    are left out.
 
     Raises `BadInput`, which names the row and the column.
     """
@@ -118,6 +120,8 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
                 made["weight"] = said
             elif name == roles.event_id:
                 made["event_id"] = str(said)
+            elif name == roles.subject:
+                made["subject"] = str(said)
             else:
                 features[name] = str(said) if name in roles.category else said
         except ValueError as error:

@@ -38,6 +38,7 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
     ("POST", "predict"): (UNLABELLED, "application/json"),
     ("PUT", ""): (b"{}", "application/json"),
     ("PATCH", ""): (b"{}", "application/json"),
+    ("POST", "forget"): (b'{"subject":"ann"}', "application/json"),
     ("POST", "restore"): (b'{"generation":1}', "application/json"),
     ("POST", "refits"): (b"{}", "application/json"),
     ("POST", "promote"): (b'{"challenger":"b"}', "application/json"),

@@ -21,6 +21,7 @@ RESOURCES: Final = (
     "trees",
     "tuning",
     "snapshots",
+    "forgetting",
     "refits",
     "watching",
     "stream",

@@ -228,6 +228,7 @@ SCHEMAS: Final[Schema] = {
                             "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
                             "for were found. followed: it learns the events of another model from here on. challenged: which "
                             "models learn its events. "
+                            "forgot: rows of subjects were forgotten. "
                             "trimmed: the event is no longer in the log",
                         },
                         "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},

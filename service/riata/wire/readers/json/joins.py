@@ -16,7 +16,7 @@ from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, MISSING_LA
 from riata.wire.parsed import NO_JOINS, Joins, Reading, RowError
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.readers.json.reference import Pairs, decode, member
-from riata.wire.rows import ROW_START, ROW_STOP, Rules
+from riata.wire.rows import Rules
 from riata.wire.scan.reference import Refused, label_hint
 
 JOIN_KEYS: Final = ("prediction_id", "label", "weight", "ts")
@@ -50,9 +50,8 @@ def read_joins(reading: Reading, errors: list[RowError]) -> tuple[Joins, list[Ro
     found: list[tuple[int, bytes, float, float]] = []
     refused: dict[int, RowError] = {}
     for number in asked:
-        start, stop = reading.sink.place[number, ROW_START], reading.sink.place[number, ROW_STOP]
         try:
-            found.append((number, *_read_join(reading.data[start:stop].tobytes(), reading.rules)))
+            found.append((number, *_read_join(reading.text(number), reading.rules)))
         except _NoJoin as error:
             refused[number] = RowError(number, error.slug, error.sentence)
     joins = Joins(

@@ -18,13 +18,14 @@ _FULL: Final = (
 def _load(_header: bytes) -> Functions:
     from riata.wire.readers.json.document import as_line, is_single, read_document, read_lines
     from riata.wire.readers.json.joins import read_joins
-    from riata.wire.readers.json.reference import reference_json
+    from riata.wire.readers.json.reference import reference_json, subject_of
 
     return Functions(
         reference=reference_json,
         lines=read_lines,
         document=read_document,
         curved=lambda curves: partial(reference_json, curves=curves),
+        subject=subject_of,
         joins=read_joins,
         is_single=is_single,
         as_line=as_line,

@@ -43,6 +43,7 @@ from riata.wire.names import NO_NAMES
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records, hash_of
+from riata.wire.subjects import BAD_SUBJECT, SUBJECT, is_subject
 
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 
@@ -112,7 +113,7 @@ def example_row(value: Any, rules: Rules, curves: Curves = NO_CURVES) -> SlowRow
     seen: set[str] = set()
     given: dict[str, Any] = {}
     for key, item in value:
-        if key not in EXAMPLE_KEYS:
+        if key not in EXAMPLE_KEYS and key != SUBJECT:
             raise Refused(UNKNOWN_KEY, key)
         if key in seen:
             raise Refused(DUPLICATE_KEY, key)
@@ -144,7 +145,18 @@ def member(key: str, item: Any, rules: Rules, curves: Curves = NO_CURVES) -> Any
         if not isinstance(item, str) or _TIME.fullmatch(item) is None:
             raise Refused(BAD_TS, key)
         return item
+    if key == SUBJECT:
+        if not is_subject(item):
+            raise Refused(BAD_SUBJECT, key)
+        return item
     raise Refused(BY_PREDICTION, key)
+
+
+def subject_of(line: bytes) -> bytes:
+    """The subject that an accepted row names, in UTF-8; empty if it names none."""
+    if SUBJECT.encode() not in line and b"\\" not in line:
+        return b""
+    return next((item.encode() for key, item in decode(line) if key == SUBJECT and item is not None), b"")
 
 
 def _label(item: Any, rules: Rules) -> float:

@@ -1,0 +1,52 @@
+"""The command `riata forget`: rows of subjects leave a model."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+import typer
+
+from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+
+EXAMPLE: Final = """Examples:
+
+- `riata forget customer-4711 --model churn` has the model learn its log again without the rows of one subject.
+- `riata forget customer-4711 customer-0815 --drop-trimmed` also gives up what a trimmed log no longer has."""
+
+
+def forget(
+    subjects: Annotated[list[str], typer.Argument(help="Subjects, as rows named them.")],
+    model: Annotated[str, typer.Option(help="Name of the model.")] = "default",
+    drop_trimmed: Annotated[
+        bool,
+        typer.Option("--drop-trimmed", help="If the log was trimmed: learn only what it still has."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Forget the rows of subjects: learn the log again without them, and delete the states and predictions that contain them.
+
+    What is not deleted is listed in the guide: above all the stored bytes of the rows, which leave when the log is trimmed.
+    """
+    with connected(url) as riata:
+        answer = riata.forget(subjects, model=model, drop_trimmed=drop_trimmed)
+    typer.echo(json.dumps(answer) if as_json else told(answer))
+
+
+def told(answer: dict[str, Any]) -> str:
+    """Return the answer as lines for people."""
+    lines = [f"forgot {answer['rows']:,} of {answer['of']:,} rows and {answer['predictions']:,} waiting predictions"]
+    if answer["seq"]:
+        lines.append(f"model {answer['model']!r} was learnt again at event {answer['seq']:,}; old snapshots: deleted")
+    for name in ("log_loss", "loss"):
+        before, after = answer["before"].get(name), answer["after"].get(name)
+        if before is not None and after is not None:
+            lines.append(f"{name.replace('_', ' ')}: {before:.6f} before, {after:.6f} after")
+            break
+    if answer["refits_undone"]:
+        events = ", ".join(map(str, answer["refits_undone"]))
+        lines.append(f"refits promoted at events {events} were made with such rows and are undone; refit again")
+    if answer["trimmed"]:
+        lines.append(f"the log begins after event {answer['trimmed']:,}: nothing from before is in the model any more")
+    return "\n".join(lines)

@@ -1,0 +1,35 @@
+"""The route that forgets subjects."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.web.asking import Client
+
+
+def test_one_subject_or_a_list_is_forgotten(client: Client) -> None:
+    for body in ('{"subject":"ann"}', '{"subject":["ann","bob"],"drop_trimmed":true}'):
+        answer = client.post("/models/default/forget", body)
+        assert (answer.status_code, answer.json()["model"]) == (200, "default")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("{}", "missing_key"),
+        ('{"subject":[]}', "wrong_type"),
+        ('{"subject":7}', "bad_subject"),
+        ('{"subject":""}', "bad_subject"),
+        ('{"subject":["ann",null]}', "bad_subject"),
+        ('{"subjects":["ann"]}', "unknown_key"),
+        ('{"subject":"ann","drop_trimmed":1}', "wrong_type"),
+        ('{"subject":[' + ",".join(['"a"'] * 1001) + "]}", "wrong_type"),
+    ],
+)
+def test_the_body_is_read_strictly(client: Client, body: str, code: str) -> None:
+    answer = client.post("/models/default/forget", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+
+
+def test_an_unknown_model_is_not_found(client: Client) -> None:
+    assert client.post("/models/nothing/forget", '{"subject":"ann"}').json()["code"] == "model_not_found"
