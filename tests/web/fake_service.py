@@ -264,7 +264,7 @@ class FakeService:
 
     async def promote(self, model: str, challenger: str, force: bool) -> dict[str, Any]:
         m = self.model(model)
-        if challenger != "b":
+        if challenger != "default":
             raise Conflict(f"{challenger[:64]!r} does not follow model {m.name}", "not_a_challenger")
         m.seq += 1
         none = {"measure": "log loss", "compared": 0, "difference": None, "standard_error": None, "interval": None}

@@ -17,7 +17,18 @@ from riata.base.errors import Busy, Malformed, NotFound, RiataError
 from riata.web.answers import Answer
 from riata.web.body import header
 from riata.web.buckets import Buckets
-from riata.web.keys import ANONYMOUS, KEY, Forbidden, Key, KeyRing, Unauthenticated, read_keys, require_unexpired, ring_of
+from riata.web.keys import (
+    ANONYMOUS,
+    KEY,
+    NO_ACCESS,
+    Forbidden,
+    Key,
+    KeyRing,
+    Unauthenticated,
+    read_keys,
+    require_unexpired,
+    ring_of,
+)
 from riata.web.problems import answer_error
 from riata.web.routes.table import ROUTE_AT, TEMPLATES, place
 from riata.web.scopes import OPEN
@@ -180,7 +191,7 @@ class Gate:
         route = ROUTE_AT.get(place)
         creates = route is not None and route.creates
         if model is not None and key.models is not None and not (key.sees(model) and (creates or _is_there(service, model))):
-            raise NotFound("this key has no access to a model of that name", "model_not_found")
+            raise NotFound(NO_ACCESS, "model_not_found")
         if route is None:
             if place[1] not in TEMPLATES:
                 raise NotFound("no such route; /openapi.json lists them", "no_such_route")

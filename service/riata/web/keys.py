@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from starlette.types import Scope
 
-from riata.base.errors import BadInput, RiataError
+from riata.base.errors import BadInput, NotFound, RiataError
 from riata.web.options import MODEL_NAME
 from riata.web.scopes import SCOPES
 
@@ -36,6 +36,7 @@ EVERY_MODEL: Final = "*"
 _TOKEN: Final = re.compile(rb"riata_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}")
 _NOBODY: Final = bytes(32)  # the digest that a key with an unknown id is compared with
 KEY: Final = "riata.key"  # in the scope of a request that carried a key
+NO_ACCESS: Final = "this key has no access to a model of that name"
 ANONYMOUS: Final = "riata.anonymous"  # in the scope of a request without a key, if keys are required
 
 Name = Annotated[str, msgspec.Meta(pattern=f"^{MODEL_NAME}$")]
@@ -217,3 +218,9 @@ def visible(scope: Scope, model: str) -> bool:
         return False
     key: Key | None = scope.get(KEY)
     return key is None or key.sees(model)
+
+
+def require_visible(scope: Scope, model: str) -> None:
+    """Raise `NotFound` (code `model_not_found`) unless `visible`, for a model that a body names, whether it exists or not."""
+    if not visible(scope, model):
+        raise NotFound(NO_ACCESS, "model_not_found")

@@ -41,7 +41,7 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
     ("POST", "forget"): (b'{"subject":"ann"}', "application/json"),
     ("POST", "restore"): (b'{"generation":1}', "application/json"),
     ("POST", "refits"): (b"{}", "application/json"),
-    ("POST", "promote"): (b'{"challenger":"b"}', "application/json"),
+    ("POST", "promote"): (b'{"challenger":"default"}', "application/json"),
     ("POST", "refits/{refit}/promote"): (b'{"force":true}', "application/json"),
     ("POST", "v2/models/{model}/infer"): (
         b'{"inputs":[{"name":"a","shape":[1],"datatype":"FP64","data":[1]}]}',
@@ -535,3 +535,24 @@ def test_the_client_sends_its_key(service: FakeService) -> None:
         assert caught.value.status == 401
         with pytest.raises(BadInput):
             Riata("http://t", api_key="a\nb")
+
+
+def test_a_key_of_some_models_follows_and_promotes_no_other_and_sees_none(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = bearer(TOKENS[ADMIN][0])
+    bodies: list[tuple[str, str, dict[str, str]]] = [
+        ("PUT", "/models/mine", {"follow": ""}),
+        ("POST", "/models/mine/promote", {"challenger": ""}),
+    ]
+    for method, path, body in bodies:
+        (name,) = body
+        answers = [client.ask(method, path, json={name: other}, headers=headers) for other in ("theirs", "nobodys")]
+        assert [(one.status_code, one.json()["code"]) for one in answers] == [(404, "model_not_found")] * 2
+        assert answers[0].content == answers[1].content
+        assert client.ask(method, path, json={name: "default"}, headers=headers).status_code != 404
+    told = service.describe("mine") | {"challengers": [{"name": "default"}, {"name": "theirs"}]}
+    monkeypatch.setattr(service, "describe", lambda _model: told)
+    for token, names in ((TOKENS[WATCH][0], ["default"]), (OF_EVERY_MODEL[WATCH][0], ["default", "theirs"])):
+        answer = client.get("/models/mine", headers=bearer(token)).json()
+        assert [one["name"] for one in answer["challengers"]] == names

@@ -7,6 +7,7 @@ from typing import Any, Final
 from riata.base.errors import BadInput, nearest
 from riata.run.challengers import CHALLENGERS_MAX
 from riata.web.answers import Answer, json_answer
+from riata.web.keys import require_visible
 from riata.web.route import AT, Call, Route
 from riata.web.schemas import COUNT, NAME_PATTERN, TEXT, YES_OR_NO, answer, array, json_body, record, ref
 from riata.web.scopes import ADMIN
@@ -17,6 +18,7 @@ async def promote(call: Call) -> Answer:
     model, _ = call.asked()
     call.parts.service.published(model)
     challenger, force = read_promotion(await call.json())
+    require_visible(call.request.scope, challenger)
     return json_answer(await call.parts.admin.promote(model, challenger, force))
 
 

@@ -24,7 +24,7 @@ from riata.run.damage import ModelDamaged
 from riata.run.published import Published
 from riata.watch.warnings import CODES
 from riata.web.answers import Answer, json_answer
-from riata.web.keys import visible
+from riata.web.keys import require_visible, visible
 from riata.web.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.route import AT, Call, Route
 from riata.web.routes import challengers
@@ -68,6 +68,8 @@ async def put_model(call: Call) -> Answer:
     name = new_model_name(call.request.path_params["model"])
     call.options()
     body = await call.json(MODEL_BYTES_MAX)
+    if type(leader := body.get("follow")) is str:
+        require_visible(call.request.scope, leader)
     location = (b"location", f"/models/{name}".encode())
     try:
         created, config = await call.parts.admin.put_model(name, body, patient=False)
@@ -82,7 +84,8 @@ async def put_model(call: Call) -> Answer:
 async def describe_model(call: Call) -> Answer:
     """Configuration, counters, served version, progressive metrics and memory by part."""
     model, _ = call.asked()
-    return json_answer(call.parts.service.describe(model))
+    document, scope = call.parts.service.describe(model), call.request.scope
+    return json_answer({**document, "challengers": [one for one in document["challengers"] if visible(scope, one["name"])]})
 
 
 async def drop_model(call: Call) -> Answer:

@@ -54,7 +54,7 @@ export function data(context) {
         const delay = answer.label_delay;
         if (delay && delay.mean_s !== null) {
           const upTo = delay.bounds_s.map(bound => `up to ${span(bound)}`);
-          labels.body.append(h("h3", {}, "Delay of labels"), bars(delay.counts.map((value, i) => ({ label: upTo[i] || "longer", value })).filter(one => one.value), "labels by delay"));
+          labels.body.append(h("p", {}, "From the prediction to its label:"), bars(delay.counts.map((value, i) => ({ label: upTo[i] || "longer", value })).filter(one => one.value), "labels by delay"));
         }
         put(labels.caption, `joined: labelled in time. late, conflict, unknown: refused. expired: no label came. rows: stored now.${delay && delay.mean_s !== null ? ` Delay: from the prediction to its label, on the average ${span(delay.mean_s)}.` : ""}`);
       });
