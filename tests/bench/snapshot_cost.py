@@ -164,7 +164,7 @@ class Stand:
 
     def _take(self, batch: Batch) -> None:
         """Learn without a record: the event of the state stays the one in the log, so that it can be saved."""
-        self.state._learn(self._seq, [batch], frozenset())
+        self.state.learn(self._seq, [batch], frozenset())
         self._seq += batch.n
 
     @staticmethod

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from riata import __version__
 from riata.base.errors import BadInput, Busy, Conflict, Malformed
 from riata.cli.app import app, asked_for, exit_code
+from riata.cli.forget import told
 from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
@@ -317,3 +318,20 @@ def test_demo_streams_a_file_of_each_format(content: str, kind: str, labels: str
     assert service.rows["mine"] == content.encode().splitlines()
     assert service.documents["mine"] == {"labels": labels}
     assert {r.headers["content-type"] for r in service.requests if r.url.path.endswith("observe")} == {kind}
+
+
+def test_what_was_forgotten_is_told_with_what_remains() -> None:
+    answer = {
+        "model": "m", "seq": 9, "rows": 2, "of": 7, "in_log": 3, "predictions": 1, "snapshots_deleted": 4, "refits_undone": [5],
+        "trimmed": 6, "before": {"log_loss": 0.5}, "after": {"log_loss": 0.25},
+    }  # fmt: skip
+    assert told(answer).splitlines() == [
+        "forgot 2 of 7 rows and 1 waiting predictions",
+        "model 'm' was learnt again, up to event 9; 4 snapshots that contained them were deleted",
+        "the bytes of 3 rows stay in the log until it is trimmed; they are never learnt again",
+        "log loss: 0.500000 before, 0.250000 after",
+        "promotions at events 5 were made with such rows and are undone; refit again",
+        "the log begins after event 6: nothing from before is in the model any more",
+    ]
+    nothing = {**answer, "seq": 0, "rows": 0, "refits_undone": [], "trimmed": 0}
+    assert told(nothing) == "forgot 0 of 7 rows and 1 waiting predictions"

@@ -107,7 +107,7 @@ def test_the_state_is_that_of_a_log_that_never_had_the_rows(kind: str) -> None:
         await node.engine.save("m")
         gone = of(store, "ann")
         answer = await node.admin.forget("m", ["ann"], False)
-        assert (answer["rows"], answer["of"]) == (len(gone), 175) == (35, 175)
+        assert (answer["rows"], answer["of"], answer["in_log"]) == (len(gone), 175, 35) == (35, 175, 35)
         assert (answer["before"]["examples"], answer["after"]["examples"]) == (175, 140)
         assert node.engine.published("m").figures["cumulative"]["examples"] == 140
         check(store, answer, gone)

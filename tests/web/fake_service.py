@@ -317,7 +317,7 @@ class FakeService:
 
     async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:  # noqa: ARG002
         m = self.model(model)
-        counts = dict.fromkeys(("seq", "rows", "of", "predictions", "snapshots_deleted", "trimmed"), 0)
+        counts = dict.fromkeys(("seq", "rows", "of", "in_log", "predictions", "snapshots_deleted", "trimmed"), 0)
         return {"model": m.name, **counts, "refits_undone": [], "before": {}, "after": {}}
 
     async def export(self, model: str) -> bytes:

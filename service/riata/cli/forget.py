@@ -38,15 +38,17 @@ def told(answer: dict[str, Any]) -> str:
     """Return the answer as lines for people."""
     lines = [f"forgot {answer['rows']:,} of {answer['of']:,} rows and {answer['predictions']:,} waiting predictions"]
     if answer["seq"]:
-        lines.append(f"model {answer['model']!r} was learnt again at event {answer['seq']:,}; old snapshots: deleted")
+        deleted = f"{answer['snapshots_deleted']:,} snapshots that contained them were deleted"
+        lines.append(f"model {answer['model']!r} was learnt again, up to event {answer['seq']:,}; {deleted}")
+        lines.append(f"the bytes of {answer['in_log']:,} rows stay in the log until it is trimmed; they are never learnt again")
     for name in ("log_loss", "loss"):
         before, after = answer["before"].get(name), answer["after"].get(name)
-        if before is not None and after is not None:
+        if answer["seq"] and before is not None and after is not None:
             lines.append(f"{name.replace('_', ' ')}: {before:.6f} before, {after:.6f} after")
             break
     if answer["refits_undone"]:
         events = ", ".join(map(str, answer["refits_undone"]))
-        lines.append(f"refits promoted at events {events} were made with such rows and are undone; refit again")
+        lines.append(f"promotions at events {events} were made with such rows and are undone; refit again")
     if answer["trimmed"]:
         lines.append(f"the log begins after event {answer['trimmed']:,}: nothing from before is in the model any more")
     return "\n".join(lines)

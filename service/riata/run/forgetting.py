@@ -59,6 +59,7 @@ async def forget_subjects(engine: Engine, model: str, subjects: Sequence[str], d
         "seq": seq,
         "rows": found.unlearnt,
         "of": found.examples,
+        "in_log": len(found.forgotten),
         "predictions": predictions,
         "snapshots_deleted": deleted,
         "refits_undone": found.undone,

@@ -67,6 +67,10 @@ SCHEMAS: Final = {
             "seq": {**COUNT, "description": "the event that forgot them; 0 if no row was found"},
             "rows": {**COUNT, "description": "rows of the subjects that the model no longer includes"},
             "of": {**COUNT, "description": "rows that it included"},
+            "in_log": {
+                **COUNT,
+                "description": "rows whose bytes stay in the log until it is trimmed, never learnt again",
+            },
             "predictions": {**COUNT, "description": "remembered predictions of the subjects that were deleted"},
             "snapshots_deleted": COUNT,
             "refits_undone": {**array(COUNT), "description": "events that promoted refits made with such rows; refit again"},
