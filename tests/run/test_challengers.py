@@ -19,7 +19,7 @@ from riata.run.pairs import OWN, Pairs, SharedEvents, comparison
 from riata.run.replay import in_this_thread, replay
 from riata.store.store import Record
 from tests.doubles.memory_store import Faults, MemoryStore
-from tests.run.node import Node, events, run_with
+from tests.run.node import SMALL, Node, events, run_with
 
 FOLLOWS: dict[str, Any] = {"follow": "m", "learner": {"eta": 0.1}}
 
@@ -183,7 +183,7 @@ def test_what_cannot_follow_says_why() -> None:
     run_with(MemoryStore(), work)
 
 
-def test_a_challenger_whose_log_was_cut_is_detached_and_not_promoted() -> None:
+def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next_start() -> None:
     store = MemoryStore()
 
     async def work(node: Node) -> None:
@@ -195,6 +195,22 @@ def test_a_challenger_whose_log_was_cut_is_detached_and_not_promoted() -> None:
             await node.admin.promote("m", "b", True)
 
     run_with(store, work)
+    store = store.crash()
+
+    async def after_a_restart(node: Node) -> None:
+        await node.observe(events(10, seed=2))
+        assert node.service.describe("m")["challengers"] == []
+        assert node.service.describe("b")["follow"] == {"model": "m", "events": 50, "lag_events": 0, "detached": True}
+        assert (await node.service.changes("m"))[0]["source"] == {"challengers": []}
+        with pytest.raises(Conflict, match="has not learnt the same events"):
+            await node.admin.put_model("b", {"follow": "m"})
+        await node.admin.drop_model("b")
+        await node.admin.put_model("b", SMALL)
+        await node.observe(events(10, seed=3))
+        assert node.engine.published("b").applied == 1  # another model of this name gets nothing
+
+    run_with(store, after_a_restart)
+    assert replay(store.crash(), "m").equal
 
 
 def test_losses_of_another_kind_and_of_refused_events_do_not_count() -> None:

@@ -11,13 +11,14 @@ from riata.learn.registry import LearnerConfig
 from riata.run.archive import Archive
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.compilers import Stopped
-from riata.run.config import ModelConfig
+from riata.run.config import Change, ModelConfig
 from riata.run.damage import Damage
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning, learning_names
 from riata.run.model_state import ModelState
+from riata.run.pairs import followers_of
 from riata.run.recovery import Recovered, clear_marks, recover_all
 from riata.run.scrubbing import scrub_while_running
 from riata.run.writer_queue import Logged
@@ -63,7 +64,9 @@ class AloneEngine(Engine):
         self.learning = learning
         for damage in damaged:
             learning.give_up(damage)
-        followers = {found.state.name: found.state.pairs.challengers for found in recovered if found.state.pairs.challengers}
+        followers, fewer = followers_of(
+            {found.state.name: found.state.pairs for found in recovered}, [one.model for one in damaged]
+        )
         await self.call(lambda _store: self._log_thread.followers.update(followers))
         for found in recovered:
             names = await loop.run_in_executor(None, learning_names, context, found)
@@ -71,6 +74,10 @@ class AloneEngine(Engine):
         if DEFAULT_MODEL not in self.served_models and DEFAULT_MODEL not in context.catalogue.damaged:
             await self.create(DEFAULT_MODEL, ModelConfig())
         await learning.settle()
+        for name, kept in fewer.items():
+            log.warning("model %s: of its challengers only %s still have its events", name, ", ".join(kept) or "none")
+            payload = Change(self.published(name).config, challengers=kept).payload()
+            await self.append(Append(name, "config", self.clock.unix_ms(), payload=payload))
         self.recovered = True
         log.info("ready: %d model%s", len(self.served_models), "" if len(self.served_models) == 1 else "s")
         self.scrubbing = asyncio.create_task(scrub_while_running(context, lambda: self.learning))
