@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from riata.run.changes import KINDS
 from riata.web.app import create_app
 from riata.web.routes.console import FILES, FOLDER, PAGE, build, files
 from riata.web.settings import WebSettings
@@ -32,6 +33,11 @@ def test_the_page_and_its_files_are_small() -> None:
     assert own <= OWN_GZIP_BYTES_MAX
     assert sum(len(file.compressed) for file in found.values()) <= GZIP_BYTES_MAX
     assert all(gzip.decompress(file.compressed) == file.content for file in found.values())
+
+
+def test_every_kind_of_change_has_words() -> None:
+    (table,) = re.findall(r"KINDS = \{(.*?)\};", (FOLDER / "parts.js").read_text(encoding="utf-8"))
+    assert set(re.findall(r"(\w+): \"", table)) == set(KINDS)
 
 
 def test_what_others_wrote_is_as_they_published_it() -> None:
