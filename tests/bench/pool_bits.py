@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,9 @@ from tests.scale.test_pools import HOT, Told, bits, changed, made, same, taylor
 
 ROUNDS: Final = 50
 PART_ROWS: Final = 64
-PAUSE_S: Final = 1.0
+PAUSE_S: Final = 30.0
+PATIENCE_S: Final = 2.0  # of Dask
+PAUSED_AT_ONCE: Final = 10  # passes of commands, each with one that is stopped
 SHELL: Final = f"""for i in 0 1; do
   {sys.executable} -m riata part "$RIATA_ROWS" --call "$RIATA_CALL" --into "$RIATA_INTO" --share $i/2 &
   pids="$pids $!"
@@ -89,16 +92,27 @@ def counted(fold: Callable[[], bool]) -> str:
 def of_commands(data: SegmentData, folder: Path, rng: random.Random) -> list[list[str]]:
     """Faults of commands."""
     job, given = taylor(data)
-    wanted, told, rows = Serial().fold(job, data.parts, given), Told(folder), []
+    wanted, told = Serial().fold(job, data.parts, given), Told(folder)
     pool = Commands(data, told.command, folder / "shell")
     fold = partial(_equal, pool, data, wanted)
-    for name, fault in (("killed", signal.SIGKILL), (f"stopped for {PAUSE_S:g} s", signal.SIGSTOP)):
-        counts = Counter[str]()
-        for _ in range(ROUNDS):
-            with told.struck((fault, rng.random() * 1.5, PAUSE_S)):
-                counts[counted(fold)] += 1
-            told.forget()
-        rows.append(["`riata part` in a shell", name, *outcome(counts)])
+    counts = Counter[str]()
+    for _ in range(ROUNDS):
+        with told.struck((signal.SIGKILL, rng.random() * 1.5, 0.0)):
+            counts[counted(fold)] += 1
+        told.forget()
+    rows = [["`riata part` in a shell", "killed", *outcome(counts)]]
+
+    def paused(number: int) -> str:
+        own = folder / f"paused {number}"
+        (own / "pool").mkdir(parents=True)
+        one = Told(own)
+        with one.struck((signal.SIGSTOP, moments[number] * PAUSED_AT_ONCE, PAUSE_S)):
+            return counted(partial(_equal, Commands(data, one.command, own / "pool"), data, wanted))
+
+    moments = [rng.random() * 1.5 for _ in range(ROUNDS)]
+    with ThreadPoolExecutor(PAUSED_AT_ONCE) as threads:
+        counts = Counter(threads.map(paused, range(ROUNDS)))
+    rows.append(["`riata part` in a shell", f"stopped for {PAUSE_S:g} s", *outcome(counts)])
     counts = Counter[str]()
     for _ in range(ROUNDS):
         path = rng.choice(data.parts).pieces[0].segment.path
@@ -106,7 +120,8 @@ def of_commands(data: SegmentData, folder: Path, rng: random.Random) -> list[lis
             counts[counted(fold)] += 1
         told.forget()
     rows.append(["`riata part` in a shell", "a byte of a segment changed", *outcome(counts)])
-    left = {one.name for one in (folder / "shell").iterdir()} - {"rows.bin", "call.bin", "parts"}
+    folders = [folder / "shell", *folder.glob("paused */pool")]
+    left = {one.name for own in folders for one in own.iterdir()} - {"rows.bin", "call.bin", "parts"}
     return [[*row, ", ".join(sorted(left)) or "nothing"] for row in rows]
 
 
@@ -118,7 +133,7 @@ def of_dask(data: SegmentData, folder: Path, rng: random.Random) -> list[list[st
         own = folder / f"dask {name}"
         own.mkdir()
         counts = Counter[str]()
-        with cluster_in(own / "workers") as running, pool_of(data, running, own, WORKERS, patience_s=2.0) as pool:
+        with cluster_in(own / "workers") as running, pool_of(data, running, own, WORKERS, patience_s=PATIENCE_S) as pool:
             for _ in range(ROUNDS):
                 victim = running.workers.pop(rng.randrange(WORKERS))
                 timer = threading.Timer(rng.random() * 0.1, victim.send_signal, (fault,))
@@ -182,7 +197,8 @@ same time. `shotgun` and `sllr_l2` run in the caller, and the passes that measur
 
 {ROUNDS} passes for each fault, which comes at a random moment of the pass. Equal: the sum has the bits of one thread. The faults
 of child processes are [measured apart](pools.md). A command has no deadline of its own, so one that is stopped is waited for
-until it continues; a worker of Dask that is stopped is not waited for.
+until it continues, {PAUSED_AT_ONCE} passes at the same time. A worker of Dask is stopped until the pass has ended, which does not
+wait for it longer than {PATIENCE_S:g} s.
 
 {report.table(["pool", "fault", "equal", "refused", "wrong", "left over"], harmed)}
 """

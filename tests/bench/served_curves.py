@@ -5,7 +5,7 @@ and learnt before the clock stops; then single predictions one after another. Be
 curve, which every client that has the tree could send: the difference is what a curve costs. Control chart is the UCI file, 60
 points, Euclidean distance; cylinder, bell and funnel are simulated, 128 points, warping. Medians of runs, interleaved.
 
-Writes served_curves.md. Needs RIATA_SHARED.
+Writes served_curves.md and served_curves.png. Needs RIATA_SHARED.
 """
 
 from __future__ import annotations
@@ -19,20 +19,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import matplotlib
 import numpy as np
 
 from riata.base.arrays import F64, I64
 from riata.client import Riata
-from riata.trees.curves import curve_variable
+from riata.trees.curves import DISTANCES, curve_variable
 from riata.trees.growing import Growth, grow
 from riata.trees.stage import TreeStage, read_stage
 from tests.bench import report
 from tests.bench.curves_data import control_chart, of_kinds
 from tests.running import Running
+from tests.trees.hand_made import text_of, two_splits
+
+matplotlib.use("Agg")  # there is no screen
+from matplotlib import pyplot as plt
 
 ROWS: Final = 500
 RUNS: Final = 5
 SINGLE: Final = 200
+LENGTHS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+REPEATS: Final = 15
+LENGTH_TEXT: Final = (
+    "A curve alone, without HTTP: a tree of two splits made by hand, of which the curve meets one or two, with prototypes as long"
+    " as the curve, and no window. Warping takes time in proportion to the square of the length,"
+    " the Euclidean distance in proportion to the length."
+)
 
 
 def stage_of(x: Sequence[F64], y: I64, distance: str) -> TreeStage:
@@ -84,6 +96,29 @@ def measured(riata: Riata, name: str, x: Sequence[F64], y: I64, distance: str) -
     return cells
 
 
+def by_length() -> str:
+    """Microseconds of a curve in a tree whose two prototypes have as many points as the curve, by distance; draws them."""
+    chance, found = np.random.default_rng(1), dict[str, list[float]]()
+    for distance in DISTANCES:
+        for points in LENGTHS:
+            curves = chance.standard_normal((5, points)).cumsum(axis=1)
+            stage = read_stage(text_of(two_splits(distance, list(curves[:4]))), "ecg")
+            times = []
+            for _ in range(REPEATS + 1):  # the first one fills caches
+                began = time.perf_counter()
+                stage.leaves(curves[4][:, np.newaxis])
+                times.append(1e6 * (time.perf_counter() - began))
+            found.setdefault(distance, []).append(statistics.median(times[1:]))
+    figure, axes = plt.subplots(figsize=(5.0, 3.2), layout="constrained")
+    for distance, times in found.items():
+        axes.loglog(LENGTHS, times, "o-", label=distance)
+    axes.set(xlabel="points of a curve and of the prototypes", ylabel="µs a curve, one thread", title="Encoding a curve")
+    axes.legend()
+    figure.savefig(report.EVIDENCE / "served_curves.png", dpi=100)
+    rows = [[f"{points:,}", *(f"{found[distance][at]:.0f}" for distance in DISTANCES)] for at, points in enumerate(LENGTHS)]
+    return report.table(["points", *(f"{distance}, us" for distance in DISTANCES)], rows)
+
+
 def main() -> None:
     """Run and report."""
     options = report.arguments(__doc__ or "").parse_args()
@@ -96,7 +131,9 @@ def main() -> None:
     heads = ["curves", "distance", "points", "bytes a row", "leaf alone, us", "learn a row, us", "leaf sent, us"]
     heads += ["predict one, us", "leaf sent, us"]
     text = "# Curves in the service\n\n" + " ".join((__doc__ or "").split("\n\n")[1].split("\n")) + "\n\n"
-    text += report.table(heads, rows) + "\n" + report.conditions("python -m tests.bench.served_curves", ["numba", "numpy"])
+    text += report.table(heads, rows)
+    text += f"\n## By length\n\n{LENGTH_TEXT}\n\n{by_length()}\n![time of a curve by its length](served_curves.png)\n\n"
+    text += report.conditions("python -m tests.bench.served_curves", ["numba", "numpy"])
     report.publish("served_curves", text, write=not options.no_write)
 
 

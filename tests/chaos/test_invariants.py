@@ -165,8 +165,12 @@ def newest_generation(connection: sqlite3.Connection) -> tuple[int, int, bytes]:
     """(model, gen, content): a checkpoint is one chunk, or more if there are many events."""
     sql = "SELECT id, MAX(gen) FROM models JOIN generations ON model = id WHERE name = ?"
     model, gen = connection.execute(sql, (rows.MODEL,)).fetchone()
+    return model, gen, content_of(connection, model, gen)
+
+
+def content_of(connection: sqlite3.Connection, model: int, gen: int) -> bytes:
     chunks = connection.execute("SELECT data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (model, gen))
-    return model, gen, b"".join(data for (data,) in chunks)
+    return b"".join(data for (data,) in chunks)
 
 
 def put_chunks(connection: sqlite3.Connection, model: int, gen: int, chunks: Iterable[bytes]) -> None:
@@ -193,16 +197,20 @@ def rot(connection: sqlite3.Connection) -> None:
 
 
 def sign_other_weights(connection: sqlite3.Connection) -> None:
-    """A valid checkpoint with weights that no log gives."""
-    model, gen, content = newest_generation(connection)
-    header, arrays = layout.decode_checkpoint(content)
-    arrays["learner.beta"][0] += 2.0**-40
-    content = layout.encode_checkpoint(header, arrays)
-    state = layout.state_digest({key: header[key] for key in ("config", "skipped")}, arrays)
-    digest = layout.checkpoint_digest(content)
-    sql = "UPDATE generations SET digest = ?, state_digest = ?, bytes = ? WHERE model = ? AND gen = ?"
-    connection.execute(sql, (digest, state, len(content), model, gen))
-    put_chunks(connection, model, gen, layout.split_chunks([content]))
+    """A valid checkpoint with weights that no log gives. If a slow service has written two of the same events, both have these
+    weights: two states of the same events would be against rule 5.
+    """
+    model, newest, _ = newest_generation(connection)
+    same_events = "SELECT b.gen FROM generations a JOIN generations b USING (model, applied) WHERE model = ? AND a.gen = ?"
+    for (gen,) in connection.execute(same_events, (model, newest)).fetchall():
+        header, arrays = layout.decode_checkpoint(content_of(connection, model, gen))
+        arrays["learner.beta"][0] += 2.0**-40
+        content = layout.encode_checkpoint(header, arrays)
+        state = layout.state_digest({key: header[key] for key in ("config", "skipped")}, arrays)
+        digest = layout.checkpoint_digest(content)
+        sql = "UPDATE generations SET digest = ?, state_digest = ?, bytes = ? WHERE model = ? AND gen = ?"
+        connection.execute(sql, (digest, state, len(content), model, gen))
+        put_chunks(connection, model, gen, layout.split_chunks([content]))
 
 
 def claim_more_events(connection: sqlite3.Connection) -> None:

@@ -8,7 +8,7 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
 from riata.jit.simd.f64x8 import WIDTH
-from riata.learn.truncated_gradient.columns import ENTRIES, ENTRY, KEY, centre_row, note_row
+from riata.learn.truncated_gradient.columns import DENSE, ENTRIES, ENTRY, KEY, MARKS, centre_row, is_surveyed, note_row, surveyed
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.learn.contract import served
@@ -47,38 +47,49 @@ def loss(margin: F64, label: F64) -> float:
 @pytest.mark.parametrize("apart", [1, 512])  # in sets of their own, or all in one set
 def test_the_book_is_its_twin(apart: int) -> None:
     rng = np.random.default_rng(apart)
-    book, column, tracked = twin.Book(), np.zeros((ENTRY, ENTRIES)), 0
+    book, column, mark, tracked = twin.Book(), np.zeros((ENTRY, ENTRIES)), np.ones(MARKS, np.uint8), 0
     start, x, centre, span, entry = np.zeros(16, np.uint32), *np.zeros((4, 16))
     evicted = 0
-    for learnt in range(400):
+    for learnt in range(DENSE - 300, DENSE + 300):
         slots = [slot for slot in range(9) if rng.random() < (0.95 if slot < 3 else 0.03)]
         k = len(slots)
         start[:k] = [4 * apart * slot for slot in slots]
         x[:] = 0.0
-        x[:k] = [1.0 if slot == 8 and learnt < 200 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
+        x[:k] = [1.0 if slot == 8 and learnt < DENSE - 100 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
         row = {apart * slot: float(value) for slot, value in zip(slots, x, strict=False)}
         expected = twin.centre_row(book, learnt, 2.0, row)
-        centre_row(column, tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span, entry))
+        centre_row((column, mark), tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span, entry))
         found = {apart * slot: (centre[j], span[j]) for j, slot in enumerate(slots) if centre[j] != 0.0}
         assert found.keys() == expected.keys()
         for slot, pair in found.items():
             assert pair == pytest.approx(expected[slot], rel=1e-9)
         assert centre[k : -(-k // WIDTH) * WIDTH].tolist() == [0.0] * (-k % WIDTH)
         x[:k] -= centre[:k]
-        twin.note_row(book, learnt, {slot: x[j] + centre[j] for j, slot in enumerate(row)})
-        before, tracked = tracked, note_row(column, tracked, learnt, (k, start, x, np.zeros(0, np.uint32)), (centre, entry))
+        twin.note_row(book, learnt, {slot: x[j] + centre[j] for j, slot in enumerate(row)}, expected)
+        noted = k, start, x, np.zeros(0, np.uint32)
+        before, tracked = tracked, note_row((column, mark), tracked, learnt, noted, (centre, entry))
         evicted += tracked < before
         assert tracked == sum(len(inside) for inside in book.sets.values()) == np.count_nonzero(column[KEY])
     assert {0, apart, 2 * apart} <= set(found) | {apart * slot for slot in range(3) if slot not in slots}
     assert (evicted > 0) == (apart == 512)
 
 
+def test_the_survey_is_its_twin_and_follows_no_period() -> None:
+    assert [is_surveyed(row) for row in range(2**14)] == [twin.in_survey(row) for row in range(2**14)]
+    assert [surveyed(row) for row in range(2**14)] == twin.SURVEYED[:-1]
+    later = [row for row in range(DENSE, 2**14) if twin.in_survey(row)]
+    for period in range(2, 33):
+        met = np.bincount(np.array(later) % period, minlength=period)
+        assert met.min() > 0.5 * met.mean(), period
+
+
 @pytest.mark.parametrize("config", [BOTH, replace(BOTH, period=3, gravity=1e-2, reach=np.inf, step="gradient")])
 @pytest.mark.parametrize("bits", [8, 20])  # 20: a compact table, whose lines are not slots
 def test_lazy_equals_eager(config: TruncatedGradientConfig, bits: int) -> None:
-    value, label = labelled(300, 7)
+    n = DENSE + 300
+    value, label = labelled(n, 7)
     value += np.array([5.0, -3.0, 0.0])
-    value[np.random.default_rng(7).random((300, 3)) < np.array([0.0, 0.25, 0.9])] = np.nan
+    value[np.random.default_rng(7).random((n, 3)) < np.array([0.0, 0.25, 0.9])] = np.nan
     eager, lazy, events = Eager(config, bits), TruncatedGradient(config, bits), events_of(value, label)
     margins, _ = learn_rows(eager, events)
     assert lazy.step(to_batch(events)).margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
@@ -146,9 +157,9 @@ def test_a_state_with_columns_that_cannot_be_is_refused() -> None:
     learner.step(table(value + 9.0, label))
     good = learner.freeze()
     assert len(good["entry"]) == 3
-    column = good["column"].astype(np.float64)
+    column = good["survey"].astype(np.float64)
     spoilt = {
-        "column": np.where(np.arange(len(column)) == 0, 0.0, column),  # an entry of no row
+        "survey": np.where(np.arange(len(column)) == 0, 0.0, column),  # an entry of no row
         "column_slot": good["column_slot"] + 2**8,
         "calibration": np.array([0.0, 0.0, 1.0, 1.0]),
         "entry": good["entry"][::-1].copy(),
@@ -167,3 +178,28 @@ def test_without_the_settings_a_state_is_as_it_was() -> None:
     learner.step(table(*labelled(20, 6)))
     assert learner.freeze().keys() == {"counts", "scalars", "slot", "beta", "tau", "seen", "squares", "scale"}
     assert learner.freeze()["scalars"].shape == (6,)
+
+
+def test_a_state_that_counted_all_rows_goes_on_with_the_same_centres() -> None:
+    value, label = labelled(6000, 8)
+    value += np.array([9.0, -4.0, 0.0])
+    value[:2000, 1] = np.nan
+    learner = TruncatedGradient(BOTH, 8)
+    learner.step(table(value, label))
+    present = learner.freeze()
+    _, _, _, low, high = present["survey"].reshape(-1, 5).T
+    rows = np.array([6000.0, 4000.0, 6000.0])[np.argsort(np.argsort(present["column_slot"]))]
+    first = 6000.0 - rows
+    mean = np.array([value[int(start) :, column].mean() for column, start in enumerate((0, 2000, 0))])
+    older = {**present, "column": np.column_stack([rows, first, rows * mean, low, high]).ravel()}
+    del older["survey"]
+    again = TruncatedGradient(BOTH, 8)
+    again.thaw(older)
+    count, since, total, _, _ = again.freeze()["survey"].astype(np.float64).reshape(-1, 5).T
+    assert count == pytest.approx(present["survey"].reshape(-1, 5).T[0], rel=0.02)
+    assert total / count == pytest.approx(mean, rel=1e-12)
+    assert since.tolist() == [0.0, DENSE + (2000 - DENSE) // 16, 0.0]
+    more = table(*labelled(50, 9))
+    assert again.step(more).margin == pytest.approx(learner.step(more).margin, abs=0.05)
+    with pytest.raises(Corrupt):
+        TruncatedGradient(BOTH, 8).thaw({**older, "survey": present["survey"]})

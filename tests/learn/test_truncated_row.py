@@ -19,6 +19,8 @@ from tests.learn.streams import sparse_events, to_batch
 from tests.twins import truncated_row as twin
 from tests.twins.truncated_step import Event
 
+UNMARKED = np.ones(0, np.uint8)
+
 
 def _settings(gravity: float) -> Settings:
     return Settings(
@@ -38,7 +40,9 @@ def test_collect_keeps_what_truncation_has_left_and_each_slot_once() -> None:
     line = zero_table(16, 2)
     line[:, 0] = np.linspace(-1.0, 1.0, 16)
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), nothing)
+    table = Table(
+        line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), np.ones(0, np.uint8), nothing
+    )
     listed = np.array([0, 0, 3, 7, 8, 8, 8, 15], np.uint32)
     slot, beta = np.empty_like(listed), np.empty(len(listed))
     before = line.copy()
@@ -71,7 +75,9 @@ def test_collect_of_many_is_each_weight_by_itself(rate: str, in_place: bool) -> 
     dead = {at for at, weight in expected.items() if weight == 0.0}
     slot, beta = listed if in_place else np.empty_like(listed), np.empty(len(listed))
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), nothing)
+    table = Table(
+        line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), np.ones(0, np.uint8), nothing
+    )
     before = line.copy()
     kept = collect(table, settings, 2.0, True, listed, slot, beta)
     assert dict(zip(slot[:kept].tolist(), beta[:kept].tolist(), strict=True)) == twin.collect(expected)
@@ -118,7 +124,9 @@ def test_gather_row_is_its_twin(normalised: bool, seed: int, n: int) -> None:
     room = room_for(64, len(Scratch._fields) - 1)
     scratch = Scratch(room.start[0], *room.columns)
     nothing = np.zeros(0, np.uint32)
-    table = Table(line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), nothing)
+    table = Table(
+        line, nothing, nothing, np.zeros(COUNTS, np.int64), uncalibrated(), np.zeros((ENTRY, 0)), np.ones(0, np.uint8), nothing
+    )
     table.scalars[CLOCK], table.scalars[INTERCEPT] = 4.0, 0.5
     k = lay_out_row(table, setting, rows, 0, scratch.start, scratch.x)
     values = scratch.x[:k].copy()

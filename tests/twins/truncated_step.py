@@ -173,7 +173,8 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     eager.norm, eager.importance = norm, importance
     if eager.centred:
         eager.never = (eager.never - x.keys()) | centres.keys()
-        truncated_columns.note_row(eager.book, eager.learnt, {j: x[j] + (centres[j][0] if j in centres else 0.0) for j in x})
+        values = {j: x[j] + (centres[j][0] if j in centres else 0.0) for j in x}
+        truncated_columns.note_row(eager.book, eager.learnt, values, centres)
     return True
 
 

@@ -34,7 +34,7 @@ def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
     if settings.calibrated:  # the optimum is calibrated
         arrays = {**arrays, "calibration": np.array([1.0, 0.0, squares, squares])}
     if settings.centred:  # columns are found again by the next rows
-        arrays = {**arrays, "entry": np.zeros(0, np.uint32), "column_slot": np.zeros(0, np.int64), "column": np.zeros(0)}
+        arrays = {**arrays, "entry": np.zeros(0, np.uint32), "column_slot": np.zeros(0, np.int64), "survey": np.zeros(0)}
     if config.rate == "adaptive":
         arrays = {**arrays, "seen": slot, "squares": sums.squares[at]}
     if config.normalised:

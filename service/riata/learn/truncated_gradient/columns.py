@@ -11,6 +11,10 @@ feature: 5 / 2 (p - 1 / 2). The scale of a centred column is its largest distanc
 has no scale yet: nothing is learnt of it, and the first value that differs gives its scale. A centred column is not truncated: it
 occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
 
+Rows are counted in a sample of them, the survey: the first DENSE, and then one in each BLOCK, at a place that follows no period.
+In the rows between, a column keeps its count and its sum, and most other features need no look at the book: a byte for each
+MARKS-th slot tells whether one of them may be centred. The lowest and the highest value of a centred column count in every row.
+
 The book has a bounded number of entries, in sets of WAYS by slot. A feature for which its set has no room takes one from the
 count of each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays. The
 numbers of an entry are in rows of an array: the keys of a set are adjacent, and so are its counts.
@@ -20,7 +24,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from riata.base.arrays import F64, U32
+from riata.base.arrays import F64, U8, U32
 from riata.jit.kernel import inline_kernel
 from riata.jit.simd.f64x8 import WIDTH, flags, load, spread, store
 
@@ -28,10 +32,15 @@ SETS: Final = 512
 WAYS: Final = 4
 ENTRIES: Final = SETS * WAYS
 
+MARKS: Final = 1024  # a feature whose mark, by the last bits of its slot, is 0 is not centred; a mark changes no result
+MARKED_EVERY: Final = 64  # rows of the survey, after which marks that are not needed are removed
+DENSE: Final = 1024
+BLOCK: Final = 16
+
 KEY: Final = 0  # numbers of an entry: the slot plus one, 0 for none
-COUNT: Final = 1  # rows with the feature
-SINCE: Final = 2  # rows learnt before its first
-SUM: Final = 3  # of its values
+COUNT: Final = 1  # rows of the survey with the feature
+SINCE: Final = 2  # rows of the survey before its first
+SUM: Final = 3  # of its values in them
 LOW: Final = 4
 HIGH: Final = 5
 ENTRY: Final = 6
@@ -40,6 +49,34 @@ PRIOR_ROWS: Final = 2.0  # without the feature, so that no feature is a column a
 FULL_SHARE: Final = 0.9  # of the rows, from which the centre is the mean
 NARROW: Final = 2.0**-40  # of the centre: distances up to it may be rounding errors; a column without others is constant
 NEVER: Final = 2.0**900  # a clock that is never reached: a weight with it is not truncated
+
+
+@inline_kernel
+def place_in(block: int) -> int:
+    """Which row of a block of BLOCK rows is in the survey.
+
+    Source    multiplicative hashing by the golden section, Knuth 1998, section 6.4
+    """
+    return (block * 40503) >> 12 & (BLOCK - 1)
+
+
+@inline_kernel
+def is_surveyed(learnt: int) -> bool:
+    """Tell whether the row after `learnt` others is in the survey.
+
+    Source    this module
+    """
+    return learnt < DENSE or learnt & (BLOCK - 1) == place_in(learnt // BLOCK)
+
+
+@inline_kernel
+def surveyed(learnt: int) -> int:
+    """How many of the first `learnt` rows are in the survey.
+
+    Source    this module
+    """
+    block = learnt // BLOCK
+    return min(learnt, DENSE + block - DENSE // BLOCK + int(place_in(block) < learnt & (BLOCK - 1)))
 
 
 @inline_kernel
@@ -67,16 +104,26 @@ def slot_at(slot_of: U32, start: int) -> int:
 
 
 @inline_kernel
-def centre_of(column: F64, at: int, learnt: int) -> float:
-    """The centre of a column in the row after `learnt` others; 0 if it is not centred. That of a constant column is exactly its
+def is_common(column: F64, at: int, rows: int) -> bool:
+    """Tell whether more than half of the rows of the survey, and of those without the feature before, have an entry's feature,
+    after `rows` of them.
+
+    Source    this module
+    """
+    return bool(2.0 * (column[COUNT, at] + 1.0) > rows - column[SINCE, at] + 1.0 + PRIOR_ROWS)
+
+
+@inline_kernel
+def centre_of(column: F64, at: int, rows: int) -> float:
+    """The centre of a column after `rows` rows of the survey; 0 if it is not centred. That of a constant column is exactly its
     value.
 
     Source    this module
     """
-    count, rows = column[COUNT, at] + 1.0, learnt - column[SINCE, at] + 1.0 + PRIOR_ROWS
-    if 2.0 * count <= rows:
+    if not is_common(column, at, rows):
         return 0.0
-    factor = min(1.0, (count / rows - 0.5) / (FULL_SHARE - 0.5))
+    share = (column[COUNT, at] + 1.0) / (rows - column[SINCE, at] + 1.0 + PRIOR_ROWS)
+    factor = min(1.0, (share - 0.5) / (FULL_SHARE - 0.5))
     mean = column[SUM, at] / column[COUNT, at]
     return float(factor * (column[LOW, at] if column[LOW, at] == column[HIGH, at] else mean))
 
@@ -105,21 +152,35 @@ def some_varied(x: F64, j: int, k: int) -> bool:
 
 
 @inline_kernel
+def mark_columns(column: F64, mark: U8, rows: int) -> None:
+    """Mark the entries that may be centred after `rows` rows of the survey.
+
+    Source    centre_of
+    """
+    for m in range(MARKS):
+        mark[m] = 0
+    for at in range(ENTRIES):
+        if column[KEY, at] != 0.0 and is_common(column, at, rows):
+            mark[int(column[KEY, at] - 1.0) & (MARKS - 1)] = 1
+
+
+@inline_kernel
 def centre_row(
-    column: F64, tracked: int, learnt: int, reach: float, row: tuple[int, U32, F64, U32], out: tuple[F64, F64, F64]
+    book: tuple[F64, U8], tracked: int, learnt: int, reach: float, row: tuple[int, U32, F64, U32], out: tuple[F64, F64, F64]
 ) -> None:
     """Write the centres and the scales of the features of a row.
 
     Parameters
     ----------
-    column : f64[ENTRY, ENTRIES]   the book; read only
+    book                           column, mark: f64[ENTRY, ENTRIES] and u8[MARKS], read only
     tracked : int                  how many entries it has; 0: nothing is centred
     learnt : int                   rows learnt before
     reach : float                  of the configuration
     row                            k, start, x, slot_of: the number of slots, where their lines of four numbers start, their
                                    values; and the slots of lines, as in `SlotTable`
     out                            centre, span: overwritten, in multiples of eight; a centre of 0 means not centred. entry:
-                                   overwritten if there are entries: which one a feature has, -1 for none
+                                   overwritten if there are entries: which one a feature has, -1 for none; between the rows of
+                                   the survey only that of centred features
 
     Returns                        nothing
     Cost                           O(k) if there are entries
@@ -127,38 +188,47 @@ def centre_row(
     """
     k, start, x, slot_of = row
     centre, span, entry = out
+    column, mark = book
     for j in range(0, k, WIDTH):
         store(centre, j, spread(0.0))
         store(span, j, spread(0.0))
     if tracked > 0:
+        every, rows = is_surveyed(learnt), surveyed(learnt)
         for j in range(k):
-            at = entry_of(column, slot_at(slot_of, int(start[j])))
-            entry[j] = at
-            if at >= 0:
-                middle = centre_of(column, at, learnt)
-                if middle != 0.0:
-                    centre[j], span[j] = centre_and_span(column, at, middle, x[j], reach)
+            slot = slot_at(slot_of, int(start[j]))
+            if every or mark[slot & (MARKS - 1)] != 0:
+                at = entry_of(column, slot)
+                entry[j] = at
+                if at >= 0:
+                    middle = centre_of(column, at, rows)
+                    if middle != 0.0:
+                        centre[j], span[j] = centre_and_span(column, at, middle, x[j], reach)
 
 
 @inline_kernel
-def note_row(column: F64, tracked: int, learnt: int, row: tuple[int, U32, F64, U32], met: tuple[F64, F64]) -> int:
+def note_row(book: tuple[F64, U8], tracked: int, learnt: int, row: tuple[int, U32, F64, U32], met: tuple[F64, F64]) -> int:
     """Add a learnt row to the book.
 
     Parameters
     ----------
-    column : f64[ENTRY, ENTRIES]   the book; overwritten
+    book                           column, mark: f64[ENTRY, ENTRIES] and u8[MARKS]; overwritten
     tracked : int                  how many entries it has
     learnt : int                   rows learnt before
     row                            k, start, x, slot_of: as for `centre_row`, but the values less their centres, as learnt
     met                            centre, entry: as `centre_row` has written them
 
     Returns                        how many entries it has now
-    Cost                           O(k) if there are entries, or values other than 1
+    Cost                           O(k) in the survey if there are entries, or values other than 1; else O(k / 8), and the columns
     Source                         Misra & Gries 1982, in each set
     """
     k, start, x, slot_of = row
     centre, entry = met
-    known = tracked > 0
+    column, mark = book
+    if not is_surveyed(learnt):
+        if tracked > 0:
+            note_extremes(column, k, x, centre, entry)
+        return tracked
+    known, rows = tracked > 0, surveyed(learnt)
     for j in range(0, k, WIDTH):
         if tracked == 0 and not some_varied(x, j, k):
             continue
@@ -173,13 +243,32 @@ def note_row(column: F64, tracked: int, learnt: int, row: tuple[int, U32, F64, U
                 column[SUM, at] += value
                 column[LOW, at] = min(column[LOW, at], value)
                 column[HIGH, at] = max(column[HIGH, at], value)
+                if is_common(column, at, rows + 1):
+                    mark[slot & (MARKS - 1)] = 1
             elif value != 1.0:
-                tracked += _enter(column, slot, value, learnt)
+                tracked += _enter(column, slot, value, rows)
+    if tracked > 0 and rows & (MARKED_EVERY - 1) == 0:
+        mark_columns(column, mark, rows + 1)
     return tracked
 
 
 @inline_kernel
-def _enter(column: F64, slot: int, value: float, learnt: int) -> int:
+def note_extremes(column: F64, k: int, x: F64, centre: F64, entry: F64) -> None:
+    """Add the values of the centred features of a row to their lowest and highest.
+
+    Source    note_row
+    """
+    for j in range(0, k, WIDTH):
+        if flags(load(centre, j) != 0.0) != 0:
+            for i in range(j, min(j + WIDTH, k)):
+                if centre[i] != 0.0:
+                    at, value = int(entry[i]), centre[i] + x[i]
+                    column[LOW, at] = min(column[LOW, at], value)
+                    column[HIGH, at] = max(column[HIGH, at], value)
+
+
+@inline_kernel
+def _enter(column: F64, slot: int, value: float, rows: int) -> int:
     """Make an entry if there is room in the set of the slot, or else some. Returns how many more entries there are.
 
     Source    Misra & Gries 1982
@@ -189,7 +278,7 @@ def _enter(column: F64, slot: int, value: float, learnt: int) -> int:
         if column[KEY, at] == 0.0:
             column[KEY, at] = slot + 1.0
             column[COUNT, at] = 1.0
-            column[SINCE, at] = learnt
+            column[SINCE, at] = rows
             column[SUM, at] = value
             column[LOW, at] = value
             column[HIGH, at] = value

@@ -19,6 +19,7 @@ from riata.learn.slot_table import SlotTable
 from riata.learn.table_rows import room_for
 from riata.learn.truncated_gradient import columns, row
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
+from riata.learn.truncated_gradient.older_columns import counted_in_survey
 from riata.learn.truncated_gradient.rate import Scratch
 from riata.learn.truncated_gradient.row import Table
 from riata.learn.truncated_gradient.step import GAIN_MAX, GAIN_MIN, event_size, learn_batches
@@ -139,7 +140,7 @@ class TruncatedGradient:
         calibration : f64[4]  calibrated only: gain, offset, and their sums of squared gradients
         entry   : u32[c]  centred only: places in the book of columns; strictly increasing
         column_slot : i64[c]  centred only: their slots
-        column  : f64[5 c]    centred only: rows, rows before, sum, lowest and highest value of each
+        survey  : f64[5 c]    centred only: rows of the survey, those before, sum, lowest and highest value of each
         slot    : u32[m]  strictly increasing: slots whose weight is not zero now
         beta    : f64[m]  weight at the last touch: with `tau`, truncation stays deferred, so no bit changes
         tau     : f64[m]  clock at the last touch
@@ -161,7 +162,7 @@ class TruncatedGradient:
         if self._settings.centred:
             arrays["entry"] = entry = np.flatnonzero(table.column[columns.KEY]).astype(np.uint32)
             arrays["column_slot"] = table.column[columns.KEY, entry].astype(np.int64) - 1
-            arrays["column"] = table.column[columns.COUNT :, entry].T.ravel()
+            arrays["survey"] = table.column[columns.COUNT :, entry].T.ravel()
         arrays["beta"], arrays["tau"] = self._columns(slot, row.BETA)
         if self._settings.adaptive:
             arrays["seen"] = seen = self._seen.sorted().copy()
@@ -173,6 +174,8 @@ class TruncatedGradient:
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
         self._check(arrays)
+        if "column" in arrays:
+            arrays = {**arrays, "survey": counted_in_survey(arrays["column"].astype(np.float64), int(arrays["counts"][0]))}
         self._start_empty()
         table = self._table
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
@@ -193,7 +196,7 @@ class TruncatedGradient:
         if self._settings.centred:
             entry = arrays["entry"]
             table.column[columns.KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
-            table.column[columns.COUNT :, entry] = arrays["column"].reshape(-1, columns.ENTRY - 1).T
+            table.column[columns.COUNT :, entry] = arrays["survey"].reshape(-1, columns.ENTRY - 1).T
             table.counts[row.N_COLUMNS] = len(arrays["entry"])
         table.counts[row.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)
@@ -248,6 +251,7 @@ class TruncatedGradient:
             counts=counts,
             scalars=np.zeros(row.SCALARS, np.float64),
             column=np.zeros((columns.ENTRY, columns.ENTRIES if self._settings.centred else 0)),
+            mark=np.ones(columns.MARKS, np.uint8),
             slot_of=self._slots.slot_of,
         )
         self._table.scalars[row.GAIN] = 1.0
@@ -287,7 +291,8 @@ class TruncatedGradient:
             groups["seen"] = ("squares", "scale") if self._settings.normalised else ("squares",)
         names = {"counts", "scalars", *groups, *(name for members in groups.values() for name in members)}
         names |= {"calibration"} if self._settings.calibrated else set()
-        names |= {"entry", "column_slot", "column"} if self._settings.centred else set()
+        numbers = "column" if "column" in arrays else "survey"  # of ALGO_VERSION 4 and before, or of later ones
+        names |= {"entry", "column_slot", numbers} if self._settings.centred else set()
         check_names(arrays, names)
         check_counts("counts", arrays["counts"])
         check_numbers("scalars", arrays["scalars"], row.GAIN)
@@ -297,7 +302,7 @@ class TruncatedGradient:
             if not GAIN_MIN <= gain <= GAIN_MAX or min(sums) < 0.0:
                 raise Corrupt("learner state: the calibration is out of range")
         if self._settings.centred:
-            self._check_columns(arrays["entry"], arrays["column_slot"], arrays["column"], int(arrays["counts"][0]))
+            self._check_columns(arrays["entry"], arrays["column_slot"], arrays[numbers], int(arrays["counts"][0]))
         for key, members in groups.items():
             check_slots(key, arrays[key], self.bits)
             for name in members:
@@ -312,7 +317,7 @@ class TruncatedGradient:
         check_slots("entry", entry, columns.ENTRIES.bit_length() - 1)
         if slot.dtype != np.int64 or slot.shape != entry.shape:
             raise Corrupt("learner state: the columns have no slots")
-        check_numbers("column", column, (columns.ENTRY - 1) * len(entry))
+        check_numbers("the numbers of columns", column, (columns.ENTRY - 1) * len(entry))
         count, since, _, low, high = column.reshape(-1, columns.ENTRY - 1).T
         good = (slot >= 0) & (slot < 2**self.bits) & (count >= 1.0) & (since >= 0.0) & (since <= learnt) & (low <= high)
         if not bool(good.all()):

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U32
+from riata.base.arrays import F64, I64, U8, U32
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.prefetch import AHEAD, prefetch
 from riata.jit.simd.f64x8 import WIDTH, Lanes, add_up, flags, load, size, spread, store, where
@@ -34,7 +34,7 @@ from riata.learn.table_rows import (
     prefetch_quarter_later,
     write_down,
 )
-from riata.learn.truncated_gradient.columns import NEVER, note_row
+from riata.learn.truncated_gradient.columns import NEVER
 from riata.learn.truncated_gradient.rate import (
     Scratch,
     Settings,
@@ -80,7 +80,8 @@ COUNTS: Final = 4
 class Table(NamedTuple):
     """The state. alive lists every slot whose line has a weight, even one that truncation has made zero since; seen lists every
     slot with an accumulator. The last line belongs to no slot: features that pad a row to a multiple of eight use it, and leave
-    it all zero except for the clock. column is the book of `truncated_gradient.columns`; slot_of is that of the `SlotTable`."""
+    it all zero except for the clock. column and mark are the book of `truncated_gradient.columns`; slot_of is that of the
+    `SlotTable`."""
 
     line: F64
     alive: U32
@@ -88,6 +89,7 @@ class Table(NamedTuple):
     counts: I64
     scalars: F64
     column: F64
+    mark: U8
     slot_of: U32
 
 
@@ -241,7 +243,7 @@ def list_new(table: Table, settings: Settings, j: int, beta: Lanes, scratch: Scr
 def write_row(
     table: Table, settings: Settings, rows: Rows, i: int, move: float, met: tuple[float, int, bool], scratch: Scratch
 ) -> None:
-    """Write the k gathered features back, each moved by move * step, list new ones, and note numeric columns.
+    """Write the k gathered features back, each moved by move * step, and list new ones.
 
     Parameters
     ----------
@@ -278,9 +280,6 @@ def write_row(
             write_four(table.line, s.start, j, (beta, last, load(s.squares, j), load(s.scale, j)))
         else:
             write_two(table.line, s.start, j, (beta, tau))
-    if settings.centred:
-        tracked, learnt = table.counts[N_COLUMNS], table.counts[LEARNT] - 1
-        table.counts[N_COLUMNS] = note_row(table.column, tracked, learnt, (k, s.start, s.x, table.slot_of), (s.centre, s.entry))
 
 
 @inline_kernel

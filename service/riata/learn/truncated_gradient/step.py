@@ -9,7 +9,7 @@ from riata.base.arrays import BOOL, F64, I64, U32
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.unowned import borrow
 from riata.learn.table_rows import Room, prefetch_first, prefetch_rest
-from riata.learn.truncated_gradient.columns import centre_row
+from riata.learn.truncated_gradient.columns import centre_row, note_row
 from riata.learn.truncated_gradient.rate import Scratch, Settings, add_squares, inverse_root, width_of
 from riata.learn.truncated_gradient.row import (
     CLOCK,
@@ -198,7 +198,19 @@ def find_centres(table: Table, settings: Settings, k: int, scratch: Scratch) -> 
     s = scratch
     tracked = table.counts[N_COLUMNS] if settings.centred else 0
     row = (k, s.start, s.x, table.slot_of)
-    centre_row(table.column, tracked, table.counts[LEARNT], settings.reach, row, (s.centre, s.span, s.entry))
+    centre_row((table.column, table.mark), tracked, table.counts[LEARNT], settings.reach, row, (s.centre, s.span, s.entry))
+
+
+@inline_kernel
+def note_columns(table: Table, settings: Settings, k: int, scratch: Scratch) -> None:
+    """Add the k features of a row, which has been learnt and counted, to the book of columns.
+
+    Source    module `truncated_gradient.columns`
+    """
+    if settings.centred:
+        s, tracked, before = scratch, table.counts[N_COLUMNS], table.counts[LEARNT] - 1
+        row = (k, s.start, s.x, table.slot_of)
+        table.counts[N_COLUMNS] = note_row((table.column, table.mark), tracked, before, row, (s.centre, s.entry))
 
 
 @inline_kernel
@@ -234,12 +246,11 @@ def learn_row(
     inner = (margin - table.scalars[OFFSET]) / table.scalars[GAIN]
     gradient = slope(settings.loss, inner, label) if learnt else 0.0
     next_k = lay_out_row(table, settings, rows, i + 1, then[0], then[1])
-    scaled, pull = length, 0.0
+    scaled, pull, move = length, 0.0, 0.0
     if gradient == 0.0:
         prefetch_rest(table.line, rows, i, settings.shift, width_of(settings))
     elif settings.adaptive is not None:
         length, bound, pull = add_squares(settings, table.line, rows, i, importance * gradient * gradient, k, scratch)
-    move = 0.0
     clock = clock_of(table)
     if gradient != 0.0:  # beyond the hinge there is nothing to learn, but the row is counted
         move, learnt = step_row(table, settings, gradient, (inner, label, importance), (length, scaled, bound, lost, pull))
@@ -249,6 +260,7 @@ def learn_row(
             recalibrate(table, margin, inner, label, importance)
         if gradient != 0.0:
             write_row(table, settings, rows, i, move, (clock, k, fresh), scratch)
+            note_columns(table, settings, k, scratch)
     return margin, learnt, next_k
 
 
@@ -271,9 +283,8 @@ def learn_rows(table: Table, settings: Settings, rows: Rows, room: Room, margin:
     """
     # With reference counts of some twenty arrays, each row would take twice as long.
     t, r = table, rows
-    table = Table(
-        borrow(t.line), borrow(t.alive), borrow(t.seen), borrow(t.counts), borrow(t.scalars), borrow(t.column), borrow(t.slot_of)
-    )
+    lists = borrow(t.alive), borrow(t.seen), borrow(t.counts)
+    table = Table(borrow(t.line), *lists, borrow(t.scalars), borrow(t.column), borrow(t.mark), borrow(t.slot_of))
     rows = Rows(borrow(r.indptr), borrow(r.hash), borrow(r.value), borrow(r.label), borrow(r.weight), borrow(r.skip))
     start, c = borrow(room.start), borrow(room.columns)
     here, then = (start[0], c[0]), (start[1], c[1])
