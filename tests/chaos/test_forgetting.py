@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Final
 
 import httpx
+import pytest
 
-from riata.client import Riata
+from riata.client import ApiError, Riata
 from riata.run.replay import replay
+from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.sqlite.store import read_sqlite
+from tests.redis_server import RedisServer, redis_version
 from tests.run.test_forgetting import never, of, rows
 from tests.running import Running
 
@@ -52,3 +55,30 @@ def test_a_kill_while_a_subject_is_forgotten_leaves_all_of_its_rows_or_none(tmp_
     assert report.equal
     assert len(report.compared) > 1
     assert report.digest == replay(twin, "default").digest
+
+
+@pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
+def test_on_a_shared_store_the_writer_forgets_and_the_web_processes_serve_the_result(tmp_path: Path) -> None:
+    with (
+        RedisServer(tmp_path / "redis") as redis,
+        Running.of_role(tmp_path / "writer", "writer", redis.url) as writer,
+        Running.of_role(tmp_path / "web", "web", redis.url) as web,
+    ):
+        writer.start()
+        web.start()
+        with Riata(web.url) as riata, Riata(writer.url) as learning:
+            riata.observe(rows(ROWS, 1), wait_applied=True)
+            with pytest.raises(ApiError) as refused:
+                riata.forget("ann")
+            assert (refused.value.status, refused.value.code) == (409, "other_role")
+            answer = learning.forget("ann")
+            assert (answer["rows"], answer["of"]) == (ROWS // 5, ROWS)
+            riata.predict([{"features": {"size": 1}}], min_seq=answer["seq"])
+            assert riata.metrics()["cumulative"]["examples"] == ROWS - ROWS // 5
+        store = open_redis(redis.url, RedisSettings())
+        try:
+            report = replay(store, "default")
+            assert report.equal
+            assert [one.applied for one in store.generations("default")] == [answer["seq"]] * 3
+        finally:
+            store.close()

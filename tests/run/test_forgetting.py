@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 from typing import Any
@@ -211,6 +212,31 @@ def test_challengers_are_refused_and_a_promoted_one_is_learnt_again_under_its_se
         assert replay(store, "m").equal
 
     run_with(store, work)
+
+
+def test_events_that_arrive_meanwhile_are_learnt_once() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(rows(150, 1))
+        forgetting = asyncio.create_task(node.admin.forget("m", ["ann"], False))
+        answers = [await node.observe(rows(20, seed)) for seed in range(2, 12)]
+        answer = await forgetting
+        assert sum(one.accepted for one in answers) == 200
+        await node.engine.save("m")
+        late = {event for event in of(store, "ann") if event in forgotten(store)}
+        assert answer["rows"] == len(late) >= 30
+        assert node.engine.published("m").figures["cumulative"]["examples"] == 350 - len(late)
+        report = replay(store, "m")
+        assert report.equal
+        assert report.digest == replay(never(store, late, store.head("m").seq), "m").digest
+
+    run_with(store, work)
+
+
+def forgotten(store: MemoryStore) -> set[int]:
+    """The events that the log forgets."""
+    return {event for record in store.read("m", 0, 2**30) for event in forgotten_by(record).tolist()}
 
 
 def test_a_trimmed_log_is_refused_or_learnt_from_its_oldest_event() -> None:

@@ -113,3 +113,11 @@ def test_a_payload_with_wrong_subjects_is_refused() -> None:
     ):
         with pytest.raises(Exception, match="payload"):
             decode_batch(bad)
+
+
+def test_the_subject_is_found_beside_values_that_only_the_reference_reader_decodes() -> None:
+    text = '{"features":{"big":%s,"s":"\\ud83d\\ude00"},"subject":"ann","label":1.0e0}' % ("1" + "0" * 15 + "." + "0" * 5000)
+    found = parsed(text, '{"label":1,"subject":"b","features":{"a":12345678901234567890e-19}}')
+    assert found.errors == []
+    assert found.batch.subject is not None
+    assert [row.tobytes() for row in found.batch.subject] == [subject_digest(b"ann", 7), subject_digest(b"b", 7)]
