@@ -18,6 +18,7 @@ from tests.twins.truncated_row import collect
 from tests.twins.truncated_step import Eager, Event, learn_rows
 
 BOTH = TruncatedGradientConfig()
+TAKEN = replace(BOTH, scale="counts", eta=3.0)  # features that are not columns are taken as they are, up to 16
 
 
 def events_of(value: F64, label: F64) -> list[Event]:
@@ -83,12 +84,13 @@ def test_the_survey_is_its_twin_and_follows_no_period() -> None:
         assert met.min() > 0.5 * met.mean(), period
 
 
-@pytest.mark.parametrize("config", [BOTH, replace(BOTH, period=3, gravity=1e-2, reach=np.inf, step="gradient")])
+@pytest.mark.parametrize("config", [BOTH, replace(BOTH, period=3, gravity=1e-2, reach=np.inf, step="gradient"), TAKEN])
 @pytest.mark.parametrize("bits", [8, 20])  # 20: a compact table, whose lines are not slots
 def test_lazy_equals_eager(config: TruncatedGradientConfig, bits: int) -> None:
     n = DENSE + 300
     value, label = labelled(n, 7)
     value += np.array([5.0, -3.0, 0.0])
+    value[:, 2] *= 20.0  # some are beyond a count
     value[np.random.default_rng(7).random((n, 3)) < np.array([0.0, 0.25, 0.9])] = np.nan
     eager, lazy, events = Eager(config, bits), TruncatedGradient(config, bits), events_of(value, label)
     margins, _ = learn_rows(eager, events)

@@ -37,8 +37,8 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
 @pytest.mark.parametrize(
     ("learner", "newer"),
     [
-        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label"}),
-        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label"}),
+        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "tuned"}),
+        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "tuned"}),
         ({"kind": "ftrl_proximal"}, {"standardised"}),
         (SKETCH, {"standardised"}),
     ],

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from riata.learn.truncated_gradient.config import COUNTED
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 
@@ -122,15 +123,18 @@ def _learn(eager: Eager, event: Event, margin: float) -> bool:
     centres = truncated_columns.centre_row(eager.book, eager.learnt, config.reach, x) if eager.centred else {}
     for slot, old in eager.scale.items():
         if slot in x and old > 0.0 and slot not in centres:
-            x[slot] = max(-config.reach * old, min(config.reach * old, x[slot]))
+            limit = config.reach * old * (COUNTED if config.scale == "counts" else 1.0)
+            x[slot] = max(-limit, min(limit, x[slot]))
     for slot, (centre, span) in centres.items():
         x[slot] = max(-span, min(span, x[slot] - centre))
     heat = event.weight * gradient * gradient
     intercept_squares = eager.intercept_squares + heat
     scale = {j: max(eager.scale.get(j, 0.0), abs(x[j])) if config.normalised else 1.0 for j in x}
+    if config.normalised and config.scale == "counts":
+        scale = {j: max(eager.scale.get(j, 0.0), abs(x[j]) / COUNTED, 1.0 if x[j] != 0.0 else 0.0) for j in x}
     scale |= {j: span for j, (_, span) in centres.items()}
-    # A scale may become less only as a centre moves.
-    less = {j: min(scale[j] / (eager.scale.get(j, 0.0) or 1.0), 1.0) if j in centres else 1.0 for j in x}
+    # A scale may become less only as a centre moves, or as a column ceases to be one.
+    less = {j: min(scale[j] / (eager.scale.get(j, 0.0) or 1.0), 1.0) for j in x}
     squares = {j: eager.squares.get(j, 0.0) * less[j] ** 2 + heat * x[j] * x[j] for j in x}
     rate = {j: _root(squares[j], scale[j], eager) / (scale[j] or 1.0) for j in x}
     norm, importance = eager.norm, eager.importance

@@ -41,6 +41,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "centred": False,
         "calibrated": False,
         "scaled_label": False,
+        "tuned": False,
         **settings,
     }
 
@@ -55,8 +56,9 @@ def _particles(**settings: Any) -> dict[str, Any]:
 
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
-    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False},  # left out of documents
-    "gradient defaults, three times": {"kind": "truncated_gradient", "scaled_label": False},
+    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False, "tuned": False},  # left out of documents
+    "gradient defaults, three times": {"kind": "truncated_gradient", "scaled_label": False, "tuned": False},
+    "gradient tuned": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

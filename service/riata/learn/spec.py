@@ -31,6 +31,8 @@ class LearnerSpec(Generic[C]):
     can_forget      : whether `forget` has an effect under this configuration
     forget          : has a learner let the past count for a share, in (0, 1], of what it counted: its weights stay about where
                       they are, and later events move them further
+    chosen          : settings that the learner has chosen by itself, and whether the choice has ended; empty if it chooses none
+    of_class        : the configuration of the learner of each class, if there are several
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
@@ -56,6 +58,8 @@ class LearnerSpec(Generic[C]):
     adjust: Callable[[Learner, C], None] = lambda _learner, _config: None
     can_forget: Callable[[C], bool] = lambda _config: False
     forget: Callable[[Learner, float], None] | None = None
+    chosen: Callable[[Learner], Mapping[str, Any]] = lambda _learner: {}
+    of_class: Callable[[C], C] = lambda config: config
     real_labels: Mapping[str, Any] | None = field(default=None)
     takes_many: bool = False
     keeps_curvature: bool = False

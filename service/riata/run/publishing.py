@@ -64,6 +64,8 @@ def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance:
         figures["drift"] = {"action": state.config.drift.action, **state.drift.figures()}
     if state.slices is not None:
         figures["slices"] = state.slices.figures()
+    if chosen := spec_of(state.config.learner).chosen(state.learner):
+        figures["tuned"] = dict(chosen)
     columns = [] if state.columns is None else state.columns.large()
     figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
     state.yield_to_loop()

@@ -7,7 +7,7 @@ from typing import Final
 
 from riata.learn.learner import Learner, Stepped
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner
+from riata.learn.registry import build_learner, spec_of
 from riata.run.config import ModelConfig
 from riata.run.row_groups import is_set
 from riata.watch.class_progressive import ClassProgressive
@@ -21,7 +21,10 @@ NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no roo
 
 def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Progressive]:
     """Return the empty learner of a configuration, with 2^bits slots, and its figures."""
-    make, classes = partial(build_learner, config.learner, bits, config.encoder.hash_key), config.classes
+    classes, learner_config = config.classes, config.learner
+    if config.has_classes:
+        learner_config = spec_of(config.learner).of_class(config.learner)
+    make = partial(build_learner, learner_config, bits, config.encoder.hash_key)
     if config.has_classes:
         several = OneVsRest(make, len(classes.names), classes.max)
         return several, ClassProgressive(ProgressiveConfig(answers=several.weights().link), classes.names)

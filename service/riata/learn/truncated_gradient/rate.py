@@ -38,6 +38,7 @@ class Settings(NamedTuple):
     intercept: bool
     centred: bool
     calibrated: bool
+    counted: float  # normalised: the scale of a feature that is not a column is 1 while its values are at most this; 0: never
     counting: bool  # truncation events all have the same size, so the clock counts them
     eta: float
     power: float  # 0 for a constant step size
@@ -171,8 +172,9 @@ def squared_length(x: F64, k: int) -> float:
 def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratch) -> tuple[Lanes, Lanes, Lanes]:
     """Subtract the centres of eight features, and adapt their scales to the row's values.
 
-    A scale grows to the row's value, within a limit, and keeps scale * weight unchanged. The scale of a centred column may also
-    become less, as the centre moves; the weight then stays, and so does the sum of squared gradients in units of the scale.
+    A scale grows to the row's value, within a limit, and keeps scale * weight unchanged; or it is 1 up to a value
+    (`Settings.counted`). The scale of a centred column may also become less, as the centre moves; the weight then stays, and so
+    does the sum of squared gradients in units of the scale.
 
     Parameters
     ----------
@@ -188,11 +190,15 @@ def stretch(beta: Lanes, old: Lanes, j: int, settings: Settings, scratch: Scratc
     """
     centre, span = load(scratch.centre, j), load(scratch.span, j)
     plain = centre == 0.0
-    limit = where(plain, where(old > 0.0, settings.reach * old, INFINITE), span)
+    counting = settings.counted > 0.0
+    largest, least = (settings.counted, 1.0) if counting else (1.0, 0.0)  # of value over scale; of the scale
+    limit = where(plain, where(old > 0.0, settings.reach * largest * old, INFINITE), span)
     x = load(scratch.x, j) - centre
     x = where(x < limit, x, limit)
     x = where(x > 0.0 - limit, x, 0.0 - limit)
-    scale = where(plain, where(size(x) > old, size(x), old), span)
+    wanted = size(x) * (1.0 / largest)
+    wanted = where(size(x) > 0.0, where(wanted > least, wanted, least), 0.0)  # a feature that pads the row has no scale
+    scale = where(plain, where(wanted > old, wanted, old), span)
     store(scratch.x, j, x)
     store(scratch.scale, j, scale)
     whole = where(scale > 0.0, scale, INFINITE)

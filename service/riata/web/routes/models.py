@@ -219,6 +219,10 @@ def _figures() -> Schema:
             "description": "of several classes: the means of these figures over the classes that occurred",
         },
         "drift": {"type": "object", "description": "if the model has a detector: its signals, and the last alarms, newest first"},
+        "tuned": {
+            "type": "object",
+            "description": "if the learner chooses settings by itself: those in force, and whether the choice has ended",
+        },
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
         "history": array(
@@ -231,7 +235,7 @@ def _figures() -> Schema:
         "detail": {**TEXT, "description": "what was measured, and what to set"},
         "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
     }
-    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "classes", "macro"))
+    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "tuned", "classes", "macro"))
     return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 

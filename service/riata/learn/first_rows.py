@@ -1,0 +1,130 @@
+"""The first rows of a stream, held by a learner that learns them again whenever their number has doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.frozen import check_counts, check_numbers
+from riata.learn.learner import Stepped
+from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
+
+NAMES: Final = ("first_indptr", "first_hash", "first_value", "first_label", "first_weight")
+FEATURES: Final = 2**18  # of the rows held, 3 MiB; checked whenever their number has doubled
+_LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
+
+
+class FirstRows:
+    """The learnt rows of a stream, up to a number of them, or earlier if they have FEATURES features. Then none are held.
+
+    `ended` says that they were enough. It is not among `arrays`, so it must be restored by who holds them.
+    """
+
+    def __init__(self, rows: int) -> None:
+        """rows : how many are enough, a power of two"""
+        self.ended = False
+        self._rows = rows
+        self._n = 0
+        self._held: list[Batch] = []
+
+    def step(
+        self, batch: Batch, skip: BOOL | None, learn: Callable[[Batch, BOOL], Stepped], again: Callable[[Batch], None]
+    ) -> Stepped:
+        """Have a learner learn the events of `batch` in order, and hold those that it has learnt.
+
+        learn : predicts and learns rows; it is told which to skip
+        again : called with all rows held whenever their number has doubled, before the next row is learnt
+        """
+        skip = np.zeros(batch.n, np.bool_) if skip is None else skip
+        done: list[Stepped] = []
+        start = 0
+        while start < batch.n or not done:
+            stop = batch.n if self.ended else min(batch.n, start + _until_doubled(self._n))
+            part = slice_rows(batch, start, stop)
+            stepped = learn(part, skip[start:stop])
+            done.append(stepped)
+            if not self.ended and not stepped.refused.all():
+                self._hold(select_rows(part, ~stepped.refused), again)
+            start = stop
+        no_room = [one.no_room for one in done if one.no_room is not None]
+        return Stepped(
+            np.concatenate([one.margin for one in done]),
+            np.concatenate([one.refused for one in done]),
+            batch.label,
+            batch.weight,
+            sum(one.refusals for one in done),
+            np.concatenate(no_room) if no_room else None,
+        )
+
+    def forget(self, keep: float) -> None:
+        """Let the rows held count for a share `keep` of what they counted when they are learnt again."""
+        self._held = [replace(rows, weight=np.maximum(keep * rows.weight, _LEAST)) for rows in self._held]
+
+    def arrays(self) -> Arrays:
+        """Return copies of the rows held, as in `Batch`."""
+        rows = join_batches(self._held) if self._held else _no_rows()
+        return {
+            name: np.array(array)
+            for name, array in zip(NAMES, (rows.indptr, rows.hash, rows.value, rows.label, rows.weight), strict=True)
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of `arrays`."""
+        indptr, label, weight = 8 * (self._n + 1), 8 * self._n, 8 * self._n
+        return indptr + label + weight + 12 * sum(rows.nnz for rows in self._held)
+
+    def restore(self, rows: Batch, ended: bool) -> None:
+        """Hold the rows that `rows_of` returned."""
+        self._held, self._n, self.ended = [rows] if rows.n else [], rows.n, ended
+
+    def _hold(self, rows: Batch, again: Callable[[Batch], None]) -> None:
+        self._held.append(join_batches([rows]))  # a copy: readers use the memory of a batch again
+        self._n += rows.n
+        if self._n & (self._n - 1):
+            return
+        held = join_batches(self._held)
+        self._held = [held]
+        again(held)
+        if held.n >= self._rows or held.nnz >= FEATURES:
+            self._held, self._n, self.ended = [], 0, True
+
+
+def rows_of(arrays: Arrays) -> Batch:
+    """Return the rows that `FirstRows.arrays` wrote. Raises `Corrupt` unless they are those of a batch."""
+    indptr, hash_, value, label, weight = (arrays[name] for name in NAMES)
+    check_counts("first_indptr", indptr, len(indptr))
+    ends = indptr.astype(np.int64)
+    if not len(ends) or ends[0] != 0 or bool((np.diff(ends) < 0).any()) or hash_.dtype != np.uint32:
+        raise Corrupt("learner state: the first rows are not rows")
+    nnz, n = int(ends[-1]), len(ends) - 1
+    check_numbers("first_value", value, nnz)
+    check_numbers("first_label", label, n)
+    check_numbers("first_weight", weight, n, least=0.0)
+    starts = np.zeros(nnz + 1, np.bool_)
+    starts[ends] = True
+    if hash_.shape != (nnz,) or bool((~starts[1:-1] & (np.diff(hash_.astype(np.int64)) <= 0)).any()):
+        raise Corrupt("learner state: the features of the first rows are not in order")
+    x, y, w = (array.astype(np.float64) for array in (value, label, weight))
+    return Batch(ends, hash_.astype(np.uint32), x, y, w, np.zeros((n, 16), np.uint8), np.zeros(n, np.bool_))
+
+
+def no_first_rows() -> Arrays:
+    """The arrays of a learner that holds no rows."""
+    return FirstRows(1).arrays()
+
+
+def _until_doubled(rows: int) -> int:
+    """How many rows are missing to the next power of two."""
+    return (1 << rows.bit_length()) - rows
+
+
+def _no_rows() -> Batch:
+    nothing = np.zeros(0)
+    no_hash = np.zeros(0, np.uint32)
+    return Batch(np.zeros(1, np.int64), no_hash, nothing, nothing, nothing, np.zeros((0, 16), np.uint8), np.zeros(0, np.bool_))

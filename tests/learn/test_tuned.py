@@ -1,0 +1,144 @@
+"""A learner that chooses its own settings from the first rows: truncated gradient with `tuned`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import Corrupt
+from riata.learn import first_rows
+from riata.learn.learner import Learner
+from riata.learn.one_vs_rest import each
+from riata.learn.registry import build_learner, spec_of
+from riata.learn.truncated_gradient.config import candidates
+from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.tuned import Tuned
+from riata.run.config import read_config
+from riata.run.state_parts import build_parts
+from riata.wire.batch import Batch
+from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.streams import cut, sparse_events, to_batch
+from tests.twins.truncated_step import Event
+
+BITS = 10
+TRIED = candidates(TruncatedGradientConfig())
+
+
+def of_rows(rows: int) -> Tuned[TruncatedGradientConfig]:
+    """The default learner, with another number of first rows, and a choice from four on."""
+    return Tuned(lambda own: TruncatedGradient(own, BITS), TRIED, rows, least=4)
+
+
+def repeated(n: int) -> Batch:
+    """Rows of one feature, of 300 in turn, whose label it decides: the larger the step, the better."""
+    return to_batch([Event([((i % 300) << 22, 1.0)], float(i % 300 % 2)) for i in range(n)])
+
+
+@pytest.mark.parametrize("rows", [64, 256])  # they are held for a part of the contract's stream, or for all of it
+class TestContract(LearnerContract):
+    @pytest.fixture
+    def build(self, rows: int) -> Build:
+        def empty() -> Learner:
+            return of_rows(rows)
+
+        return empty
+
+
+def plain_choice(batch: Batch, before: int) -> int:
+    """The candidate with the lowest log loss on rows that it predicts before it learns them; the first, if that is not 1 % less.
+    The one before, if there are not eight rows of each label."""
+    if min((batch.label == label).sum() for label in (0.0, 1.0)) < 8:
+        return before
+    losses = []
+    for one in TRIED:
+        margin = TruncatedGradient(one, BITS).step(batch).margin
+        losses.append(float(batch.weight @ np.logaddexp(0.0, np.where(batch.label == 1.0, -margin, margin))))
+    return int(np.argmin(losses)) if min(losses) < 0.99 * losses[0] else 0
+
+
+def test_steps_and_scales_are_tried_where_they_have_a_meaning() -> None:
+    steps = [(0.9, "largest"), (0.3, "largest"), (2.7, "largest"), (8.1, "largest"), (24.3, "largest")]
+    steps += [(2.7, "counts"), (8.1, "counts"), (24.3, "counts")]
+    assert [one.eta for one in TRIED] == pytest.approx([eta for eta, _ in steps])
+    assert [one.scale for one in TRIED] == [scale for _, scale in steps]
+    assert [one.accumulator for one in TRIED] == pytest.approx([0.03] * 4 + [0.3] + [0.03] * 3)
+    assert not any(one.tuned for one in TRIED)
+    alone: list[dict[str, Any]] = [{"tuned": False}, {"eta": 0.5}, {"loss": "squared"}, {"loss": "hinge"}, {"normalised": False}]
+    for settings in alone:
+        config = TruncatedGradientConfig(**settings)
+        assert candidates(config) == [replace(config, tuned=False)]
+    assert {one.scale for one in candidates(TruncatedGradientConfig(scale="counts"))} == {"counts"}
+
+
+def test_the_best_on_the_rows_so_far_goes_on() -> None:
+    batch = to_batch(sparse_events(150, seed=11))
+    expected, chosen = [TruncatedGradient(TRIED[0], BITS).step(cut(batch, 0, 4)).margin], [0]
+    for n in (4, 8, 16, 32, 64):
+        chosen.append(plain_choice(cut(batch, 0, n), chosen[-1]))
+        going_on = TruncatedGradient(TRIED[chosen[-1]], BITS)
+        going_on.step(cut(batch, 0, n))
+        expected.append(going_on.step(cut(batch, n, batch.n if n == 64 else 2 * n)).margin)
+    assert len(set(chosen)) > 1
+    learner = of_rows(64)
+    assert learner.step(batch).margin.tobytes() == np.concatenate(expected).tobytes()
+    assert (learner.chosen, learner.ended) == (TRIED[chosen[-1]], True)
+    arrays = learner.freeze()
+    assert all(arrays[name].tobytes() == array.tobytes() for name, array in going_on.freeze().items())
+    assert arrays["first_hash"].nbytes == 0
+
+
+def test_long_rows_end_the_choice_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_rows, "FEATURES", 100)
+    learner, batch = of_rows(64), repeated(200)
+    learner.step(cut(batch, 0, 31))
+    assert not learner.ended
+    learner.step(to_batch([Event([(name << 16, 1.0) for name in range(80)], 1.0)]))
+    assert learner.ended
+
+
+def test_a_rule_of_labels_has_a_larger_step_than_noise() -> None:
+    rule, noise = (build_learner(TruncatedGradientConfig(), BITS) for _ in range(2))
+    batch = repeated(1200)
+    rule.step(batch)
+    noise.step(replace(batch, label=np.random.default_rng(1).integers(0, 2, batch.n).astype(np.float64)))
+    chosen = spec_of(TruncatedGradientConfig()).chosen
+    assert chosen(rule)["eta"] >= 8.0 > 1.0 > chosen(noise)["eta"]
+    assert not chosen(rule)["ended"]
+    assert chosen(build_learner(TruncatedGradientConfig(tuned=False), BITS)) == {}
+
+
+def test_what_is_forgotten_counts_less_when_the_first_rows_are_learnt_again() -> None:
+    batch = to_batch(sparse_events(64, seed=11))
+    forgetful, copy = of_rows(64), of_rows(64)
+    forgetful.step(cut(batch, 0, 60))
+    forget = spec_of(TruncatedGradientConfig()).forget
+    assert forget is not None
+    forget(forgetful, 0.01)
+    copy.thaw(forgetful.freeze())
+    for learner in (forgetful, copy):  # the 64th row is where they are learnt again
+        learner.step(cut(batch, 60, 64))
+    held = replace(batch, weight=np.where(np.arange(64) < 60, 0.01 * batch.weight, batch.weight))
+    again = TruncatedGradient(TRIED[plain_choice(held, 0)], BITS)
+    again.step(held)
+    assert forgetful.weights().beta.tobytes() == again.weights().beta.tobytes()
+    assert same(copy.freeze(), forgetful.freeze())
+
+
+def test_each_of_several_classes_has_the_step_that_is_set() -> None:
+    several, _ = build_parts(read_config({"labels": "classes", "classes": {"names": ["a", "b", "c"]}}), BITS)
+    assert {type(one) for one in each(several)} == {TruncatedGradient}
+    two, _ = build_parts(read_config({}), BITS)
+    assert isinstance(two, Tuned)
+
+
+def test_a_state_that_cannot_be_is_refused() -> None:
+    learner = of_rows(64)
+    learner.step(repeated(40))
+    good = learner.freeze()
+    for counts in ([len(TRIED), 0], [0, 2], [0, 1]):  # no such candidate; no such flag; rows held for no purpose
+        with pytest.raises(Corrupt):
+            learner.thaw({**good, "tuned_counts": np.array(counts, np.int64)})
+    assert same(learner.freeze(), good)
