@@ -41,7 +41,7 @@ DIMENSIONS: Final = (4, 8, 16)
 COST_ROWS: Final = 10_000
 THESIS_START: Final = 10_000
 STARTS: Final = (500, 2000)  # of the filter beside IBIS: many of its likelihoods are those of the chain at the start
-IBIS_FEW: Final = 200  # particles of IBIS whose means are about as far off as those of the filter
+IBIS_PARTICLES: Final = (2000, 1000, 500)  # with fewer its means are about as far off as those of the filter
 CHAIN: Final = 800
 PIECE: Final = 20_000
 
@@ -326,7 +326,7 @@ def versus_ibis(x: F64, y: F64) -> str:
         lines.append(
             [f"1PFS, start = {start:,}", f"{particles_of(config):,}", *told(found, exact), f"{count:.2e}", f"{seconds:.0f}", ""]
         )
-    for particles in (particles_of(config), IBIS_FEW):
+    for particles in IBIS_PARTICLES:
         if other := ibis(x, y, particles):
             draws, count, spent = other
             cost = [f"{count:.2e}", f"{spent:.0f}", f"{usual / count:.3f}"]
