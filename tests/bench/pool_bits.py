@@ -103,7 +103,7 @@ def of_commands(data: SegmentData, folder: Path, rng: random.Random) -> list[lis
     rows = [["`riata part` in a shell", "killed", *outcome(counts)]]
 
     def paused(number: int) -> str:
-        own = folder / f"paused {number}"
+        own = folder / f"paused_{number}"
         (own / "pool").mkdir(parents=True)
         one = Told(own)
         with one.struck((signal.SIGSTOP, moments[number] * PAUSED_AT_ONCE, PAUSE_S)):
@@ -120,7 +120,7 @@ def of_commands(data: SegmentData, folder: Path, rng: random.Random) -> list[lis
             counts[counted(fold)] += 1
         told.forget()
     rows.append(["`riata part` in a shell", "a byte of a segment changed", *outcome(counts)])
-    folders = [folder / "shell", *folder.glob("paused */pool")]
+    folders = [folder / "shell", *folder.glob("paused_*/pool")]
     left = {one.name for own in folders for one in own.iterdir()} - {"rows.bin", "call.bin", "parts"}
     return [[*row, ", ".join(sorted(left)) or "nothing"] for row in rows]
 
