@@ -42,8 +42,8 @@ LENGTHS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 REPEATS: Final = 15
 LENGTH_TEXT: Final = (
     "A curve alone, without HTTP: a tree of two splits made by hand, of which the curve meets one or two, with prototypes as long"
-    " as the curve, and no window. Warping takes time in proportion to the square of the length,"
-    " the Euclidean distance in proportion to the length."
+    " as the curve, and no window. A path of warping may visit as many"
+    " cells as the square of the length."
 )
 
 
