@@ -76,9 +76,7 @@ class EngineContext:
             return
         with self.warming[kind]:
             if kind not in self.warm_kinds:
-                log.info(
-                    "loading the kernels of %s; the first load compiles them, which may take more than a minute", config.kind
-                )
+                log.info("loading the kernels of %s", config.kind)
                 warm_up_learner(config, self.compilers)
                 self.warm_kinds.add(kind)
 

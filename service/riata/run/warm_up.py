@@ -39,7 +39,7 @@ from riata.wire import parse
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 
-LOADING: Final = "loading kernels; the first start compiles them, which takes about a minute"
+LOADING: Final = "loading kernels; those that are not on the disk yet are compiled first"
 
 
 def _warm_up_rows() -> None:
