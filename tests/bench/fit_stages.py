@@ -86,7 +86,8 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
         head = head_of(source)
         beginning = recognised(head, path.name, "auto")
         kind = line_type(beginning.form)
-        fit = Fit(fit_config(beginning, "auto", None, None, [f"encoder.bits={bits}"]), kind)
+        settled = [f"encoder.bits={bits}", "learner.tuned=false"]  # as after the first rows, with which it chooses its step
+        fit = Fit(fit_config(beginning, "auto", None, None, settled), kind)
         reader, learnt = FORMATS[kind], fit.state
         read = reader.functions
         assert read is not None
