@@ -28,6 +28,12 @@ FIGURE: Final[Schema] = {"type": ["number", "null"]}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 TEXT: Final[Schema] = {"type": "string"}
 YES_OR_NO: Final[Schema] = {"type": "boolean"}
+PROMOTION: Final[Schema] = {  # properties of the answer to any promotion
+    "promoted": YES_OR_NO,
+    "seq": {**COUNT, "description": "event of the promotion"},
+    "through": {**COUNT, "description": "events after this one, up to the promotion, were learnt again"},
+    "forced": YES_OR_NO,
+}
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 NAME_PATTERN: Final = f"^{MODEL_NAME}$"
 PREDICTION_ID: Final[Schema] = {

@@ -12,8 +12,9 @@ has no scale yet: nothing is learnt of it, and the first value that differs give
 occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
 
 Rows are counted in a sample of them, the survey: the first DENSE, and then one in each BLOCK, at a place that follows no period.
-In the rows between, a column keeps its count and its sum, and most other features need no look at the book: a byte for each
-MARKS-th slot tells whether one of them may be centred. The lowest and the highest value of a centred column count in every row.
+In the rows between, a column keeps its count and its sum, and most other features are not looked up: a byte for all slots with
+the same last bits tells whether one of them may be centred. The lowest and the highest value of a centred column count in
+every row.
 
 The book has a bounded number of entries, in sets of WAYS by slot. A feature for which its set has no room takes one from the
 count of each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays. The
@@ -105,8 +106,8 @@ def slot_at(slot_of: U32, start: int) -> int:
 
 @inline_kernel
 def is_common(column: F64, at: int, rows: int) -> bool:
-    """Tell whether more than half of the rows of the survey, and of those without the feature before, have an entry's feature,
-    after `rows` of them.
+    """Tell whether the feature of an entry is in more than half of the rows of the survey since its first, after `rows` of them.
+    The next row counts as one with it, and there are PRIOR_ROWS without it.
 
     Source    this module
     """

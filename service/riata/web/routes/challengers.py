@@ -9,7 +9,7 @@ from riata.run.challengers import CHALLENGERS_MAX
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import require_visible
 from riata.web.route import AT, Call, Route
-from riata.web.schemas import COUNT, NAME_PATTERN, TEXT, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.schemas import COUNT, NAME_PATTERN, PROMOTION, TEXT, YES_OR_NO, answer, array, json_body, record, ref
 from riata.web.scopes import ADMIN
 
 
@@ -64,10 +64,7 @@ SCHEMAS: Final = {
     "ChallengerPromoted": record(
         {
             "challenger": _NAME,
-            "promoted": YES_OR_NO,
-            "seq": {**COUNT, "description": "event of the promotion"},
-            "through": {**COUNT, "description": "events after this one, up to the promotion, were learnt again"},
-            "forced": YES_OR_NO,
+            **PROMOTION,
             "verdict": record(
                 {"decision": {"type": "string", "enum": ["PROMOTE", "HOLD", "REJECT"]}, "why": TEXT, **_COMPARISON}
             ),

@@ -12,7 +12,21 @@ from riata.run.solver_options import TOLERANCE
 from riata.web.answers import Answer, json_answer
 from riata.web.options import model_in_path
 from riata.web.route import AT, Call, Route
-from riata.web.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, json_body, record, ref
+from riata.web.schemas import (
+    COUNT,
+    FIGURE,
+    NUMBER,
+    PROMOTION,
+    TEXT,
+    TIME,
+    YES_OR_NO,
+    Schema,
+    answer,
+    array,
+    json_body,
+    record,
+    ref,
+)
 from riata.web.scopes import ADMIN, WATCH
 
 
@@ -249,10 +263,7 @@ SCHEMAS: Final = {
     "Promoted": record(
         {
             "refit": TEXT,
-            "promoted": YES_OR_NO,
-            "seq": {**COUNT, "description": "event of the promotion"},
-            "through": {**COUNT, "description": "events after this one, up to the promotion, were learnt again"},
-            "forced": YES_OR_NO,
+            **PROMOTION,
             "verdict": ref("RefitVerdict"),
         }
     ),
