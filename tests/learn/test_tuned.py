@@ -127,6 +127,19 @@ def test_what_is_forgotten_counts_less_when_the_first_rows_are_learnt_again() ->
     assert same(copy.freeze(), forgetful.freeze())
 
 
+def test_candidates_that_were_dropped_are_the_same_when_they_have_learnt_the_rows_again() -> None:
+    batch = to_batch(sparse_events(300, seed=11))
+    kept, dropped = of_rows(256), of_rows(256)
+    for start in range(0, 300, 50):
+        assert (kept.memory()["candidates"] > 0) == (32 <= start <= 255)
+        for learner in (kept, dropped):
+            learner.step(cut(batch, start, start + 50))
+        dropped.freeze()
+        assert dropped.memory()["candidates"] == 0
+    assert kept.ended
+    assert same(kept.freeze(), dropped.freeze())
+
+
 def test_each_of_several_classes_has_the_step_that_is_set() -> None:
     several, _ = build_parts(read_config({"labels": "classes", "classes": {"names": ["a", "b", "c"]}}), BITS)
     assert {type(one) for one in each(several)} == {TruncatedGradient}

@@ -15,7 +15,7 @@ from riata.learn.learner import Stepped
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 NAMES: Final = ("first_indptr", "first_hash", "first_value", "first_label", "first_weight")
-FEATURES: Final = 2**18  # of the rows held, 3 MiB; checked whenever their number has doubled
+FEATURES: Final = 2**17  # of the rows held, 1.5 MiB; checked whenever their number has doubled
 _LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
 
 

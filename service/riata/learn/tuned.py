@@ -1,8 +1,11 @@
 """A learner that chooses its own settings, from the first rows of its stream.
 
-The first rows are held. From LEAST rows on, whenever their number has doubled, each candidate learns them from the beginning,
-and the one with the lowest progressive log loss goes on: the first, unless another is clearly better. After ROWS rows, or
-earlier if they have many features, the choice remains and nothing is held: from there on it is that one learner, at its cost.
+The first rows are held. From LEAST rows on, whenever their number has doubled, each candidate has learnt them from the
+beginning, and the one with the lowest progressive log loss goes on: the first, unless another is clearly better. After ROWS rows,
+or earlier if they have many features, the choice remains and nothing is held: from there on it is that one learner, at its cost.
+
+Candidates learn the rows since the last comparison only, as long as they are in memory. They are no part of the state: after a
+restart, after a checkpoint or after something was forgotten they learn all rows held, and are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.first_rows import NAMES, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
-from riata.maths.links import LOGISTIC, answers
-from riata.wire.batch import Batch
+from riata.maths.log_loss import log_losses
+from riata.wire.batch import Batch, slice_rows
 
 C = TypeVar("C")
 
@@ -28,7 +31,6 @@ LEAST: Final = 64  # fewer rows say nothing yet
 OF_EACH_LABEL: Final = 8  # as many have to be held: one label is learnt best with a step as large as can be
 CLEARLY: Final = 0.99  # of the loss of the first candidate, below which another is better
 _CHOICE: Final = "tuned_counts"
-_PROBABILITY_MIN: Final = 1e-15
 
 
 def settled(arrays: Arrays) -> Arrays:
@@ -53,6 +55,11 @@ class Tuned(Generic[C]):
         self._least = least
         self._choice = 0
         self._inside = build(candidates[0])
+        self._learners: list[
+            Learner
+        ] = []  # of the candidates, or none; the one inside is among them and has learnt all rows held
+        self._losses: list[list[F64]] = []  # of the rows that each of them has learnt
+        self._compared = 0  # rows held that all of them have learnt
 
     @property
     def chosen(self) -> C:
@@ -68,7 +75,10 @@ class Tuned(Generic[C]):
         """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
         if self._first.ended:
             return self._inside.step(batch, skip)
-        return self._first.step(batch, skip, lambda rows, passed: self._inside.step(rows, passed), self._choose)
+        stepped = self._first.step(batch, skip, self._learn, self._choose)
+        if self._first.ended:
+            self._drop_candidates()
+        return stepped
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches: one batch at a time while rows are held."""
@@ -94,6 +104,7 @@ class Tuned(Generic[C]):
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
         forget(self._inside, keep)
         self._first.forget(keep)
+        self._drop_candidates()
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results: the arrays of the learner inside, and
@@ -101,6 +112,7 @@ class Tuned(Generic[C]):
         tuned_counts : i64[2]  index of the configuration in force; 1 if it remains
         first_indptr, first_hash, first_value, first_label, first_weight : the rows held, as in `Batch`; none once it remains
         """
+        self._drop_candidates()  # a stream that brings few rows between two checkpoints does not keep their memory
         choice = np.array([self._choice, self._first.ended], np.int64)
         return {**self._inside.freeze(), _CHOICE: choice, **self._first.arrays()}
 
@@ -118,33 +130,45 @@ class Tuned(Generic[C]):
         inside.thaw({name: array for name, array in arrays.items() if name not in own})
         self._inside, self._choice = inside, choice
         self._first.restore(held, bool(ended))
+        self._drop_candidates()
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         parts = self._inside.memory()
         held = self._first.nbytes
-        return {**parts, "first_rows": held, "checkpoint": parts["checkpoint"] + held + 16}
+        others = sum(sum(one.memory().values()) for one in self._learners if one is not self._inside)
+        return {**parts, "first_rows": held, "candidates": others, "checkpoint": parts["checkpoint"] + held + 16}
+
+    def _learn(self, rows: Batch, skip: BOOL) -> Stepped:
+        stepped = self._inside.step(rows, skip)
+        if self._learners:
+            self._losses[self._choice].append(_losses_of(stepped, rows)[~stepped.refused])
+        return stepped
 
     def _choose(self, held: Batch) -> None:
         """Have every candidate learn the rows held, and go on with the best; with the first, unless another is clearly better."""
         positive = int((held.label > 0.5).sum())
         if held.n < self._least or min(positive, held.n - positive) < OF_EACH_LABEL:
             return
-        lowest, own = math.inf, 0.0
-        for k, candidate in enumerate(self._candidates):
-            learner = self._build(candidate)
-            loss = log_loss(learner.step(held), held)
-            own = loss if k == 0 else own
-            if k == 0 or loss < min(lowest, CLEARLY * own):
-                lowest, self._choice, self._inside = loss, k, learner
+        if not self._learners:
+            self._learners = [self._build(candidate) for candidate in self._candidates]
+            self._losses = [[] for _ in self._candidates]
+        rows = slice_rows(held, self._compared, held.n)
+        self._compared = held.n
+        for learner, losses in zip(self._learners, self._losses, strict=True):
+            if learner is not self._inside:
+                losses.append(_losses_of(learner.step(rows), rows))
+        totals = [math.fsum(np.concatenate(losses).tolist()) for losses in self._losses]
+        best = int(np.argmin(totals))
+        self._choice = best if totals[best] < CLEARLY * totals[0] else 0
+        self._inside = self._learners[self._choice]
+
+    def _drop_candidates(self) -> None:
+        self._learners, self._losses, self._compared = [], [], 0
 
 
-def log_loss(stepped: Stepped, rows: Batch) -> float:
-    """Return the sum of the log losses of margins before learning, times the weights of their rows; a row that was refused, or
-    whose margin is not finite, counts as if the label had been impossible."""
-    good = ~stepped.refused & np.isfinite(stepped.margin)
-    towards = np.where(good, np.where(rows.label > 0.5, stepped.margin, -stepped.margin), -np.inf)
-    probability, label = np.empty(rows.n), np.empty(rows.n)
-    answers(np.maximum(towards, -1e3), LOGISTIC, 0.0, probability, label)
-    losses = [-math.log(max(p, _PROBABILITY_MIN)) for p in probability.tolist()]
-    return math.fsum((rows.weight * np.array(losses)).tolist())
+def _losses_of(stepped: Stepped, rows: Batch) -> F64:
+    """The log losses of rows before they were learnt, times their weights."""
+    losses = np.empty(rows.n)
+    log_losses(stepped.margin, stepped.refused, rows.label, rows.weight, losses)
+    return losses

@@ -7,7 +7,8 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.learn.learner import Stepped
 from riata.maths.links import Answers
-from riata.run.gate import PROBABILITY_MIN, losses, probabilities
+from riata.maths.log_loss import PROBABILITY_MIN
+from riata.run.gate import losses, probabilities
 
 
 def measure_of(answers: Answers) -> str:

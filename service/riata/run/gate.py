@@ -20,6 +20,7 @@ from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Weights
 from riata.maths.links import LINKS, Link, answers
+from riata.maths.log_loss import PROBABILITY_MIN
 from riata.run.paired import BLOCKS, ERRORS, mean_of_blocks
 from riata.wire.batch import Batch
 
@@ -31,7 +32,6 @@ TAIL_MAX: Final = 100_000
 LABELS_MIN: Final = 100
 LEAST_GAIN: Final = 1e-3  # of the loss: a smaller gain is worth no promotion, however certain
 CALIBRATION_SLACK: Final = 0.02
-PROBABILITY_MIN: Final = 1e-15
 
 
 @dataclass(frozen=True, slots=True)

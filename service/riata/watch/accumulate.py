@@ -21,11 +21,11 @@ from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.unowned import borrow
 from riata.maths.auc import margin_bin
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL, WITH_PROBABILITY, normal_cdf
+from riata.maths.log_loss import PROBABILITY_MIN, log_loss
 from riata.maths.taylor import log_likelihood
 
 Judged = tuple[float, float, float, float, float, float]  # what `score_event` returns
 
-PROBABILITY_MIN: Final = 1e-15  # lower bound of the probability in the log loss, which is so at most 34.5 nats
 MARGIN_HELD: Final = 1e9  # margins are clipped to this, so that one extreme row cannot make a sum infinite
 
 # Rows of `sums` and of `histogram`.
@@ -82,15 +82,6 @@ def all_usual(margin: F64, refused: BOOL) -> bool:
     for i in range(margin.shape[0]):
         others += refused[i] or not abs(margin[i]) <= MARGIN_HELD
     return others == 0
-
-
-@inline_kernel
-def log_loss(probability: float) -> float:
-    """Log loss of having predicted `probability` for the observed label.
-
-    Source             logarithmic score, Good 1952; clipped at PROBABILITY_MIN
-    """
-    return -math.log(max(probability, PROBABILITY_MIN))
 
 
 @inline_kernel

@@ -15,6 +15,7 @@ from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.unowned import borrow
 from riata.maths.classes import share_out
+from riata.maths.log_loss import log_loss
 from riata.watch.accumulate import (
     CELLS,
     CUMULATIVE,
@@ -31,7 +32,6 @@ from riata.watch.accumulate import (
     WEIGHT,
     accumulate,
     calibrate,
-    log_loss,
 )
 
 # Columns of `by_class`, sums of weights over the events of a class, or that were given the class.
