@@ -7,7 +7,7 @@ import numpy as np
 from riata.base.arrays import U8
 from riata.wire.codes import BAD_LABEL, OK
 from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Refused, checked_label
+from riata.wire.scan.reference import ClassLabel, Refused, checked_label
 
 TWINS_OF = ("wire/scan/lines",)
 
@@ -31,7 +31,8 @@ def line_span(data: U8, start: int, stop: int) -> tuple[int, int]:
 def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, int]:
     """By the slow reader."""
     try:
-        return checked_label(text_of(data, start, stop), rules), OK
+        label = checked_label(text_of(data, start, stop), rules)
+        return (float("nan") if isinstance(label, ClassLabel) else label), OK
     except Refused:
         return 0.0, BAD_LABEL
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Final
 
 NUMBERS = [
     "0",
@@ -168,15 +169,19 @@ def _value(rng: random.Random, hostile: bool) -> str:
     return rng.choice(("{}", '{"z":1}', "[1]", "[null]", "[[]]", '["a",1]', "nul", "[[[[[[[[1]]]]]]]]", "[[[[1]]]]"))
 
 
-def _example(rng: random.Random, hostile: bool, labelled: bool) -> str:
+LABELS: Final = (
+    "0", "1", "1.0", "true", "false", "-1", "1e0", '"1"', "null", "2", "-0", "0.5", "9" * 30,
+    '"a"', '"\\u00e9\\t"', '"e\u0301"', '""', f'"{"x" * 129}"', f'"{"é" * 100}"', '"\x85"', '"a',
+)  # fmt: skip
+
+
+def _example(rng: random.Random, hostile: bool, labelled: bool, labels: tuple[str, ...]) -> str:
     space, colon = rng.choice(((",", ":"), (", ", ": "), (" ,\t", " :  ")))
     names = [rng.choice(NAMES if hostile else NAMES[:6]) for _ in range(rng.randrange(7))]
     if not hostile:
         names = list(dict.fromkeys(name for name in names if name))
     features = "{" + space.join(f'"{name}"{colon}{_value(rng, hostile)}' for name in names) + "}"
-    label = (
-        rng.choice(("0", "1", "1.0", "true", "false", "-1", "1e0", '"1"', "null", "2", "-0", "0.5", "9" * 30)) if hostile else "1"
-    )
+    label = rng.choice(LABELS if hostile else labels)
     members = [f'"features"{colon}{features}', f'"label"{colon}{label}']
     if not labelled and rng.random() < 0.9:
         members.pop()
@@ -219,12 +224,11 @@ def mutate(rng: random.Random, line: bytes) -> bytes:
     return line
 
 
-def make_line(rng: random.Random, labelled: bool = True) -> bytes:
-    """One line: a third are valid, a third have hostile values, a third are mutated byte by byte."""
+def make_line(rng: random.Random, labelled: bool = True, labels: tuple[str, ...] = ("1",)) -> bytes:
+    """One line: a third are valid, with one of these labels, a third have hostile values, a third are mutated byte by byte."""
     way = rng.randrange(3)
-    line = _example(rng, hostile=way == 1 or (way == 2 and rng.random() < 0.3), labelled=labelled).encode(
-        "utf-8", "surrogatepass"
-    )
+    hostile = way == 1 or (way == 2 and rng.random() < 0.3)
+    line = _example(rng, hostile, labelled, labels).encode("utf-8", "surrogatepass")
     if way == 2:
         line = mutate(rng, line)
     return line.replace(b"\n", b" ")

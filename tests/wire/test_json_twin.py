@@ -9,12 +9,14 @@ import re
 import pytest
 
 from riata.base.errors import Malformed
+from riata.wire.classes import ClassesConfig, name_of_number
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, NamesSeen
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers.json.document import read_lines
+from riata.wire.scan.reference import ClassLabel
 from tests.twins import json_text as twin
 from tests.wire.compiled_reader import run
 from tests.wire.json_bodies import make_line
@@ -25,7 +27,9 @@ CONTEXTS = [
     (Context(EncoderConfig(), "real"), True),
     (Context(EncoderConfig(text=("a",), ngrams=2, normalise="l2")), False),
     (Context(EncoderConfig(text=("t",), crosses=(("a", "b"), ("t", "a"), ("a", "a", "t")))), True),
+    (Context(EncoderConfig(), "classes", classes=ClassesConfig(max=256)), True),
 ]
+NAMES = ('"sport"', '"7"', '"München, Süd"', '"\\u00e9"', "7")
 LINES_A_BODY = 2000
 DIGITS = re.compile(rb"[0-9.]{20}")
 UNREADABLE = {"malformed", "too_deep", "invalid_utf8"}  # which of these wins depends on what is looked at first
@@ -55,7 +59,12 @@ def check_rows(parsed: Parsed, outcomes: list[twin.Outcome], lines: list[bytes])
         begin, end = batch.indptr[k], batch.indptr[k + 1]
         assert batch.hash[begin:end].tolist() == outcome.hashes, line
         assert bits(batch.value[begin:end].tolist()) == bits(outcome.values), line
-        assert bits([batch.label[k], batch.weight[k]]) == bits([outcome.label, outcome.weight]), line
+        if parsed.classes:
+            name = outcome.label.name if isinstance(outcome.label, ClassLabel) else name_of_number(outcome.label)
+            assert parsed.classes[int(batch.label[k])] == name, line
+        else:
+            assert batch.label[k].hex() == outcome.label.hex(), line
+        assert batch.weight[k].hex() == outcome.weight.hex(), line
         assert bool(batch.has_id[k]) == (outcome.event_id != b""), line
         if outcome.event_id:
             assert batch.event_id[k].tobytes() == hashlib.blake2b(outcome.event_id, digest_size=16).digest(), line
@@ -65,7 +74,8 @@ def compare_ndjson(count: int, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(count // LINES_A_BODY):
         context, labelled = CONTEXTS[number % len(CONTEXTS)]
-        lines = [line for line in (make_line(rng, labelled) for _ in range(LINES_A_BODY)) if line.strip(b" \t\r")]
+        labels = NAMES if context.labels == "classes" else ("1",)
+        lines = [line for line in (make_line(rng, labelled, labels) for _ in range(LINES_A_BODY)) if line.strip(b" \t\r")]
         parsed = parse_examples(b"\n".join([b"", *lines]), "application/x-ndjson", context, labelled)
         rules = make_rules(context, labelled)
         outcomes = [twin.take_row(twin.read_example(line, rules), rules) for line in lines]
@@ -101,8 +111,9 @@ def test_both_readers_agree_on_arrays_and_single_objects(labels: Labels) -> None
 def test_no_row_is_left_to_the_reader_in_python_but_numbers_next_to_a_tie_and_texts_of_the_old_rule() -> None:
     rng, left = random.Random(4), 0
     for words in (1, 2):
-        rules = make_rules(Context(EncoderConfig(text=("t", "body"), ngrams=3, words=words)), True, NO_NAMES)
-        lines = [make_line(rng) for _ in range(LINES_A_BODY)]
+        labels: Labels = "classes" if words == 2 else "0/1"
+        rules = make_rules(Context(EncoderConfig(text=("t", "body"), ngrams=3, words=words), labels), True, NO_NAMES)
+        lines = [make_line(rng, labels=NAMES) for _ in range(LINES_A_BODY)]
         _, _, rows = run(read_lines, b"\n".join(lines), rules)
         lines = [line for line in lines if line.strip(b" \t\r")]
         for line, row in zip(lines, rows, strict=True):

@@ -22,7 +22,7 @@ def test_ascii_and_spans_agree_with_their_twins() -> None:
         assert lines.line_span(data, start, len(text)) == twin.line_span(data, start, len(text))
 
 
-@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
+@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real", "classes"])
 @pytest.mark.parametrize("text", ["0", "1", "-1", "+1.0", "-0", "2", "0.5", "9e15", "1e16", "1e999", "nan", "", "x", "1 "])
 def test_labels_agree_with_their_twin(text: str, labels: Labels) -> None:
     data = bytes_of(text + "\n")

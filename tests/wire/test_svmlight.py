@@ -124,7 +124,7 @@ def _line(rng: random.Random) -> bytes:
     return rng.choice([" ", " ", "  ", "\t"]).join(words).encode() + rng.choice([b"", b"", b" ", b"\r", b" # end", b"#1:2"])
 
 
-@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
+@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real", "classes"])
 def test_both_readers_agree_on_mutated_lines(labels: Labels) -> None:
     rng = random.Random(f"svmlight {labels}")
     total = np.zeros(3, dtype=np.int64)

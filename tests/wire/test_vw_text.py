@@ -229,7 +229,7 @@ def _line(rng: random.Random) -> bytes:
     return line.encode() + rng.choice([b"", b"", b"\r"])
 
 
-@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
+@pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real", "classes"])
 def test_both_readers_agree_on_mutated_lines(labels: Labels) -> None:
     rng = random.Random(f"vw {labels}")
     total = np.zeros(3, dtype=np.int64)
@@ -239,7 +239,7 @@ def test_both_readers_agree_on_mutated_lines(labels: Labels) -> None:
         total += compare(read_vw, twin.read_vw, b"\n".join(lines), rules)
     assert total.sum() > 9_500
     assert (total[:2] > 500).all()  # both outcomes are well represented
-    assert total[2] == 0, "no line is left to the reader in Python"
+    assert total[2] < (100 if labels == "classes" else 1), "hardly a line is left to the reader in Python"
 
 
 @pytest.mark.parametrize("front", ["1", "1 2 ", "1 2 0 ", "1 2 0 0 ", "", "t", "1 t", "1 't ", "x ", "1 x "])

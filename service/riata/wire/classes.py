@@ -6,18 +6,20 @@ its class: 0, 1, 2, … The names in their order are a setting of the model, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import numpy as np
 from annotated_types import Ge, Le, MaxLen
 
-from riata.base.arrays import F64
+from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
 from riata.wire.batch import select_rows
-from riata.wire.parsed import Parsed, RowError, names_in
-from riata.wire.scan.reference import CLASS_NAME_LENGTH_MAX, is_class_name
+from riata.wire.labels import CLASS_NAME_LENGTH_MAX
+from riata.wire.parsed import Parsed, Reading, RowError, names_in
+from riata.wire.rows import CLASS_START, CLASS_STOP
+from riata.wire.scan.reference import is_class_name
 
 CLASSES_MAX: Final = 256
 TOO_MANY: Final = "too_many_classes"
@@ -58,25 +60,37 @@ def name_of_number(number: float) -> str:
     return str(int(number)) if number == int(number) else repr(number)
 
 
-def number_classes(parsed: Parsed, named: Mapping[int, str], classes: ClassesConfig) -> Parsed:
+def number_classes(parsed: Parsed, reading: Reading, classes: ClassesConfig) -> Parsed:
     """Replace labels by numbers of classes.
 
     parsed  : its labels are numbers as they were sent, or anything for rows that are named
-    named   : names of classes by row of the body, for rows that give a text
+    reading : what `parsed` was made of
 
     Returns the same rows with `classes` set: the names of the classes by number, those of the model first, then new ones in the
     order of their first row. Rows for whose class there is no room become row errors.
     """
-    values, which = np.unique(parsed.batch.label, return_inverse=True)
-    of_value = [name_of_number(value) for value in values.tolist()]
-    names = [of_value[at] for at in which.tolist()]
-    if named:
-        names = [named.get(row, name) for row, name in zip(parsed.row.tolist(), names, strict=True)]
+    names = named = _names_in(reading, parsed.row)
+    if not all(named):
+        values, which = np.unique(parsed.batch.label, return_inverse=True)
+        of_value = [name_of_number(value) for value in values.tolist()]
+        names = [name or of_value[at] for name, at in zip(named, which.tolist(), strict=True)]
     number = {name: k for k, name in enumerate(classes.names)}
     for name in dict.fromkeys(names):
         number.setdefault(name, len(number))
     told = replace(parsed, classes=tuple(number)[: classes.max])
     return _with_labels(told, names, np.array([number[name] for name in names], np.float64), classes.max)
+
+
+def _names_in(reading: Reading, rows: I64) -> list[str]:
+    """The class of each of these accepted rows, increasing, if its label is a text; empty for a label that is a number."""
+    spans = reading.sink.place[rows, CLASS_START : CLASS_STOP + 1]
+    text = reading.data[: spans.max(initial=0)].tobytes()
+    found = [text[start:stop] for start, stop in spans.tolist()]
+    decoded = {name: name.decode() for name in set(found)}
+    names = [decoded[name] for name in found]
+    for number, name in reading.class_names.items():
+        names[int(np.searchsorted(rows, number))] = name
+    return names
 
 
 def renumber_classes(parsed: Parsed, classes: ClassesConfig) -> Parsed:

@@ -1,4 +1,4 @@
-"""Converts numbers to labels and weights, by the same rules for every format."""
+"""Converts numbers to labels and weights, and names of classes, by the same rules for every format."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Final
 
 import numpy as np
 
+from riata.base.arrays import U8
 from riata.base.limits import LABEL_ABS_MAX, WEIGHT_MAX
 from riata.jit.kernel import inline_kernel
+from riata.wire.codes import OK
 from riata.wire.rows import Rules
+from riata.wire.scan.unicode import string_code
 
 _ZERO_OR_ONE: Final = 0  # Rules.labels
 _SIGN: Final = 1
+CLASSES: Final = 3  # Rules.labels: labels are names of classes; a number is one too
+CLASS_NAME_LENGTH_MAX: Final = 128  # characters
 
 
 @inline_kernel
@@ -36,3 +41,11 @@ def label_of(number: float, rules: Rules) -> float:
 def is_weight(number: float) -> bool:
     """Return whether an event may have this weight. Source: the HTTP contract."""
     return 0.0 < number <= WEIGHT_MAX
+
+
+@inline_kernel
+def is_plain_class(data: U8, start: int, stop: int) -> bool:
+    """Whether the bytes start:stop are the name of a class, of at most 128 bytes and in normal form C; other names are left to
+    the reference reader. Source: the HTTP contract.
+    """
+    return 0 < stop - start <= CLASS_NAME_LENGTH_MAX and string_code(data, start, stop) == OK

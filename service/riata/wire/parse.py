@@ -147,7 +147,7 @@ def _parse(
     seen = NO_NAMES if context.names is None else context.names.table()
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header, context.encoder.curves)
     parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
-    return number_classes(parsed, reading.class_names, context.classes) if context.labels == "classes" and labelled else parsed
+    return number_classes(parsed, reading, context.classes) if context.labels == "classes" and labelled else parsed
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:

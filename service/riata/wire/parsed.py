@@ -16,6 +16,7 @@ from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.jit.kernel import quick_kernel
 from riata.wire.batch import Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.labels import CLASSES
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, TIMES, names_found
 from riata.wire.rows import (
@@ -34,7 +35,7 @@ from riata.wire.rows import (
     BatchBuilder,
     Rules,
 )  # fmt: skip
-from riata.wire.scan.reference import CLASSES, label_hint
+from riata.wire.scan.reference import label_hint
 from riata.wire.subjects import BAD_SUBJECT, BAD_SUBJECT_SLUG, SUBJECT, subject_digest
 from riata.wire.workspace import leave_features
 
@@ -119,7 +120,7 @@ class Reading:
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
     subjects: dict[int, bytes] = field(default_factory=dict)  # row -> its subject, if it names one and was accepted
-    class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if its label is a text
+    class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if a reference reader read it as a text
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
     # Of the reader, if its rows may label a prediction.
@@ -144,7 +145,7 @@ class Reading:
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
         code = self.sink.code[: self.rows]
-        if self.rules.labels == CLASSES:  # kernels read only labels that are numbers
+        if self.rules.labels == CLASSES:  # it may be a name that kernels leave (wire.labels, `is_plain_class`)
             code[code == BAD_LABEL] = HANDOVER
         number = first_left(code, 0)
         while number < len(code):

@@ -43,7 +43,7 @@ RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words 
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
-MARKS_MAX: Final = 10
+MARKS_MAX: Final = 12
 OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
 _POSITIONS_SPARE: Final = 128
@@ -82,7 +82,9 @@ ID_STOP: Final = 6
 BEGIN: Final = 7  # first feature in BatchBuilder.hash; only if the row was accepted
 END: Final = 8
 IN_FEATURES: Final = 9  # 1 if the field at fault is a key of a JSON "features" object
-PLACES: Final = 10
+CLASS_START: Final = 10  # the name of the row's class; start == stop if the label is a number
+CLASS_STOP: Final = 11
+PLACES: Final = 12
 
 
 class RecordScratch(NamedTuple):

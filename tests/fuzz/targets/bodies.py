@@ -10,10 +10,12 @@ import numpy as np
 
 from riata.base.errors import BadInput
 from riata.store.payload import decode_batch, encode_batch
+from riata.wire.classes import ClassesConfig, name_of_number
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, explain_rows, make_rules, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers import READERS
+from riata.wire.scan.reference import ClassLabel
 from tests.twins import json_text as json_twin
 
 CONTEXTS: Final = (
@@ -22,6 +24,7 @@ CONTEXTS: Final = (
     (Context(EncoderConfig(bits=12), "real"), True),
     (Context(EncoderConfig(bits=12, text=("a",), normalise="l2")), False),
     (Context(EncoderConfig(bits=12, text=("t",), crosses=(("a", "t"), ("a", "b"), ("a", "a", "f")))), False),
+    (Context(EncoderConfig(bits=12), "classes", classes=ClassesConfig(max=256)), True),
 )
 MARK: Final = b"\xef\xbb\xbf"  # of byte order, which no body may begin with
 _SPLITS: Final = {media.name: media.split for reader in READERS for media in reader.media_types}
@@ -32,6 +35,7 @@ TOKENS: Final = (
     b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
     b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
     b"|f a:1 ", b" 'tag|", b" 1:1 2:2 # c", b"9007199254740992.99999", b"\xc3\xa9", b"e\xcc\x81", b'"a":1,"a":2', b"0x10", b"-0",
+    b'"label":"a"',
 )  # fmt: skip
 
 
@@ -88,6 +92,11 @@ def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) ->
         same = batch.hash[begin:end].tolist() == outcomes[number].hashes
         if not same or [x.hex() for x in batch.value[begin:end].tolist()] != [x.hex() for x in outcomes[number].values]:
             raise AssertionError("the readers do not read the same features")
+        label = outcomes[number].label
+        if parsed.classes:
+            label = parsed.classes.index(label.name if isinstance(label, ClassLabel) else name_of_number(label))
+        if labelled and batch.label[k] != label:
+            raise AssertionError("the readers do not read the same label")
 
 
 def starts() -> list[bytes]:

@@ -9,9 +9,11 @@ import numpy as np
 from riata.base.arrays import I64, U8
 from riata.jit.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
-from riata.wire.labels import label_of
+from riata.wire.labels import CLASSES, is_plain_class, label_of
 from riata.wire.rows import (
     AT,
+    CLASS_START,
+    CLASS_STOP,
     FIELD_START,
     FIELD_STOP,
     ID_START,
@@ -104,10 +106,10 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
     Parameters
     ----------
     data : u8[...]     read only
-    start, stop : int  the label, a decimal number
+    start, stop : int  the label, a decimal number or the name of a class
     rules : Rules      labels
 
-    Returns            (label, OK), (0, BAD_LABEL) or (0, HANDOVER); a label of -1/+1 becomes 0 or 1
+    Returns            (label, OK), (0, BAD_LABEL) or (0, HANDOVER); a label of -1/+1 becomes 0 or 1, a name NaN
     Cost               one number
     Source             the HTTP contract
     """
@@ -119,9 +121,24 @@ def read_label(data: U8, start: int, stop: int, rules: Rules) -> tuple[float, in
     if status == HAND_OVER:
         return 0.0, HANDOVER
     label = label_of(value, rules)
+    if status == NOT_A_NUMBER and rules.labels == CLASSES and is_plain_class(data, start, stop):
+        return np.nan, OK
     if status == NOT_A_NUMBER or label != label:
         return 0.0, BAD_LABEL
     return label, OK
+
+
+@inline_kernel
+def take_label(data: U8, start: int, stop: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
+    """Read the label start:stop of row `number`, if it is required: OK, or why it is refused. Source: as `read_label`."""
+    if not rules.labelled:
+        return OK
+    label, code = read_label(data, start, stop, rules)
+    if label != label:
+        sink.place[number, CLASS_START], sink.place[number, CLASS_STOP] = start, stop
+        label = 0.0
+    sink.label[number] = label
+    return code
 
 
 @inline_kernel
@@ -141,7 +158,7 @@ def open_row(sink: BatchBuilder, number: int, start: int, stop: int) -> None:
     place[AT] = start
     place[FIELD_START] = start
     place[FIELD_STOP] = start
-    place[ID_START], place[ID_STOP], place[IN_FEATURES] = 0, 0, 0
+    place[ID_START], place[ID_STOP], place[IN_FEATURES], place[CLASS_START], place[CLASS_STOP] = 0, 0, 0, 0, 0
     sink.label[number], sink.weight[number] = np.nan, 1.0
 
 

@@ -14,6 +14,7 @@ from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
 from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, LABEL_HINTS, NAME_TOO_LONG, NOT_NFC, OK
 from riata.wire.curves import CurveTree
 from riata.wire.encoder import FIRST_RULE
+from riata.wire.labels import CLASS_NAME_LENGTH_MAX, CLASSES
 from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
 from riata.wire.scan.curve_points import points_of
 from riata.wire.scan.unicode import composed, flags_at, folded_at
@@ -25,8 +26,6 @@ _WORD: Final = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-CLASSES: Final = 3  # Rules.labels: labels are names of classes; a number is one too
-CLASS_NAME_LENGTH_MAX: Final = 128
 CLASS_HINT: Final = (
     'the model\'s labels setting is "classes": expected the name of a class, a text of 1 to 128 characters without control '
     f"characters, or a number of magnitude at most {LABEL_ABS_MAX:g}"

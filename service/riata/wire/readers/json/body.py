@@ -66,6 +66,8 @@ from riata.wire.readers.json.texts import (
     BLAME_START,
     BLAME_STOP,
     CHECKED,
+    CLASS_FROM,
+    CLASS_TO,
     COUNT,
     IDENTITY_START,
     IDENTITY_STOP,
@@ -79,6 +81,8 @@ from riata.wire.readers.json.texts import (
 from riata.wire.readers.json.values import skip_value
 from riata.wire.rows import (
     AT,
+    CLASS_START,
+    CLASS_STOP,
     FIELD_START,
     FIELD_STOP,
     FOUND,
@@ -240,7 +244,7 @@ def take_row(
             first = 2 if row.kind[blame] & 3 == PLAIN else 0  # the field is the name itself, or the prefix
             mark[BLAME_START], mark[BLAME_STOP] = row.span[blame, first], row.span[blame, first + 1]
             mark[BLAME_INSIDE] = 1
-    if code == OK and sink.count[FOUND] == listed and mark[IDENTITY_STOP] <= side:
+    if code == OK and sink.count[FOUND] == listed and max(mark[IDENTITY_STOP], mark[CLASS_TO]) <= side:
         mark[SIDE] = side  # nothing there is needed any more
     if code != OK:
         passed, end = skip_value(data, start, stop, depth)
@@ -259,6 +263,7 @@ def take_row(
     place[ROW_START], place[ROW_STOP], place[AT] = start, end, mark[STOPPED]
     place[FIELD_START], place[FIELD_STOP], place[IN_FEATURES] = mark[BLAME_START], mark[BLAME_STOP], mark[BLAME_INSIDE]
     place[ID_START], place[ID_STOP] = mark[IDENTITY_START], mark[IDENTITY_STOP]
+    place[CLASS_START], place[CLASS_STOP] = mark[CLASS_FROM], mark[CLASS_TO]
     sink.label[number], sink.weight[number] = out[0], out[1]
     return end
 

@@ -156,7 +156,7 @@ def fast_example(data: U8, start: int, stop: int, row: RecordScratch, rules: Rul
         which = FEATURES
         if end - p - 1 != _WORD_BYTES or load_word(data, p + 1) != _FEATURES_WORD:
             which = known_key(data, p + 1, end)
-        if which < 0 or seen >> which & 1:
+        if which < 0 or which == PREDICTION_ID or seen >> which & 1:
             return -1
         seen |= 1 << which
         after = position(at, k + 2)
@@ -179,19 +179,20 @@ def fast_example(data: U8, start: int, stop: int, row: RecordScratch, rules: Rul
             after, k = after + 1, k + 1
             if peek(at, k) != after:
                 return -1
-        elif which in (LABEL, WEIGHT):
+        elif which in (LABEL, WEIGHT) and peek(data, begin) != QUOTE:
             if read_number_member(data, begin, after, rules, mark, row.pair, which - LABEL) != after:
                 return -1
             k += 2
-        elif which != PREDICTION_ID:
-            after = read_string_member(data, begin, stop, mark, which)
+        else:
+            if which in (LABEL, WEIGHT):
+                after = read_number_member(data, begin, stop, rules, mark, row.pair, which - LABEL)
+            else:
+                after = read_string_member(data, begin, stop, mark, which)
             if after < 0:
                 return -1
             k = marks_after(at, k + 2, after)
             if peek(at, k) != after:
                 return -1
-        else:
-            return -1
         k += 1
         c = peek(data, after)
         if c == CLOSE_OBJECT:

@@ -11,9 +11,9 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U8
 from riata.base.limits import EVENT_ID_BYTES_MAX
-from riata.jit.kernel import kernel
+from riata.jit.kernel import inline_kernel, kernel
 from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, INVALID_UTF8, LABEL_NOT_ALLOWED, OK, SYNTAX
-from riata.wire.labels import is_weight, label_of
+from riata.wire.labels import CLASSES, is_plain_class, is_weight, label_of
 from riata.wire.readers.json.grammar import (
     COLON,
     HAS_ESCAPE,
@@ -28,7 +28,7 @@ from riata.wire.readers.json.grammar import (
     number_end,
     scan_string,
 )
-from riata.wire.readers.json.texts import IDENTITY_START, IDENTITY_STOP, fail, plain_string
+from riata.wire.readers.json.texts import CLASS_FROM, CLASS_TO, IDENTITY_START, IDENTITY_STOP, fail, plain_string
 from riata.wire.rows import Rules
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
 from riata.wire.scan.unicode import string_code
@@ -62,9 +62,24 @@ def known_key(data: U8, start: int, stop: int) -> int:
     return -1
 
 
+@inline_kernel
+def read_class(data: U8, p: int, stop: int, mark: I64, out: F64) -> int:
+    """Read the label at the quote p, the name of a class: position after it, or minus a code. The label is set to 0, and the span
+    of the name is written. Source: the HTTP contract.
+    """
+    end, holds = scan_string(data, p + 1, stop)
+    if end < 0:
+        return fail(mark, SYNTAX, -1 - end)
+    start, last = plain_string(data, p + 1, end, holds, mark)
+    if not is_plain_class(data, start, last):
+        return fail(mark, BAD_LABEL, p)
+    mark[CLASS_FROM], mark[CLASS_TO], out[0] = start, last, 0.0
+    return end + 1
+
+
 @kernel
 def read_number_member(data: U8, p: int, stop: int, rules: Rules, mark: I64, out: F64, place: int) -> int:
-    """Read `label` (place 0) or `weight` (place 1) into `out`.
+    """Read `label` (place 0), which may be the name of a class, or `weight` (place 1) into `out`.
 
     Parameters
     ----------
@@ -89,6 +104,8 @@ def read_number_member(data: U8, p: int, stop: int, rules: Rules, mark: I64, out
         out[0] = 1.0 if c == LETTER_T else 0.0
         end = literal_end(data, p, stop)
         return end if end >= 0 else fail(mark, SYNTAX, p)
+    if c == QUOTE and place == 0 and rules.labels == CLASSES:
+        return read_class(data, p, stop, mark, out)
     if not (c == MINUS or ZERO <= c <= NINE):
         return fail(mark, wrong, p)
     end = number_end(data, p, stop)

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.kernel import kernel
 from riata.jit.raw.unowned import borrow
 from riata.jit.simd.bytes8 import leading_digits, load_word
 from riata.maths.hashing import NUMBER, hash_name
@@ -39,7 +39,7 @@ from riata.wire.codes import (
 )  # fmt: skip
 from riata.wire.rows import AT, KEY, PLAIN, ROWS, BatchBuilder, RecordScratch, Rules, borrow_row, borrow_rules, borrow_sink
 from riata.wire.scan.delimiters import Text, position, take_in
-from riata.wire.scan.lines import COLON, blame, close_row, is_space, line_span, open_row, read_label, skip_spaces, word_end
+from riata.wire.scan.lines import COLON, blame, close_row, is_space, line_span, open_row, skip_spaces, take_label, word_end
 from riata.wire.scan.numbers import HAND_OVER, NOT_A_NUMBER, parse_prefix, take_digits
 from riata.wire.scan.simple_numbers import fast_number
 from riata.wire.scan.tokens import svmlight_tokens
@@ -82,7 +82,7 @@ def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rul
         open_row(sink, number, start, stop)
         n = svmlight_tokens(data, start, stop, row, rules.key)
         if n >= 0:
-            fault = file_label(data, start, position(row.position, 0), sink, rules, number)
+            fault = take_label(data, start, position(row.position, 0), sink, rules, number)
             n = n if fault == OK else -fault
         else:
             comment = stop
@@ -98,15 +98,6 @@ def read_svmlight(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rul
             sink.code[number] = DUPLICATE_INDEX
         number += 1
         sink.count[ROWS] = number
-
-
-@inline_kernel
-def file_label(data: U8, start: int, end: int, sink: BatchBuilder, rules: Rules, number: int) -> int:
-    """Read the label start:end of row `number`, if it is required: OK, or why it is refused. Source: as `read_label`."""
-    fault = OK
-    if rules.labelled:
-        sink.label[number], fault = read_label(data, start, end, rules)
-    return fault
 
 
 @kernel
@@ -137,7 +128,7 @@ def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
     data : u8[...]     the body
     start, stop : int  first byte that is not a space; the comment, or the end of the line
     row : RecordScratch  records are written
-    sink : BatchBuilder  label[number] is written, and the field at fault
+    sink : BatchBuilder  label[number] is written, and where the class or the field at fault is
     rules : Rules      key, labels and labelled
     number : int
 
@@ -152,10 +143,9 @@ def read_pairs(data: U8, start: int, stop: int, row: RecordScratch, sink: BatchB
     for q in range(p, end):
         has_colon |= data[q] == COLON
     if not has_colon:
-        if rules.labelled:
-            sink.label[number], fault = read_label(data, p, end, rules)
-            if fault != OK:
-                return -fault
+        fault = take_label(data, p, end, sink, rules, number)
+        if fault != OK:
+            return -fault
         p = skip_spaces(data, end, stop)
     elif rules.labelled:
         return -MISSING_LABEL

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from riata.maths.hashing import NUMBER
-from riata.wire.codes import BAD_INDEX, BAD_NUMBER, DUPLICATE_INDEX, MISSING_LABEL, QID_NOT_SUPPORTED, SYNTAX
+from riata.wire.codes import BAD_INDEX, BAD_LABEL, BAD_NUMBER, DUPLICATE_INDEX, MISSING_LABEL, QID_NOT_SUPPORTED, SYNTAX
 from riata.wire.rows import PLAIN, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, checked_label, decimal, hash_of
 
@@ -21,7 +21,7 @@ _CUT: Final = re.compile(r"[ \t]+")
 
 def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
     """Read one line, which is neither blank nor all comment and has no line end, in plain Python."""
-    # Outside comments only ASCII is accepted, so any one-byte encoding will do.
+    # Outside comments only the name of a class may have other characters than ASCII, so any one-byte encoding will do.
     text = line.decode("latin-1").partition("#")[0]
     words = [word for word in _CUT.split(text) if word]
     label = float("nan")
@@ -29,7 +29,7 @@ def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
     try:
         if words and ":" not in words[0]:
             if rules.labelled:
-                label = checked_label(words[0], rules)
+                label = checked_label(words[0].encode("latin-1").decode(), rules)
             del words[0]
         elif rules.labelled:
             raise Refused(MISSING_LABEL)
@@ -38,6 +38,8 @@ def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
             if index in seen:
                 raise Refused(DUPLICATE_INDEX, index.decode())
             seen.add(index)
+    except UnicodeDecodeError:
+        return Refusal(BAD_LABEL)
     except Refused as refused:
         return refused.refusal
     return SlowRow(records, label)

@@ -76,8 +76,8 @@ from riata.wire.scan.lines import (
     is_space,
     line_span,
     open_row,
-    read_label,
     skip_spaces,
+    take_label,
     word_end,
 )
 from riata.wire.scan.numbers import HAND_OVER, NOT_A_NUMBER, parse_number
@@ -227,8 +227,8 @@ def read_front(data: U8, start: int, bar: int, sink: BatchBuilder, rules: Rules,
     while p < last:
         end = word_end(data, p, last)
         code = OK
-        if words == 0 and rules.labelled:
-            sink.label[number], code = read_label(data, p, end, rules)
+        if words == 0:
+            code = take_label(data, p, end, sink, rules, number)
         elif words == 1 and rules.labelled:
             value, status = parse_number(data, p, end, False)
             sink.weight[number] = value
