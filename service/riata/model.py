@@ -21,6 +21,7 @@ from riata.predict.model import Model as Served
 from riata.predict.model import Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.config import read_config
+from riata.run.decision import served_weights
 from riata.run.exports import read_export, write_export
 from riata.run.fit import NO_LOG, Fit, add_unlogged, unlogged
 from riata.wire.parse import Context, parse_examples
@@ -147,7 +148,8 @@ class Model:
         if self._served is None:
             state = self._state
             origin = Origin(state.name, NO_LOG, state.config.encoder, state.config.labels)
-            self._served = make_model(origin, state.learner.weights(), 0, state.applied if state.has_learnt else 0)
+            weights = served_weights(state.learner.weights(), state.config.served_shift)
+            self._served = make_model(origin, weights, 0, state.applied if state.has_learnt else 0)
         return self._served
 
 

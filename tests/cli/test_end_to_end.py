@@ -70,7 +70,7 @@ def test_demo_ends_with_lines_that_work_as_printed(running: Running) -> None:
 def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(running: Running, tmp_path: Path) -> None:
     rows = tmp_path / "rows.ndjson"
     rows.write_text("".join(f'{{"features":{{"x":{i % 7},"c":"k{i % 3}"}},"label":{int(i % 3 == 0)}}}\n' for i in range(2000)))
-    sent = riata("observe", str(rows), "--model", "mine", "--labels", "0/1", url=running.url)
+    sent = riata("observe", str(rows), "--model", "mine", "--labels", "0/1", "--label-weight", "3", url=running.url)
     assert (sent.returncode, sent.stdout) == (0, "2000 accepted, 0 duplicate, 0 rejected\n")
     with Riata(running.url) as client:
         client.predict([{"features": {"x": 1}}], model="mine", min_seq=2000)

@@ -98,6 +98,13 @@ def test_the_end_reports_the_learnt_events(tmp_path: Path) -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["rows", "features", "log", "AUC", "time", "written"]
 
 
+def test_positives_may_count_more(tmp_path: Path) -> None:
+    done = run(
+        "fit", str(written(tmp_path, "vw", 40)), "--online", "--label-weight", "10", "--set", "label_weight.negative=2", "--json"
+    )
+    assert json.loads(done.stdout)["config"]["label_weight"] == {"positive": 10.0, "negative": 2.0}
+
+
 def test_inspect_shows_what_fit_wrote(tmp_path: Path) -> None:
     out = tmp_path / "m.riata"
     assert run("fit", "--online", str(written(tmp_path, "vw")), "--out", str(out), "--set", "eta=0.5").exit_code == 0
@@ -138,6 +145,7 @@ def test_the_configuration_comes_from_a_file_and_single_settings_over_it(tmp_pat
         (["rows", "--online", "--learner", "tree"], "--learner tree"),
         (["rows", "--online", "--format", "xml"], "--format xml"),
         (["rows", "--online", "--bits", "99"], "bits"),
+        (["rows", "--online", "--label-weight", "0"], "label_weight.positive: 0.0 must be above 0"),
         (["rows", "--online", "--model-file", "absent"], "absent: No such file"),
         (["rows", "--online", "--model-file", "rows"], "not JSON"),
         (["absent", "--online"], "absent: No such file"),

@@ -19,7 +19,7 @@ from riata.batch.data import PART_ROWS, Rows
 from riata.batch.rank_map import RankMap, SlotCounts
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
-from riata.wire.batch import Batch, join_batches, select_rows
+from riata.wire.batch import UNWEIGHTED, Batch, ByLabel, join_batches, select_rows, weighted
 
 EVERY_EVENT: Final = Counted(np.array([[0, 2**62]]), np.zeros(0, np.int64))
 _LEAST_WEIGHT: Final = float(np.finfo(np.float64).tiny)  # weights are positive also where a power of rho is not
@@ -38,7 +38,8 @@ class Piece:
 class SegmentPart:
     """Consecutive rows of the data.
 
-    age : how many rows of the data come after the last one of this part
+    age      : how many rows of the data come after the last one of this part
+    by_label : factors of the weights of negative and of positive rows
     """
 
     pieces: tuple[Piece, ...]
@@ -46,12 +47,13 @@ class SegmentPart:
     ranks: RankMap
     rho: float
     age: int
+    by_label: ByLabel = UNWEIGHTED
 
     def load(self) -> Rows:
         """Return the rows. Any thread may call it; the bits are the same each time. Raises `Corrupt`."""
         batch = join_batches([_kept(piece, self.counted) for piece in self.pieces])
         indptr, rank, value = self.ranks.rows(batch.indptr, batch.hash, batch.value)
-        weight = batch.weight
+        weight = weighted(batch, self.by_label).weight
         if self.rho < 1.0:
             ages = np.arange(self.age + batch.n - 1, self.age - 1, -1)
             weight = np.maximum(weight * self.rho**ages, _LEAST_WEIGHT)
@@ -77,12 +79,19 @@ class SegmentData:
         return len(self.slots)
 
 
-def data_of(segments: Sequence[Segment], bits: int, counted: Counted = EVERY_EVENT, rho: float = 1.0) -> SegmentData:
+def data_of(
+    segments: Sequence[Segment],
+    bits: int,
+    counted: Counted = EVERY_EVENT,
+    rho: float = 1.0,
+    by_label: ByLabel = UNWEIGHTED,
+) -> SegmentData:
     """Return the data of consecutive segments.
 
     bits    : a feature is a slot, the top bits of its hash
     counted : the events to take
     rho     : a row followed by k others weighs rho^k times its weight; 1 for a learner that does not forget
+    by_label: factors of the weights of negative and of positive rows
 
     Raises `BadInput`: code `not_for_this_loss` for real labels, `no_events` if no example is left.
     """
@@ -105,7 +114,7 @@ def data_of(segments: Sequence[Segment], bits: int, counted: Counted = EVERY_EVE
         raise BadInput("no example is left to learn from in these events", "no_events")
     ranks = counts.ranked()
     parts = [
-        SegmentPart(tuple(pieces), counted, ranks, rho, max(rows - (number + 1) * PART_ROWS, 0))
+        SegmentPart(tuple(pieces), counted, ranks, rho, max(rows - (number + 1) * PART_ROWS, 0), by_label)
         for number, pieces in enumerate(cuts)
     ]
     return SegmentData(rows, counts.nnz, parts, ranks.slots, bits)

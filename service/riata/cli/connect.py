@@ -33,6 +33,12 @@ FormatOption = Annotated[
         help=f"Format of the file: {either(['auto', *FILE_READERS, *TABLES])}; auto detects it.",
     ),
 ]
+LabelWeightOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="FACTOR", help="Factor of the weights of positive rows when they are learnt. Probabilities are corrected for it."
+    ),
+]
 CurvesOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -101,7 +101,8 @@ def data_of_files(
         assert reading is not None
         assert config is not None
         learner_bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
-        data = data_of(reading.finish(), learner_bits if bits is None else bits, rho=rho_of(config))
+        slot_bits, by_label = learner_bits if bits is None else bits, config.label_weight.by_label
+        data = data_of(reading.finish(), slot_bits, rho=rho_of(config), by_label=by_label)
         yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, problems)
 
 

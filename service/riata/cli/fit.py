@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import FORMATS, CurvesOption, FormatOption, require_format
+from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
 from riata.cli.interactions import InteractionsOption
+from riata.cli.model_setup import POSITIVE_WEIGHT
 from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
@@ -79,6 +80,7 @@ def fit(
     setting: SettingOption = None,
     interactions: InteractionsOption = None,
     curve: CurvesOption = None,
+    label_weight: LabelWeightOption = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Configuration of the model in JSON or TOML, like the body of PUT /models/{model}.")
@@ -120,11 +122,10 @@ def fit(
     A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
     learnt are reported with their line numbers, and the exit code is then 1.
     """
-    require_format(form)
-    if online == batch:
-        raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
+    _require(form, online, batch)
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
-    settings = [*(setting or []), *([] if bits is None else [f"encoder.bits={bits}"])]
+    shorthand = {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight}
+    settings = [*(setting or []), *(f"{key}={value}" for key, value in shorthand.items() if value is not None)]
     layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
     request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
     if online:
@@ -134,6 +135,12 @@ def fit(
         rounds=rounds, passes_max=passes_max, seed=seed,
     )  # fmt: skip
     return _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
+
+
+def _require(form: str, online: bool, batch: bool) -> None:
+    require_format(form)
+    if online == batch:
+        raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
 
 
 def _fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:

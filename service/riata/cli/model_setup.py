@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 LABELS: Final = ("0/1", "-1/+1", "real", "classes")
-SECTIONS: Final = ("learner", "encoder", "drift", "classes")
+SECTIONS: Final = ("learner", "encoder", "drift", "classes", "label_weight")
+POSITIVE_WEIGHT: Final = "label_weight.positive"  # the setting of --label-weight
 
 
 def model_document(labels: str, text: Iterable[str] = (), learner: str | None = None) -> dict[str, Any]:
@@ -91,9 +92,14 @@ def apply_setting(document: dict[str, Any], setting: str) -> None:
 
 
 def ensure_model(
-    riata: Riata, model: str, labels: str, learner: str | None = None, crosses: Sequence[Sequence[str]] = ()
+    riata: Riata,
+    model: str,
+    labels: str,
+    learner: str | None = None,
+    crosses: Sequence[Sequence[str]] = (),
+    settings: Iterable[str] = (),
 ) -> bool:
-    """Create `model` for `labels` if it does not exist; return whether it was created.
+    """Create `model` for `labels` and with `settings`, KEY=VALUE, if it does not exist; return whether it was created.
 
     Raises `BadInput` if it exists and has a different `labels` setting, or other crosses than those given.
     """
@@ -103,6 +109,8 @@ def ensure_model(
         present = riata.model(model)
     except ApiNotFound:
         document = model_document(labels, learner=learner)
+        for one in settings:
+            apply_setting(document, one)
         riata.create_model(model, {**document, "encoder": {"crosses": crosses}} if crosses else document)
         return True
     taken = present.get("config", {}).get("labels")

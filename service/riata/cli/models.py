@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from riata.base.errors import BadInput
-from riata.cli.connect import DEFAULT_URL, CurvesOption, LearnerOption, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, CurvesOption, LabelWeightOption, LearnerOption, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
 
@@ -57,6 +57,7 @@ def create(
     labels: Annotated[str, typer.Option(help="Labels of the events: 0/1, -1/+1 or real.")] = "0/1",
     text: Annotated[list[str] | None, typer.Option(help="Feature whose words are features. Repeat it for several.")] = None,
     curve: CurvesOption = None,
+    label_weight: LabelWeightOption = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),
@@ -71,7 +72,7 @@ def create(
 
     If the model exists, settings that may change are changed, and others are refused.
     """
-    from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
+    from riata.cli.model_setup import POSITIVE_WEIGHT, add_curves, apply_setting, learner_document, model_document
 
     if follow is None:
         document: dict[str, Any] = model_document(labels, text or (), learner)
@@ -82,7 +83,7 @@ def create(
         )
     else:
         document = {"follow": follow, "learner": {} if learner is None else learner_document(learner)}
-    for one in setting or ():
+    for one in [*(setting or ()), *([] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"])]:
         apply_setting(document, one)
     with connected(url) as riata:
         answer = riata.create_model(name, document)

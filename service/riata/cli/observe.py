@@ -11,6 +11,7 @@ from riata.cli.connect import (
     DEFAULT_URL,
     FORMATS,
     FormatOption,
+    LabelWeightOption,
     LearnerOption,
     ModelOption,
     Refusals,
@@ -43,6 +44,7 @@ def observe(
         str | None, typer.Option(help="0/1, -1/+1, real or classes: create the model with these labels if it does not exist.")
     ] = None,
     learner: LearnerOption = None,
+    label_weight: LabelWeightOption = None,
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
@@ -56,20 +58,21 @@ def observe(
     What the columns of a CSV or Parquet file are is found and shown before anything is sent: the label, numbers, and categories.
     Every row counted as accepted is durable. Rejected rows are reported with their line numbers, and the exit code is then 1.
     """
-    from riata.cli.model_setup import ensure_model
+    from riata.cli.model_setup import POSITIVE_WEIGHT, ensure_model
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, line_type, read_rows
 
     require_format(form)
-    if (learner is not None or interactions) and labels is None:
-        raise BadInput("--learner and -q apply to a new model only; give its --labels too", "bad_option")
+    if (learner is not None or label_weight is not None or interactions) and labels is None:
+        raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
+    settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]
     refusals, accepted, duplicate = Refusals(), 0, 0
     layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels)
     with open_rows(file, layout) as source, connected(url) as riata:
         rows = read_rows(source, file, layout.line_form)
         crosses = crosses_of(interactions or (), rows.form, rows.head)
-        if labels is not None and ensure_model(riata, model, labels, learner, crosses):
+        if labels is not None and ensure_model(riata, model, labels, learner, crosses, settings):
             crossed = f" and {len(crosses)} crosses" if crosses else ""
             typer.echo(f"created model {model!r} with labels {labels}{crossed}", err=True)
         with row_progress("observed") as advance:

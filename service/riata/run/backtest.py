@@ -40,7 +40,12 @@ from riata.wire.batch import Batch
 
 OWN: Final = "in force"
 CONFIGS_MAX: Final = 16
-FREE: Final = ("learner.", "drift.", "encoder.bits")  # settings that a stored log leaves free: its rows are already encoded
+FREE: Final = (
+    "learner.",
+    "drift.",
+    "encoder.bits",
+    "label_weight.",
+)  # settings that a stored log leaves free: its rows are already encoded
 
 
 class _Turn(NamedTuple):
@@ -137,7 +142,7 @@ def check_free(config: ModelConfig, other: ModelConfig) -> None:
     if fixed := [name for name in changed(config, other) if not name.startswith(FREE)]:
         raise BadInput(
             f"{', '.join(fixed)}: rows are stored as they were encoded, and other settings do not affect learning; "
-            "settings that can be tried on a log: learner.*, drift.*, encoder.bits",
+            "settings that can be tried on a log: learner.*, drift.*, encoder.bits, label_weight.*",
             "bad_option",
         )
 

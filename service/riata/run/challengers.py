@@ -259,7 +259,9 @@ def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
     if (events, chain) != (ours.losses.events, ours.chain):
         raise _detached(name, model)
     candidate.name, candidate.lineage, candidate.applied, candidate.chain = model, theirs.model.origin.lineage, seq, log_chain
-    candidate.config, candidate.pairs = replace(theirs.config, learner=candidate.config.learner), Pairs()
+    learnt = candidate.config  # settings that its weights depend on
+    candidate.config = replace(theirs.config, learner=learnt.learner, label_weight=learnt.label_weight)
+    candidate.pairs = Pairs()
     return candidate
 
 

@@ -16,7 +16,7 @@ from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.curve_trees import with_trees
-from riata.run.decision import Decision, answers_probability, is_logistic
+from riata.run.decision import Decision, LabelWeight, answers_probability, is_logistic, margin_shift
 from riata.run.drift import DriftConfig, check_forgetting, check_keep
 from riata.store import records
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
@@ -40,6 +40,7 @@ FOLLOWED_NAME_MAX: Final = 3 * (2 * NAME_BYTES_MAX + 4)  # of a cross of three f
 _LATER: Final = {
     "decision": Decision(),
     "negatives_kept": 1.0,
+    "label_weight": LabelWeight(),
     "drift": DriftConfig(),
     "classes": ClassesConfig(),
     "slices": (),
@@ -83,6 +84,11 @@ class ModelConfig:
         "share of the negative rows that are sent; log(negatives_kept) is added to every margin that is served, so that"
         " probabilities are those of all rows. Metrics are those of the rows that are sent, except costs",
     ] = 1.0
+    label_weight: Annotated[
+        LabelWeight,
+        "factors of the weights of positive and negative rows when they are learnt; log(negative / positive) is added to every"
+        " margin, so that probabilities and metrics are those of the rows as sent",
+    ] = field(default_factory=LabelWeight)
 
     drift: Annotated[
         DriftConfig,
@@ -125,6 +131,12 @@ class ModelConfig:
             raise BadInput("weights_followed: expected different names of features, as country=de", "out_of_range")
         if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
             raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
+        if self.label_weight.is_wanted and not (is_logistic(learner) and self.labels in _CLASSES):
+            raise BadInput(
+                "label_weight: the correction of probabilities is exact for logistic models of two classes only; leave it "
+                "out, and send rows with a weight",
+                "conflicting_settings",
+            )
         if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
             needed = [
                 f"the learner {kind} with {_settings_text(spec.real_labels)}" for kind, spec in SPECS.items() if spec.real_labels
@@ -143,6 +155,11 @@ class ModelConfig:
     def has_classes(self) -> bool:
         """Whether labels are names of classes, and there is a learner for each."""
         return self.labels == "classes"
+
+    @property
+    def served_shift(self) -> float:
+        """What is added to the learner's margins when they are served."""
+        return margin_shift(self.negatives_kept) + self.label_weight.shift
 
     @property
     def default_target(self) -> float | None:

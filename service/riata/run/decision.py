@@ -1,15 +1,20 @@
-"""What a model's answers decide: the costs of errors, and the correction for negatives that were left out."""
+"""What a model's answers decide: costs of errors, and corrections for negatives left out and for weights of labels."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
-from annotated_types import Ge, Le
+import numpy as np
+from annotated_types import Ge, Gt, Le
 
+from riata.base.arrays import BOOL
 from riata.base.errors import BadInput
-from riata.learn.learner import Weights
+from riata.base.limits import WEIGHT_MAX
+from riata.learn.learner import Learner, Stepped, Weights
+from riata.wire.batch import UNWEIGHTED, Batch, ByLabel, weighted
 
 COST_MAX: Final = 10**9  # an int, as other settings have: typing caches equal bounds, and pages show whichever came first
 
@@ -39,6 +44,38 @@ class Decision:
         return self.cost_fp / (self.cost_fp + self.cost_fn)
 
 
+@dataclass(frozen=True, slots=True)
+class LabelWeight:
+    """By how much the weight of a row is multiplied when it is learnt. Served probabilities are those of the rows as sent."""
+
+    positive: Annotated[float, Gt(0.0), Le(WEIGHT_MAX), "Factor of the weights of rows with the positive label."] = 1.0
+    negative: Annotated[float, Gt(0.0), Le(WEIGHT_MAX), "Factor of the weights of rows with the negative label."] = 1.0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a factor is not 1."""
+        return self.by_label != UNWEIGHTED
+
+    @property
+    def by_label(self) -> ByLabel:
+        """The factors as `wire.batch.weighted` takes them."""
+        return self.negative, self.positive
+
+    @property
+    def shift(self) -> float:
+        """What is added to each margin: the odds that are learnt are positive / negative times those of the rows as sent."""
+        return math.log(self.negative) - math.log(self.positive)
+
+    def step_all(self, learner: Learner, rows: Sequence[Batch], skip: BOOL | None) -> Stepped:
+        """Have `learner` learn `rows` with these factors. What it returns has the margins as they are served and the weights as
+        they were sent, so that metrics are those of the rows as sent."""
+        if not self.is_wanted:
+            return learner.step_all(rows, skip)
+        stepped = learner.step_all([weighted(batch, self.by_label) for batch in rows], skip)
+        weight = np.concatenate([batch.weight for batch in rows])
+        return replace(stepped, margin=stepped.margin + self.shift, weight=weight)
+
+
 def answers_probability(learner: Any) -> bool:
     """Whether the answers of a learner with this configuration are probabilities by the logistic or the probit link."""
     return _link(learner) in ("logistic", "probit")
@@ -62,10 +99,10 @@ def margin_shift(negatives_kept: float) -> float:
     return math.log(negatives_kept)
 
 
-def served_weights(weights: Weights, negatives_kept: float) -> Weights:
-    """Return a learner's weights as they are served: with the intercept, that of draws too, shifted by `margin_shift`."""
-    if negatives_kept == 1.0:
+def served_weights(weights: Weights, shift: float) -> Weights:
+    """Return a learner's weights as they are served: `shift` is added to the intercept, and to that of draws."""
+    if shift == 0.0:
         return weights
-    shift, draws = margin_shift(negatives_kept), weights.posterior
+    draws = weights.posterior
     moved = None if draws is None else replace(draws, base=draws.base + shift)
     return replace(weights, intercept=weights.intercept + shift, posterior=moved)

@@ -263,7 +263,7 @@ class ModelState:
         self.yield_to_loop()
         if self.columns is not None:
             self.columns.observe(rows[0])  # a sample: small batches are learnt many at a time
-        stepped = self.learner.step_all(rows, skip)
+        stepped = self.config.label_weight.step_all(self.learner, rows, skip)
         self.yield_to_loop()
         if self.on_learnt is not None:
             self.on_learnt(stepped)

@@ -91,5 +91,7 @@ def refitting(
         log = read_effective_log(call, model, found)
         first = 1 if events is None else max(1, state.applied - events + 1)
         weights = state.learner.weights()
-        data = data_of(found, weights.bits, log.counted(first, state.applied), rho_of(state.config))
+        data = data_of(
+            found, weights.bits, log.counted(first, state.applied), rho_of(state.config), state.config.label_weight.by_label
+        )
         yield Refit(model, state.config, data, log.window(first, state.applied), weights, Names.of(store.names(model)))

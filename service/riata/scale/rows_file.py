@@ -1,7 +1,7 @@
 """The rows file: which rows of which segments are the data of a problem, for a worker that has the segments.
 
-    header   what, version                 "rows", 1
-             bits, rho, rows, nnz          as those of `SegmentData`
+    header   what, version                 "rows", 2
+             bits, rho, by_label, rows, nnz   as those of `SegmentData`
              segments                      file, and the first 56 bytes of each: its length and the digest of all its content
     arrays   piece    i64[m, 4]            part, segment, first row, row after the last; in order
              age      i64[parts]           rows after each part
@@ -26,7 +26,7 @@ from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Segment, map_segment
 
-VERSION: Final = 1
+VERSION: Final = 2
 _HASH_BITS: Final = 32
 _PRELUDE_BYTES: Final = 56  # of a container: lengths, and the digest of its header, which has those of all arrays
 
@@ -45,6 +45,7 @@ def encode_rows(data: SegmentData) -> bytes:
         "version": VERSION,
         "bits": data.bits,
         "rho": first.rho,
+        "by_label": list(first.by_label),
         "rows": data.rows,
         "nnz": data.nnz,
         "segments": [{"file": str(path), "prelude": _prelude(path).hex()} for path in segments],
@@ -76,8 +77,9 @@ def decode_rows(content: bytes, folder: Path | None = None) -> SegmentData:
     pieces: list[list[Piece]] = [[] for _ in range(len(arrays["age"]))]
     for number, at, start, stop in arrays["piece"].tolist():
         pieces[number].append(Piece(segments[at], start, stop))
+    negative, positive = header["by_label"]
     parts = [
-        SegmentPart(tuple(own), counted, ranks, header["rho"], age)
+        SegmentPart(tuple(own), counted, ranks, header["rho"], age, (negative, positive))
         for own, age in zip(pieces, arrays["age"].tolist(), strict=True)
     ]
     return SegmentData(header["rows"], header["nnz"], parts, slots, header["bits"])

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32
+from riata.base.limits import WEIGHT_MAX
 from riata.maths.rows import COLUMNS
+
+ByLabel = tuple[float, float]  # factors of the weights of negative and of positive rows
+UNWEIGHTED: Final[ByLabel] = (1.0, 1.0)
+_LEAST_WEIGHT: Final = float(np.finfo(np.float64).tiny)  # weights are positive also where a product is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,15 @@ def take_rows(batch: Batch, order: I64) -> Batch:
         has_id=batch.has_id[order],
         subject=None if batch.subject is None else batch.subject[order],
     )
+
+
+def weighted(batch: Batch, by_label: ByLabel) -> Batch:
+    """Return `batch` with weights multiplied by the factor of the row's label, and at most WEIGHT_MAX; `batch` itself if both
+    factors are 1. Labels are 0 or 1."""
+    if by_label == UNWEIGHTED:
+        return batch
+    weight = batch.weight * np.where(batch.label > 0.0, by_label[1], by_label[0])
+    return replace(batch, weight=np.clip(weight, _LEAST_WEIGHT, WEIGHT_MAX))
 
 
 def ids_of(batches: Sequence[Batch], hashes: Sequence[U32]) -> I64:

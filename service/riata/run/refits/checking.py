@@ -50,7 +50,7 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
     report = copy.deepcopy(outcome.document)
     report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
     one = report["solutions"][report["chosen"]]
-    data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config))
+    data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config), task.config.label_weight.by_label)
     problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
     runs = report.setdefault("runs", None)
     measure = partial(_measured, problem, pool, report["weight"], _run_check(problem, task, runs))

@@ -28,7 +28,7 @@ from riata.run.solving import Solved
 from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
-from riata.wire.batch import Batch, slice_rows
+from riata.wire.batch import Batch, ByLabel, slice_rows, weighted
 
 STEP_ROWS: Final = 8192
 Rows = tuple[Batch, BOOL | None]  # examples, and which of them do not count
@@ -81,16 +81,18 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     """
     if not task.split:
         return Judged(nothing(task.no_gate), 0)
+    by_label = task.config.label_weight.by_label
     try:
-        before = resolve(data_of(segments, task.online.bits, until(task.counted, task.split), rho_of(task.config)))
-        tail = list(rows_between(segments, task.counted, task.split, task.applied))
+        earlier = until(task.counted, task.split)
+        before = resolve(data_of(segments, task.online.bits, earlier, rho_of(task.config), by_label))
+        tail = list(rows_between(segments, task.counted, task.split, task.applied, by_label))
         older, tail = _halves(tail) if len(before) > 1 else ([], tail)
         chosen = _chosen(before, older)
         candidate = state_around(task.config, *before[chosen]).learner
     except BadInput as error:
         return Judged(nothing(f"the events before the hold-out give nothing to judge: {error.detail}"), 0)
     online, regret = _online(task, folder), _Regret(task, solved[chosen][1].weights)
-    for batch, skip in rows_between(segments, task.followed, task.begins, task.split):
+    for batch, skip in rows_between(segments, task.followed, task.begins, task.split, by_label):
         regret.add(online, batch, skip)
     for batch, skip in older:
         regret.add(online, batch, skip)
@@ -109,15 +111,15 @@ def nothing(why: str) -> dict[str, Any]:
     return {"decision": "HOLD", "why": f"not judged: {why}", "events": 0}
 
 
-def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int) -> Iterator[Rows]:
-    """Yield the examples of the events after..last in order, and which of them do not count."""
+def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Rows]:
+    """Yield the examples of the events after..last in order, weighted as they are learnt, and which of them do not count."""
     for segment in segments:
         events = segment.events(0, segment.rows)
         low, high = np.searchsorted(events, [after + 1, last + 1]).tolist()
         for start in range(low, high, STEP_ROWS):
             stop = min(start + STEP_ROWS, high)
             skip = ~counted.mask(events[start:stop])
-            yield segment.batch(start, stop), skip if skip.any() else None
+            yield weighted(segment.batch(start, stop), by_label), skip if skip.any() else None
 
 
 class _Regret:

@@ -134,7 +134,7 @@ class Refits:
         job = self._last(model)
         published, clock = self._engine.published(model), self._engine.clock
         seq = int((job.found or {})["seq"])
-        weights = served_weights(self._weights[job.id], published.config.negatives_kept)
+        weights = served_weights(self._weights[job.id], published.config.served_shift)
         served = make_model(published.model.origin, weights, 0, seq)
         age_ms = clock.unix_ms() - job.created_ms
         made_ms = clock.monotonic_ms() - max(0, age_ms)

@@ -42,7 +42,7 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
     limit_memory(bound)
     segments = task.mapped()
     say({"stage": "counting"})
-    data = data_of(segments, task.online.bits, task.counted, rho_of(task.config))
+    data = data_of(segments, task.online.bits, task.counted, rho_of(task.config), task.config.label_weight.by_label)
     with Threads(task.threads) as pool:
         asked = _Asked(task, pool, left_for_solver(bound, data, task.threads), say, may_go_on)
         say({"stage": "solving", "rows": data.rows, "features": data.features})
