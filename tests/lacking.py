@@ -23,6 +23,8 @@ LACKING: Final[tuple[tuple[str, str], ...]] = (
     (r"C compiler", "a C compiler (gcc)"),
     (r"atheris", "atheris"),
     (r"pyarrow", "pyarrow"),
+    (r"mlflow", "mlflow-skinny"),
+    (r"confluent", "confluent-kafka"),
     (r"mount", "the right to mount"),
     (r"RIATA_SHARED", "data sets (RIATA_SHARED)"),
 )

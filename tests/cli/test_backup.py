@@ -69,6 +69,9 @@ def test_a_backup_under_load_starts_elsewhere_with_every_event_acknowledged_befo
         assert client.get("/predict?age=3").json()["model"]["seq"] > 400 * before
         written = run("scorer", str(tmp_path / "scorer"), "--url", moved.url)
         assert written.exit_code == 0, written.output
+        mlflow = run("scorer", str(tmp_path / "pyfunc"), "--mlflow", "--url", moved.url)
+        assert mlflow.exit_code == 0, mlflow.output
+        assert (tmp_path / "pyfunc" / "model.json").read_bytes() == (tmp_path / "scorer" / "model.json").read_bytes()
         scorer = Scorer(json.loads((tmp_path / "scorer" / "model.json").read_text()))
         for age in (0, 3, 49):
             row = {"age": age, f"n{age}": 1}

@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from riata import Model
 from riata.base.document import write_document
 from riata.base.errors import BadInput
-from riata.scorer import FILES, FOLDER, model_of
+from riata.scorer import FILES, FOLDER, files_of, model_of
 from riata.scorer.riata_scorer import Scorer
 
 CROSSES = [["country", "user"], ["tags", "age"], ["country", "tags", "user"]]
@@ -84,6 +85,25 @@ def test_both_scorers_give_the_margins_of_the_service(tmp_path: Path, encoder: d
     found = json.loads(done.stdout)
     assert [margin for margin, _ in found] == margins
     assert [p for _, p in found] == pytest.approx([scorer.probability(row) for row in rows], rel=1e-14)
+
+
+def test_mlflow_loads_the_directory_and_gives_the_same_margins(tmp_path: Path) -> None:
+    pyfunc = pytest.importorskip("mlflow.pyfunc", reason="mlflow is not installed")
+    export, rows, margins = learnt({"crosses": [["country", "tags"]]})
+    for name, content in files_of(model_of(export), mlflow=True).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    loaded = pyfunc.load_model(str(tmp_path))
+    assert [one["margin"] for one in loaded.predict(rows)] == margins
+    flat = [{name: value for name, value in row.items() if name in ("age", "country", "flag")} for row in rows]
+    table = pandas.DataFrame(flat, index=range(100, 160))
+    found = loaded.predict(table)
+    scorer = Scorer(model_of(export))
+    assert list(found.index) == list(table.index)
+    assert found["margin"].tolist() == [scorer.margin(row) for row in flat]
+    assert found["probability"].tolist() == [scorer.probability(row) for row in flat]
+    with pytest.raises(ValueError, match="expected a number"):
+        loaded.predict([{"a": b"bytes"}])
 
 
 def test_a_model_that_a_scorer_cannot_score_is_refused_with_the_reason() -> None:

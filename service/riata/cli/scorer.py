@@ -1,4 +1,4 @@
-"""The command `riata scorer MODEL`: a model, and the programs that score with it without Riata."""
+"""The command `riata scorer MODEL`: a model, and the programs that score with it without Riata, also by MLflow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
 EXAMPLE: Final = """Examples:
 
 - `riata scorer ./scorer --model clicks` writes model.json, riata_scorer.py and riata_scorer.mjs.
-- In Python: `riata_scorer.Scorer(json.load(open("model.json"))).margin({"age": 40, "country": "de"})`."""
+- In Python: `riata_scorer.Scorer(json.load(open("model.json"))).margin({"age": 40, "country": "de"})`.
+- `riata scorer ./clicks --model clicks --mlflow` writes a directory for `mlflow.pyfunc.load_model("clicks")`."""
 
 
 def scorer(
     to: Annotated[Path, typer.Argument(help="Directory to write into; it is made if it does not exist.")],
     model: ModelOption = "default",
     url: UrlOption = DEFAULT_URL,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Write a directory that MLflow loads as a pyfunc model.")] = False,
 ) -> None:
     """Write the served version of a model with a scorer in Python and one in JavaScript, each one file without dependencies.
 
@@ -27,13 +29,13 @@ def scorer(
     """
     from riata.cli.fit_request import write_whole
     from riata.learn.registry import SPECS
-    from riata.scorer import FILES, FOLDER, MODEL, model_of
+    from riata.scorer import files_of, model_of
 
     with connected(url) as riata:
         export = json.loads(riata.export(model, form="json"))
     document = model_of(export, SPECS[export["config"]["learner"]["kind"]].keeps_posterior)
-    to.mkdir(parents=True, exist_ok=True)
-    write_whole(to / MODEL, json.dumps(document).encode())
-    for name in FILES:
-        write_whole(to / name, (FOLDER / name).read_bytes())
-    typer.echo(f"{to}: model {model!r} at event {export['model']['seq']}, {len(document['slots']):,} weights; {', '.join(FILES)}")
+    files = files_of(document, mlflow)
+    for name, content in files.items():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(to / name, content)
+    typer.echo(f"{to}: model {model!r} at event {export['model']['seq']}, {len(document['slots']):,} weights; {', '.join(files)}")

@@ -1,7 +1,10 @@
-"""Scorers that need nothing of Riata: one file of Python, one of JavaScript, and the model as a small document for both."""
+"""Scorers that need nothing of Riata: one file of Python, one of JavaScript, and the model as a small document for both. The one
+of Python also as a directory that MLflow loads."""
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +13,11 @@ from riata.base.errors import BadInput
 
 FOLDER: Final = Path(__file__).parent
 FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
+PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 1
+MLMODEL: Final = "MLmodel"
+_CODE: Final = "code"
 
 
 def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, Any]:
@@ -51,3 +57,19 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "slots": [weight["slot"] for weight in export["weights"]],
         "weights": [weight["weight"] for weight in export["weights"]],
     }
+
+
+def files_of(document: Mapping[str, Any], mlflow: bool) -> dict[str, bytes]:
+    """Return the files of a scorer by path: the document and the programs; or, with `mlflow`, those of a model of MLflow whose
+    flavor is `python_function`."""
+    content = {MODEL: json.dumps(document).encode()}
+    if not mlflow:
+        return content | {name: (FOLDER / name).read_bytes() for name in FILES}
+    flavor = {
+        "loader_module": PYFUNC.removesuffix(".py"),
+        "data": MODEL,
+        "code": _CODE,
+        "python_version": platform.python_version(),
+    }
+    content[MLMODEL] = json.dumps({"flavors": {"python_function": flavor}}, indent=1).encode()  # JSON is YAML
+    return content | {f"{_CODE}/{name}": (FOLDER / name).read_bytes() for name in (FILES[0], PYFUNC)}
