@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import kurtosis
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
@@ -92,12 +93,13 @@ def test_the_standards_are_those_of_a_plain_computation(n: int) -> None:
             row[name >> (32 - BITS)] += value
         for slot, value in row.items():
             found[slot].append(value)
-    expected = {}
+    expected, tails = {}, {}
     for slot, values in found.items():
         if 10 * len(values) >= 9 * n:
             every = values + [0.0] * (n - len(values) + (n < FEW))
             middle = sum(every) / len(every)
             spread = math.sqrt(sum((x - middle) ** 2 for x in every) / len(every)) or abs(middle)
+            tails[slot] = kurtosis(every, fisher=False) if max(every) > min(every) else 0.0
         else:
             middle, spread = 0.0, max(1.0, math.sqrt(sum(x * x for x in values) / len(values)))
         spread = 2.0 ** round(math.log2(spread))
@@ -107,6 +109,7 @@ def test_the_standards_are_those_of_a_plain_computation(n: int) -> None:
     assert standards.slot.tolist() == sorted(expected)
     for slot, *numbers in zip(standards.slot.tolist(), standards.middle, standards.spread, strict=True):
         assert tuple(numbers) == pytest.approx(expected[slot], rel=1e-9)
+    assert standards.tail.tolist() == pytest.approx([tails.get(slot, 0.0) for slot in sorted(expected)], rel=1e-9)
     assert Standards.of(to_batch(events), BITS, columns=False).middle.any() == False  # noqa: E712  an array's truth
 
 
@@ -167,7 +170,7 @@ def test_a_rare_label_is_predicted_about_as_often_as_it_comes(kind: dict[str, st
 def test_standard_errors_are_those_of_the_maximum_likelihood(mean: float) -> None:
     value, label = labelled(3000, 4)
     value = np.column_stack([np.exp(value[:, 0]), 20.0 * (value[:, 1] + mean), value[:, 2]])
-    learner = build_learner(TaylorSketchConfig(mode="exact", gamma=0.0), BITS)
+    learner = build_learner(TaylorSketchConfig(mode="exact", gamma=0.0, prior_curvature=0.0), BITS)
     learner.step(table(value, label))
     sketch = learner.sketch()
     assert sketch is not None
@@ -234,6 +237,19 @@ def test_the_memory_of_a_batch_may_be_used_again() -> None:
     assert kept.weights().beta.tolist() == lent.weights().beta.tolist()
 
 
+def test_the_tails_of_columns_are_known_except_to_states_from_before() -> None:
+    value, label = labelled(1024, 4)
+    learner, older = (build_learner(TaylorSketchConfig(), BITS) for _ in range(2))
+    learner.step(table(np.column_stack([np.exp(1.5 * value[:, 0]), value[:, 1:]]), label))
+    arrays = learner.freeze()
+    assert sorted(arrays["standard_tail"].tolist())[1] < 4.0 < 20.0 < max(arrays["standard_tail"])
+    older.thaw({name.replace("settled", "counts"): array for name, array in arrays.items() if name != "standard_tail"})
+    of_learner, of_older = learner.sketch(), older.sketch()
+    assert of_learner is not None and of_older is not None  # noqa: PT018
+    assert Covariance.of(of_learner).why_not.startswith("columns with heavy tails: 1,")
+    assert Covariance.of(of_older).why_not == ""
+
+
 def test_a_state_that_cannot_be_is_refused() -> None:
     value, label = labelled(40, 5)
     learner = of_rows(FtrlProximalConfig(), BITS, 64)
@@ -242,7 +258,8 @@ def test_a_state_that_cannot_be_is_refused() -> None:
     assert (len(good["standard_slot"]), len(good["first_label"])) == (3, 40)
     spoilt = {
         "standard_spread": np.zeros(3),
-        "standard_counts": np.ones(1, np.int64),
+        "standard_tail": np.full(3, -1.0),
+        "standard_settled": np.ones(1, np.int64),
         "first_indptr": good["first_indptr"][::-1].copy(),
     }
     for name, array in spoilt.items():

@@ -13,7 +13,7 @@ from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.predict import uncertainty
 from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook
-from riata.predict.uncertainty import EVIDENCE_MIN, NEW, OUTSIDE, Covariance, look_up
+from riata.predict.uncertainty import EVIDENCE_MIN, NEW, OUTSIDE, TAIL_MAX, Covariance, look_up
 from riata.wire.batch import Batch
 from tests.predict.rows import batch_of, model_of, random_batch, top_of
 from tests.predict.sketches import random_sketch, served_weights, with_all_weights
@@ -175,6 +175,26 @@ def test_columns_that_are_nearly_combinations_of_others_leave_none_but_indicator
     why_not = Covariance.of(sketch).why_not
     assert (why_not == "") == good
     assert good or why_not.startswith("2 columns are nearly combinations of others")
+
+
+@pytest.mark.parametrize("starts_pull", [True, False])
+def test_columns_with_heavy_tails_leave_none_if_the_first_rows_still_count(starts_pull: bool) -> None:
+    sketch = with_all_weights(random_sketch(np.random.default_rng(16)))
+    members, outside = len(sketch.slot), len(sketch.outside_slot)
+    tail = np.zeros(members)
+    tail[1:] = TAIL_MAX
+    good = dataclasses.replace(
+        sketch,
+        middle=np.zeros(members),
+        spread=np.ones(members),
+        outside_spread=np.ones(outside),
+        tail=tail,
+        starts_pull=starts_pull,
+    )
+    assert Covariance.of(good).why_not == ""
+    tail[-2:] = 1.001 * TAIL_MAX
+    why_not = Covariance.of(good).why_not
+    assert why_not.startswith("columns with heavy tails: 2,") if starts_pull else not why_not
 
 
 def test_the_variance_of_a_sketch_that_forgets_is_that_of_the_sandwich() -> None:

@@ -102,6 +102,9 @@ class Sketch:
                                      weight w counts w in the curvature, and w^2 in the variance
     middle, spread, outside_spread : f64[m], f64[m], f64[n]  given if the sketch is of values (x - middle) / spread; features
                                      outside the block count as if their middle were zero
+    tail                        : f64[m]   given with them: as in `Standards`, of the first rows
+    starts_pull                 : whether what the first rows were learnt with, a prior and weights far from the present ones, is
+                                     still in the sums
     """
 
     slot: U32
@@ -122,6 +125,8 @@ class Sketch:
     middle: F64 | None = None
     spread: F64 | None = None
     outside_spread: F64 | None = None
+    tail: F64 | None = None
+    starts_pull: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ C = TypeVar("C")
 
 ROWS: Final = 1024  # a power of two
 SLOTS: Final = "standard_slot"  # the frozen array of slots
-_STANDARDS: Final = (SLOTS, "standard_middle", "standard_spread")
+_STANDARDS: Final = (SLOTS, "standard_middle", "standard_spread", "standard_tail")
 _LABEL: Final = "standard_label"
-_SETTLED: Final = "standard_counts"
+_SETTLED: Final = "standard_settled"
+_OLDER: Final = "standard_counts"  # the same in states of ALGO_VERSION 5 and before, which have no tails
 
 
 def settled(arrays: Arrays) -> Arrays:
@@ -111,8 +112,8 @@ class Standardised(Generic[C]):
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results: the arrays of the learner inside, and
 
-        standard_counts : i64[1]  1 if the standards remain
-        standard_slot, standard_middle, standard_spread : u32[m], f64[m], f64[m]  as in `Standards`
+        standard_settled : i64[1]  1 if the standards remain
+        standard_slot, standard_middle, standard_spread, standard_tail : u32[m], f64[m], f64[m], f64[m]  as in `Standards`
         standard_label : f64[2]  middle and spread of the label; only if labels are standardised
         first_indptr, first_hash, first_value, first_label, first_weight : the rows held, as in `Batch`; none once they remain
         """
@@ -120,13 +121,17 @@ class Standardised(Generic[C]):
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
+        if _OLDER in arrays and SLOTS in arrays:
+            arrays = {**arrays, _SETTLED: arrays[_OLDER], "standard_tail": np.zeros(len(arrays[SLOTS]))}
+            del arrays[_OLDER]
         own = {_SETTLED, *_STANDARDS, *NAMES, *([_LABEL] if self._labels else [])}
         if not own <= arrays.keys():
             raise Corrupt(f"learner state: expected arrays {sorted(own)} among {sorted(arrays)}")
-        slot, middle, spread = (arrays[name] for name in _STANDARDS)
+        slot, middle, spread, tail = (arrays[name] for name in _STANDARDS)
         check_slots(SLOTS, slot, self._bits)
         check_numbers("standard_middle", middle, len(slot))
         check_numbers("standard_spread", spread, len(slot), least=0.0)
+        check_numbers("standard_tail", tail, len(slot), least=0.0)
         label = arrays[_LABEL] if self._labels else np.array([0.0, 1.0])
         check_numbers(_LABEL, label, 2)
         held = rows_of(arrays)
@@ -138,8 +143,9 @@ class Standardised(Generic[C]):
         ):
             raise Corrupt("learner state: a spread is zero, or rows are held for no purpose")
         self._inside.thaw({name: array for name, array in arrays.items() if name not in own})
-        numbers = middle.astype(np.float64), spread.astype(np.float64)
-        self._standards = Standards(self._bits, slot.astype(np.uint32), *numbers, *(float(number) for number in label))
+        middle, spread, tail = (array.astype(np.float64) for array in (middle, spread, tail))
+        units = float(label[0]), float(label[1])
+        self._standards = Standards(self._bits, slot.astype(np.uint32), middle, spread, tail, *units)
         self._first.restore(held, bool(arrays[_SETTLED].astype(np.int64)[0]))
 
     def memory(self) -> dict[str, int]:
@@ -161,13 +167,14 @@ class Standardised(Generic[C]):
         """Take the standards of the rows held, and begin again."""
         of = Standards.of_labels if self._labels else Standards.of
         standards = of(held, self._bits, self._columns)
-        if self._starts or not standards.equal(self._standards):
+        before, self._standards = self._standards, standards
+        if self._starts or not standards.equal(before):
             positive, whole = math.fsum((held.weight * held.label).tolist()), math.fsum(held.weight.tolist())
             rate = (positive + 0.5) / (whole + 1.0)
-            self._standards, self._inside = standards, self._build(self._config, rate)
+            self._inside = self._build(self._config, rate)
             self._inside.step(standards.apply(held))
 
 
 def _frozen(standards: Standards, ended: bool) -> Arrays:
-    arrays = np.array([ended], np.int64), standards.slot, standards.middle, standards.spread
+    arrays = np.array([ended], np.int64), standards.slot, standards.middle, standards.spread, standards.tail
     return {name: np.array(array) for name, array in zip((_SETTLED, *_STANDARDS), arrays, strict=True)}

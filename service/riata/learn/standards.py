@@ -34,6 +34,8 @@ class Standards:
     slot   : u32[m]  strictly increasing
     middle : f64[m]  0 unless the feature is a column
     spread : f64[m]  > 0, powers of two
+    tail   : f64[m]  fourth power of the distance from the middle, over the square of the second, both means: 3 if normal,
+                     9 if exponential; 0 unless the feature is a column that varies
     label_middle, label_spread : float  of the label; 0 and 1 if it has no standard
     """
 
@@ -41,13 +43,14 @@ class Standards:
     slot: U32
     middle: F64
     spread: F64
+    tail: F64
     label_middle: float = 0.0
     label_spread: float = 1.0
 
     @staticmethod
     def none(bits: int) -> Standards:
         """No feature has a standard."""
-        return Standards(bits, np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
+        return Standards(bits, np.zeros(0, np.uint32), np.zeros(0), np.zeros(0), np.zeros(0))
 
     @staticmethod
     def of(rows: Batch, bits: int, columns: bool) -> Standards:
@@ -68,12 +71,16 @@ class Standards:
         constant = common & (low == high) & (count == total)
         middle[constant] = low[constant]
         absent = np.where(common, total - count, 0.0)
-        square = (np.bincount(which, (x - middle[which]) ** 2, d) + absent * middle * middle) / (count + absent)
+        away = (x - middle[which]) ** 2
+        square = (np.bincount(which, away, d) + absent * middle * middle) / (count + absent)
+        fourth = (np.bincount(which, away * away, d) + absent * (middle * middle) ** 2) / (count + absent)
+        varies = common & (square > (NARROW * middle) ** 2)
+        tail = np.where(varies, fourth, 0.0) / np.where(varies, square * square, 1.0)
         spread = np.sqrt(square)
         spread = np.where(common, np.where(spread > NARROW * abs(middle), spread, abs(middle)), np.maximum(spread, 1.0))
         spread = _power_of_two(spread)
         kept = ((low != 1.0) | (high != 1.0)) & (common | (spread > 1.0))
-        return Standards(bits, slot[kept].astype(np.uint32), middle[kept], spread[kept])
+        return Standards(bits, slot[kept].astype(np.uint32), middle[kept], spread[kept], tail[kept])
 
     @staticmethod
     def of_labels(rows: Batch, bits: int, centred: bool) -> Standards:
@@ -87,7 +94,7 @@ class Standards:
         return replace(Standards.none(bits), label_middle=middle, label_spread=float(_power_of_two(np.array(spread))))
 
     def equal(self, other: Standards) -> bool:
-        """Whether two are the same to the last bit."""
+        """Whether two give the same units, to the last bit."""
         names = ("slot", "middle", "spread", "label_middle", "label_spread")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
@@ -151,6 +158,7 @@ class Standards:
             middle=np.where(known, self.middle[at], 0.0),
             spread=np.where(known, self.spread[at], 1.0),
             outside_spread=np.where(met, self.spread[outside], 1.0),
+            tail=np.where(known, self.tail[at], 0.0),
         )
 
 

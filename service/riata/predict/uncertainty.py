@@ -9,10 +9,11 @@ Theory of operation
     Where the sketch forgets, events have weights w, and the estimate scatters by the sandwich form M^-1 V M^-1: V sums w^2 where
     M sums w. Of a steady stream V = noise M, so the variance is the noise times the inverse of M.
 
-    Two things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
+    Three things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
     the rule of thumb is ten events of the rarer label for each weight (Peduzzi et al. 1996), which is 5 units of the intercept's
     curvature, as an event adds p (1 - p). And where a column is nearly a combination of others, its weight is arbitrary: the
-    variance inflation factor D_j (M^-1)_jj says how much the others take of its curvature.
+    variance inflation factor D_j (M^-1)_jj says how much the others take of its curvature. And if a column has heavy tails, its
+    largest values weigh as much as all others: what a prior, or weights far from the present ones, made of them at first stays.
 
     What it leaves out: features without a weight add nothing, that A was chosen by the same events adds nothing, and the pull of
     the penalty on the weights is a bias that no variance shows. So it is an approximation, and it is called one to clients.
@@ -38,6 +39,7 @@ from riata.wire.batch import Batch
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
 EVIDENCE_MIN: Final = 5.0  # curvature of the intercept for each weight
 INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995
+TAIL_MAX: Final = 20.0  # of a column: more than twice that of an exponential distribution
 JITTERS: Final = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # of a matrix with diagonal 1; only rounding can ask for them
 OUTSIDE: Final = -1  # places of a weight that is in no row of the covariance
 NEW: Final = -2
@@ -166,6 +168,9 @@ class Covariance:
         alike = _combinations(sketch)
         if alike:
             return _none(f"{alike} columns are nearly combinations of others, so their weights are arbitrary; leave some out")
+        heavy = 0 if sketch.tail is None or not sketch.starts_pull else int((sketch.tail[rows] > TAIL_MAX).sum())
+        if heavy:
+            return _none(f"columns with heavy tails: {heavy}, so intervals would be too narrow; send logarithms of these columns")
         matrix *= sketch.noise
         place = np.full(len(sketch.slot), OUTSIDE, np.int64)
         place[rows] = np.arange(len(rows))

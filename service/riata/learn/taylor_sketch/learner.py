@@ -219,6 +219,7 @@ class TaylorSketch:
             outside_gamma=gamma * growth,
             bits=self.bits,
             noise=(1.0 + settings.rho**self.learnt) / (1.0 + settings.rho),
+            starts_pull=settings.prior > 0.0 or settings.warm_up == 0,
         )
 
     def shadows(self) -> list[Shadow]:

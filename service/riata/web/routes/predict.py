@@ -61,7 +61,8 @@ SCHEMAS: Final = {
                 "description": "approximate standard error of the margin, from the curvature of the non-zero weights, which may "
                 "be some seconds old; features without a weight add nothing. null, with the reason in `std_error` of "
                 "`GET /models/{model}`, if the learner keeps no curvature or too much to invert, if the model is worse than its "
-                "base rate, if too few events have come for so many weights, or if columns are nearly combinations of others",
+                "base rate, if too few events have come for so many weights, or if columns are nearly combinations of others or "
+                "have heavy tails",
             },
             "interval": {
                 **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "mean": NUMBER}),
