@@ -42,6 +42,7 @@ AFTER_MIN: Final = 3_000
 RUNS: Final = 3
 BEFORE: Final = 7  # cell of a line that has the ratio without `tuned`, before that with it
 TIMED: Final = ("sms_spam", "reuters_earn", "a9a", "ipinyou", "uci_spambase", "adult")
+CLICKS: Final = ("ipinyou", "criteo")
 LATER: Final = 8_192  # rows after which the cost of a settled learner is measured
 
 VW_GRID: Final = (
@@ -156,6 +157,22 @@ def losses(streams: dict[str, Callable[[], Stream]], done: Path) -> tuple[str, s
     return report.table(heads, [lines[name] for name in streams]), said
 
 
+def tenths() -> tuple[str, str]:
+    """A table of the sum of the probabilities over that of the labels in each tenth of the streams of clicks, and a sentence."""
+    lines, within = [], 0
+    for name in CLICKS:
+        batch, _ = encode({**STREAMS, **HELD_OUT}[name]())
+        p = 1.0 / (1.0 + np.exp(-margins(batch, tuned=True)[0]))
+        cells = []
+        for tenth, label in zip(np.array_split(p, 10), np.array_split(batch.label, 10), strict=True):
+            ratio, chance = tenth.sum() / label.sum(), math.sqrt(float((tenth * (1.0 - tenth)).sum())) / label.sum()
+            within += abs(ratio - 1.0) <= 2.0 * chance
+            cells.append(f"{ratio:.2f} ({chance:.2f})")
+        lines.append([name, f"{batch.label.sum():.0f}", f"{p.sum() / batch.label.sum():.3f}", *cells])
+    heads = ["stream", "clicks", "all", *(str(tenth) for tenth in range(1, 11))]
+    return report.table(heads, lines), f"{within} of {10 * len(CLICKS)} tenths are within two standard errors of 1."
+
+
 def cost_page() -> str:
     """The page of what a row costs."""
     lines = []
@@ -197,6 +214,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         done = asked.done or Path(folder) / "done.json"
+        by_tenth, said = tenths()
         seen, aside = (losses(streams, done) for streams in ({**STREAMS, **HELD_OUT}, ASIDE))
     text = (
         "# The default chooses its own step\n\n"
@@ -208,6 +226,8 @@ def main() -> int:
         f"scale if it is *counts*. Calibration: the error in {CELLS} cells after {SETTLED:,} events, to the end; in brackets "
         f"what chance leaves.\n\n## Streams on which the candidates were chosen\n\nOver the best peer, {seen[1]}.\n\n"
         f"{seen[0]}\n## Streams kept aside, named beforehand\n\nOver the best peer, {aside[1]}.\n\n{aside[0]}\n"
+        "## Clicks, tenth by tenth\n\nThe sum of the probabilities over that of the labels, in brackets its standard error by "
+        f"chance: a tenth has few clicks. {said}\n\n{by_tenth}\n"
         + report.conditions("python -m tests.bench.own_step", ["numpy", "numba", "vowpalwabbit", "river"])
     )
     report.publish("own_step", text, write=not asked.no_write)
