@@ -52,6 +52,7 @@ THIRD_PARTY = {
     "cli/parquet.py": {"pyarrow"},
     "scale/dask_pool.py": {"distributed"},
     "cli/redis_stream.py": {"redis"},
+    "cli/kafka_topic.py": {"confluent_kafka"},
     "model": set(),
     "wiring": set(),
     "__main__": set(),

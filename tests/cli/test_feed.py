@@ -113,14 +113,14 @@ def test_pending_messages_come_first_also_those_of_a_consumer_that_is_gone(broke
     with broker.client() as client:
         for i in range(6):
             client.xadd("pending", {"a": i}, id=f"{i + 1}-0")
-        gone = RedisStream(broker.url, "pending", "g", "gone", 300)
-        gone.begin("0")
+        gone = RedisStream(broker.url, "pending", "g", "gone", "0", 300)
+        gone.begin()
         assert [m.id for m in gone.read(2, 1)] == ["1-0", "2-0"]
-        mine = RedisStream(broker.url, "pending", "g", "mine", 1)
-        mine.begin("0")
+        mine = RedisStream(broker.url, "pending", "g", "mine", "0", 1)
+        mine.begin()
         assert [m.id for m in mine.read(2, 1)] == ["3-0", "4-0"]
         client.xdel("pending", "3-0")
-        again = RedisStream(broker.url, "pending", "g", "mine", 1)
+        again = RedisStream(broker.url, "pending", "g", "mine", "0", 1)
         found = again.read(1, 1)
         assert [m.id for m in found] == ["4-0"]  # what was deleted is passed over, and acknowledged
         again.acknowledge(found, {})
@@ -137,7 +137,7 @@ def test_pending_messages_come_first_also_those_of_a_consumer_that_is_gone(broke
     ("words", "why"),
     [
         (("redis://127.0.0.1:port", "--stream", "s"), "not the URL of a Redis"),
-        (("kafka://somewhere", "--stream", "s"), "expected a URL that begins with redis://"),
+        (("nats://somewhere", "--stream", "s"), "expected a URL that begins with redis://"),
         (("redis://127.0.0.1", "--stream", "s", "--from", "5"), "expected 0 or $"),
     ],
 )

@@ -1,21 +1,22 @@
-"""The command `riata feed redis://…`: sends the messages of a stream to a running service, each once, in their order."""
+"""The command `riata feed`: sends the messages of a Redis stream or a Kafka topic to a running service, each once, in order."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, Self, TypeVar
 
 import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
-from riata.cli.feed_rows import Layout, event_of
+from riata.cli.feed_rows import VALUE, Layout, Message, event_of
 from riata.cli.source import BODY_BYTES
 
 if TYPE_CHECKING:
-    from riata.cli.redis_stream import RedisStream
+    from types import TracebackType
+
     from riata.client import Riata
     from riata.client.errors import RowProblem
 
@@ -27,15 +28,18 @@ EXAMPLE: Final = """Examples:
   a message are its features, and `label` is its label.
 - `redis-cli XADD rows '*' row '{"features": {"age": 41}, "label": 1}'`, then
   `riata feed redis://localhost:6379/0 --stream rows --field row`: one field holds the row as JSON, or a CloudEvent
-  with the row as its data."""
+  with the row as its data.
+- `riata feed kafka://localhost:9092 --stream clicks`: each message of the topic `clicks` is a row as JSON, or a CloudEvent."""
 WAIT_MS: Final = 1000  # for new messages; Ctrl-C is answered as fast
 RETRY_S: Final = 1.0  # between two attempts while the service or the stream does not answer
 SHOWN: Final = 10  # refused messages that are printed
 
 
 def feed(
-    source: Annotated[str, typer.Argument(help="URL of the Redis, redis://host:port/db or rediss://…", envvar="RIATA_FEED_URL")],
-    stream: Annotated[str, typer.Option(help="Name of the stream.")],
+    source: Annotated[
+        str, typer.Argument(help="redis://host:port/db, rediss://…, or kafka://host:port,…", envvar="RIATA_FEED_URL")
+    ],
+    stream: Annotated[str, typer.Option(help="Name of the stream or the topic.")],
     url: UrlOption = DEFAULT_URL,
     model: ModelOption = "default",
     group: Annotated[
@@ -54,24 +58,27 @@ def feed(
     ] = 300,
     rows_per_request: Annotated[int, typer.Option(min=1, max=10_000, help="Messages sent in one request.")] = 1000,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="End when there is no message left.")] = False,
+    kafka: Annotated[
+        list[str] | None, typer.Option(help="Setting of the Kafka client, such as security.protocol=SASL_SSL; may be repeated.")
+    ] = None,
 ) -> None:
-    """Send the messages of a Redis stream to a running service.
+    """Send the messages of a Redis stream or a Kafka topic to a running service.
 
     A message is acknowledged to the stream after the service has it on disk. Its event id is the name of the stream and its id
-    there, so a message that is sent again after a crash, of this command, the service or the Redis, is a duplicate and counts
+    there, so a message that is sent again after a crash, of this command, the service or the stream, is a duplicate and counts
     once. While one of them does not answer, the command waits. Refused messages go to the stream NAME.refused, with the reason.
 
-    One consumer keeps the order of the stream. The password of the Redis is read from the variable RIATA_FEED_PASSWORD.
+    One consumer keeps the order of a stream, and of each partition of a topic. The password of the Redis, or of SASL, is read
+    from the variable RIATA_FEED_PASSWORD.
     """
     from riata.cli.progress import row_progress
-    from riata.cli.redis_stream import RedisStream
 
     if start not in ("0", "$"):
         raise BadInput(f"--from {start[:64]}: expected 0 or $", "bad_option")
-    messages = RedisStream(source, stream, group, consumer, claim_after_s)
+    messages, row_field = _opened(source, stream, group, consumer, start, claim_after_s, row_field, kafka or [])
     with messages, connected(url) as riata, row_progress("fed") as advance:
         feeder = Feeder(messages, riata, model, Layout(stream, row_field, label), advance)
-        patiently(lambda: messages.begin(start))
+        patiently(messages.begin)
         try:
             while feeder.turn(rows_per_request) or not until_empty:
                 pass
@@ -79,6 +86,43 @@ def feed(
             typer.echo(feeder.tally.text())
     if feeder.tally.refused:
         raise typer.Exit(1)
+
+
+def _opened(
+    source: str, stream: str, group: str, consumer: str, start: str, claim_after_s: int, field: str | None, kafka: list[str]
+) -> tuple[Source, str | None]:
+    """Return the source at a URL, and the field of its messages that holds a row. Raises `BadInput`."""
+    if not source.startswith("kafka://"):
+        from riata.cli.redis_stream import RedisStream
+
+        return RedisStream(source, stream, group, consumer, start, claim_after_s), field
+    if field is not None:
+        raise BadInput("--field: a message of Kafka has no fields; its value is the row as JSON", "bad_option")
+    try:
+        from riata.cli.kafka_topic import KafkaTopic
+    except ModuleNotFoundError:
+        raise BadInput("kafka:// needs confluent-kafka; install it with `pip install 'riata[kafka]'`", "not_installed") from None
+    return KafkaTopic(source, stream, group, consumer, start, kafka), VALUE.decode()
+
+
+class Source(Protocol):
+    """Where messages come from: one consumer of a group."""
+
+    def begin(self) -> None:
+        """Create the group, or join it."""
+        ...
+
+    def read(self, most: int, wait_ms: int) -> list[Message]:
+        """Return up to `most` messages in order; empty if there is none that is not fed yet."""
+        ...
+
+    def acknowledge(self, messages: Sequence[Message], refused: Mapping[str, str]) -> None:
+        """Keep refused messages, by id with the reason, elsewhere; then acknowledge all."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
 @dataclass(slots=True)
@@ -99,7 +143,7 @@ class Tally:
 class Feeder:
     """Takes messages from the stream, sends them, and acknowledges them once the service has them."""
 
-    messages: RedisStream
+    messages: Source
     riata: Riata
     model: str
     layout: Layout
@@ -177,9 +221,9 @@ def patiently(work: Callable[[], T]) -> T:
     while True:
         try:
             return work()
-        except REFUSALS as error:
-            raise BadInput(f"the Redis refuses: {error}", "bad_option") from None
-        except (*NOT_NOW, Unreachable, ApiBusy, ApiFailed) as error:
+        except (*REFUSALS, PermissionError) as error:
+            raise BadInput(f"the stream refuses: {error}", "bad_option") from None
+        except (*NOT_NOW, ConnectionError, Unreachable, ApiBusy, ApiFailed) as error:
             if not told:
                 typer.echo(f"waiting: {error}", err=True)
                 told = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 CLOUD_EVENT: Final = "specversion"  # the attribute that every CloudEvent has
+VALUE: Final = b"value"  # the field of a message that has a value and no fields
 
 
 @dataclass(frozen=True, slots=True)

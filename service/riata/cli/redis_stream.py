@@ -39,10 +39,10 @@ REFUSED_KEPT: Final = 100_000  # about as many of them are kept
 class RedisStream:
     """One consumer of a group. All calls raise the errors of `redis`; after one, the next `read` begins with what is pending."""
 
-    def __init__(self, url: str, stream: str, group: str, consumer: str, claim_after_s: int) -> None:
+    def __init__(self, url: str, stream: str, group: str, consumer: str, start: str, claim_after_s: int) -> None:
         """Raises `BadInput` if `url` is not that of a Redis. Connects later."""
         if not url.startswith(SCHEMES):
-            raise BadInput(f"{url[:64]!r}: expected a URL that begins with {', '.join(SCHEMES)}", "bad_url")
+            raise BadInput(f"{url[:64]!r}: expected a URL that begins with {', '.join(SCHEMES)} or kafka://", "bad_url")
         password = os.environ.get(PASSWORD_VARIABLE)
         given: dict[str, Any] = {} if password is None else {"password": password}
         try:
@@ -51,14 +51,14 @@ class RedisStream:
             )
         except ValueError as error:
             raise BadInput(f"{url[:64]!r}: not the URL of a Redis: {error}", "bad_url") from None
-        self._stream, self._group, self._consumer = stream, group, consumer
+        self._stream, self._group, self._consumer, self._start = stream, group, consumer, start
         self._claim_after_ms = 1000 * claim_after_s
         self._after = "0"  # pending messages after this id are read next; ">": new ones
 
-    def begin(self, start: str) -> None:
+    def begin(self) -> None:
         """Create the group if it does not exist. Raises `BadInput` if the key is not a stream."""
         try:
-            self._redis.xgroup_create(self._stream, self._group, id=start, mkstream=True)
+            self._redis.xgroup_create(self._stream, self._group, id=self._start, mkstream=True)
         except ResponseError as error:
             if "BUSYGROUP" not in str(error):
                 raise BadInput(f"stream {self._stream!r}: {error}", "bad_option") from None

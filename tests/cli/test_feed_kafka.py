@@ -1,0 +1,138 @@
+"""`riata feed kafka://…`: messages of a topic, each once, in the order of its partition; the broker is the mock of librdkafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from riata.base.errors import BadInput
+from riata.store.payload import decode_batch
+from riata.store.sqlite.store import read_sqlite
+from tests.cli.test_verbs import run
+from tests.running import HANG_S, ROOT, Running
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+from riata.cli.kafka_topic import KafkaTopic  # noqa: E402  needs the package
+
+PARTITIONS = 4
+QUICK = ("--kafka", "session.timeout.ms=6000")  # the mock gives partitions to a new group after 3 s
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    owner = confluent_kafka.Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+    (one,) = owner.list_topics(timeout=HANG_S).brokers.values()
+    yield f"{one.host}:{one.port}"
+    owner.flush()
+
+
+def produce(broker: str, topic: str, messages: list[tuple[int, bytes, dict[str, bytes]]]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker, "log_level": 0})
+    for partition, value, headers in messages:
+        producer.produce(topic, value, partition=partition, headers=headers)
+    assert producer.flush(HANG_S) == 0
+
+
+def kept(broker: str, topic: str, count: int) -> list[Any]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker, "group.id": "reader", "log_level": 0})
+    consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+    found: list[Any] = []
+    while len(found) < count:
+        found += consumer.consume(count, timeout=1)
+    consumer.close()
+    return found
+
+
+def logged(directory: Path) -> list[float]:
+    """The values of the events of the log, in its order."""
+    store = read_sqlite(directory)
+    values: list[float] = []
+    at, head = 0, store.head("default")
+    while at < head.seq:
+        for record in store.read("default", at):
+            at = record.last
+            values += decode_batch(record.payload).value.tolist() if record.kind == "observe" else []
+    store.close()
+    return values
+
+
+def learnt(service: Running) -> int:
+    found: int = httpx.get(f"{service.url}/predict?n=1", timeout=HANG_S).json()["model"]["seq"]
+    return found
+
+
+def row(n: int, label: object = 1) -> bytes:
+    return json.dumps({"features": {"n": n}, "label": label}).encode()
+
+
+@pytest.mark.parametrize("kills", [0, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_topic_is_fed_once_in_the_order_of_its_partitions(broker: str, tmp_path: Path, kills: int) -> None:
+    topic = f"clicks{kills}"
+    service = Running(tmp_path / "data")
+    service.start()
+    event = {"specversion": "1.0", "id": "e1", "source": "/shop", "type": "click", "data": json.loads(row(2000))}
+    binary = {"ce_specversion": b"1.0", "ce_id": b"e2", "ce_source": b"/shop", "ce_type": b"click"}
+    messages: list[tuple[int, bytes, dict[str, bytes]]] = [(n % PARTITIONS, row(n + 1), {}) for n in range(400)]
+    messages += [(0, json.dumps(event).encode(), {}), (0, row(2001), binary), (1, row(2001), binary)]  # the last one: again
+    produce(broker, topic, [*messages, (2, row(5, "no"), {}), (3, b"{", {})])
+    command = ["feed", f"kafka://{broker}", "--stream", topic, "--url", service.url, "--rows-per-request", "50", *QUICK]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
+    try:
+        for kill in range(1, kills + 1):
+            feeding = subprocess.Popen([sys.executable, "-m", "riata", *command], env=environment)
+            end = time.monotonic() + HANG_S
+            while learnt(service) < 50 * kill and time.monotonic() < end:
+                time.sleep(0.01)
+            feeding.kill()
+            feeding.wait()
+        done = run(*command, "--until-empty")
+        assert done.exit_code in (0, 1), done.output
+        refused = kept(broker, f"{topic}.refused", 2)
+    finally:
+        service.kill()
+    values = logged(tmp_path / "data")
+    assert sorted(values) == [*map(float, range(1, 401)), 2000.0, 2001.0]
+    for partition in range(PARTITIONS):
+        mine = [value for value in values if value <= 400 and int(value - 1) % PARTITIONS == partition]
+        assert mine == sorted(mine)
+    why = {message.value(): dict(message.headers())["refused.why"] for message in refused}
+    assert why[row(5, "no")].startswith(b"bad_label: ")
+    assert why[b"{"].startswith(b"not_a_row: Expecting property name")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--field", "row"), "its value is the row as JSON"),
+        (("--kafka", "session"), "expected NAME=VALUE"),
+        (("--kafka", "no.such.setting=1"), "Kafka does not take the settings"),
+    ],
+)
+def test_wrong_usage_is_answered_at_once(broker: str, words: tuple[str, ...], why: str) -> None:
+    result = run("feed", f"kafka://{broker}", "--stream", "s", *words)
+    assert (result.exit_code, why in result.output) == (2, True), result.output
+
+
+def test_a_topic_that_is_not_there_is_named_and_a_broker_that_is_not_there_is_waited_for(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KafkaTopic(f"kafka://{broker}", "absent", "g", "c", "0", []) as topic, pytest.raises(BadInput, match="topic 'absent': "):
+        topic.begin()
+    monkeypatch.setattr("riata.cli.kafka_topic.TIMEOUT_S", 0.1)
+    with KafkaTopic("kafka://127.0.0.1:1", "t", "g", "c", "0", []) as topic, pytest.raises(ConnectionError):
+        topic.begin()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "riata.cli.kafka_topic", None)
+    result = run("feed", "kafka://127.0.0.1:1", "--stream", "s")
+    assert (result.exit_code, "pip install 'riata[kafka]'" in result.output) == (2, True), result.output
