@@ -26,6 +26,7 @@ from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
+from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
 from riata.store.segments import FOLDER
@@ -158,6 +159,7 @@ def serve(settings: Settings) -> None:
         console=settings.console,
         busy_poll_us=settings.busy_poll_us,
     )
+    gate.quotas.ledger = ledger_of(settings, engine)
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
     front = ListenerState(connection_bounds(settings), hosts=hosts_of(settings, gate))
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
@@ -200,6 +202,13 @@ def build_gate(settings: Settings) -> Gate:
     if file is not None:
         file.load()
     return Gate(SystemClock(), file, Buckets(settings.requests_per_s_max, settings.total_requests_per_s_max))
+
+
+def ledger_of(settings: Settings, engine: Engine) -> Ledger | None:
+    """Return where it is kept what keys have used; None if the store is gone when the process ends."""
+    if settings.store_scheme.shared:
+        return StoreLedger(engine.call, secrets.token_hex(8))
+    return FileLedger(settings.data) if settings.store_scheme.durability == "fsync" else None
 
 
 def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:

@@ -37,6 +37,7 @@ class _Shared(memory._Kept):
     models: dict[str, _SharedModel] = field(default_factory=dict)  # type: ignore[assignment]
     changes: int = 0  # models created and dropped
     notes: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)  # by host: when it was noted, when it lapses
+    used: dict[tuple[int, str, str], tuple[int, int]] = field(default_factory=dict)  # events and bytes by day, key and process
     lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
 
 
@@ -118,6 +119,18 @@ class SharedMemoryStore(MemoryStore):
             notes[host] = (now_ms, now_ms + ttl_ms, said)
             self._kept.notes = {host: note for host, note in notes.items() if note[1] > now_ms}
             return sorted(Process(host, now_ms - at, said) for host, (at, _, said) in self._kept.notes.items())
+
+    def use(self, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        with self._changed:
+            self._open()
+            kept = self._kept.used
+            kept.update({(day, key, source): each for key, each in used.items()})
+            for old in [one for one in kept if one[0] < day - 1]:
+                del kept[old]
+            of_day = [(key, each) for (when, key, of), each in kept.items() if when == day and of != source]
+            return {
+                key: (sum(e[0] for k, e in of_day if k == key), sum(e[1] for k, e in of_day if k == key)) for key, _ in of_day
+            }
 
     def holder(self) -> Holder | None:
         with self._changed:

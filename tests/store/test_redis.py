@@ -48,6 +48,19 @@ def own(store: RedisStore, nonce: bytes = b"n" * 16, ttl_ms: int | None = None) 
     return store.acquire(nonce, 1, "here", 1, ttl_ms)
 
 
+def test_what_each_process_has_used_of_quotas_is_added_up_and_kept_for_a_day(store: RedisStore, server: RedisServer) -> None:
+    other = open_redis(server.url, RedisSettings(dedupe_events=1000))
+    assert store.use(7, "one", {"k": (3, 10), "l": (1, 1)}) == {}
+    assert store.use(7, "one", {"k": (5, 20), "l": (1, 1)}) == {}  # all that it has used, not what is new
+    assert other.use(7, "two", {"k": (1, 2)}) == {"k": (5, 20), "l": (1, 1)}
+    assert store.use(7, "one", {}) == {"k": (1, 2)}
+    assert other.use(8, "two", {}) == {}
+    assert store.use(7, "three", {}) == {"k": (6, 22), "l": (1, 1)}  # a clock that is behind
+    other.use(9, "two", {})
+    assert store.use(7, "three", {}) == {}
+    other.close()
+
+
 # What makes a server unfit
 
 

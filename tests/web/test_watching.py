@@ -126,6 +126,9 @@ def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bo
     assert all(one.action for one in told)
 
 
+NO_QUOTAS = dict.fromkeys(("models_max", "events_a_day", "bytes_a_day", "events_today", "bytes_today"))
+
+
 def keyed(service: FakeService, *entries: KeyEntry) -> FastAPI:
     file = KeysFile(Path("/nowhere"))
     file.ring = ring_of(entries)
@@ -140,7 +143,7 @@ def test_whoami_and_keys_name_no_secret_and_no_other_key_of_a_limited_one(servic
     )
     with asking(keyed(service, *entries)) as client:
         header = {"Authorization": f"Bearer {limited}"}
-        mine = {"key": "limited", "scopes": ["predict", "watch"], "models": ["default"], "expires": None}
+        mine = {"key": "limited", "scopes": ["predict", "watch"], "models": ["default"], "expires": None, "quotas": NO_QUOTAS}
         assert client.get("/whoami", headers=header).json() == mine
         assert client.get("/keys", headers=header).json() == {"required": True, "keys": [mine]}
         every = client.get("/keys", headers={"Authorization": f"Bearer {watch}"})

@@ -54,6 +54,9 @@ def new(
             min=0, help="Most requests a second with this key. [default: the setting requests_per_s_max of the service]"
         ),
     ] = None,
+    models_max: Annotated[int | None, typer.Option(min=1, help="Most models that the key may see while it creates one.")] = None,
+    events_a_day: Annotated[int | None, typer.Option(min=1, help="Most events that are accepted in a day of UTC.")] = None,
+    bytes_a_day: Annotated[int | None, typer.Option(min=1, help="Most bytes of request bodies in a day of UTC.")] = None,
     expires: Annotated[
         str | None, typer.Option(help="Time after which the key is invalid, as 2027-01-31T00:00:00Z. [default: never]")
     ] = None,
@@ -70,7 +73,9 @@ def new(
         raise BadInput("--model: name the models that the key gives access to, or '*' for every model", "bad_option")
     token = new_token(id_)
     models = EVERY_MODEL if EVERY_MODEL in names else names
-    entry = KeyEntry(id_, digest_of(token), scope, models, requests_per_s, _moment(expires))
+    entry = KeyEntry(
+        id_, digest_of(token), scope, models, requests_per_s, _moment(expires), models_max, events_a_day, bytes_a_day
+    )
     if any(known.id == id_ for known in parse_keys(text.encode(), str(keys_file))):
         raise Conflict(f"{keys_file} has a key {id_}; to rotate a key give the new one another id", "key_exists")
     added = f"{text.rstrip()}\n\n{entry_text(entry)}" if text.strip() else f"{HEAD}\n{entry_text(entry)}"
@@ -106,10 +111,13 @@ def revoke(id_: Annotated[str, typer.Option("--id", help="Name of the key.")], k
 
 
 def _line(entry: KeyEntry) -> Sequence[str]:
+    from riata.web.keys import QUOTAS
+
     models = entry.models if isinstance(entry.models, str) else ",".join(entry.models)
     rate = "" if entry.requests_per_s is None else f"{entry.requests_per_s:g}/s"
     until = "" if entry.expires is None else f"until {entry.expires.isoformat()}"
-    return entry.id, ",".join(entry.scopes), models, rate, until
+    quotas = [f"{name}={value}" for name in QUOTAS if (value := getattr(entry, name)) is not None]
+    return entry.id, ",".join(entry.scopes), models, rate, " ".join([*quotas, *([until] if until else [])])
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -330,7 +330,9 @@ class SharedStore(Store, Protocol):
     def announce(self, host: str, ttl_ms: int, said: bytes) -> list[Process]:
         """Note that the process `host` runs and what it says of itself; return all whose note has not lapsed, by host. A note
         lapses after `ttl_ms`, by the store's own clock, unless it is renewed."""
-        ...
+
+    def use(self, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Note what `source` has used on a day in all, events and bytes by key; return what others have. No name has spaces."""
 
     def holder(self) -> Holder | None:
         """The present owner of the store; None if there is none."""

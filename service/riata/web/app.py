@@ -28,8 +28,10 @@ from riata.web.openapi import openapi_document
 from riata.web.pending_predictions import RememberedCollector
 from riata.web.predict import Predict
 from riata.web.problems import Problem, answer_error, internal
+from riata.web.quotas import Quotas
 from riata.web.refit_meters import RefitCollector
-from riata.web.request import HotRoute, Router
+from riata.web.request import Handle, Handled, HotRoute, Reply, Router
+from riata.web.request import Request as HotRequest
 from riata.web.responses import respond
 from riata.web.route import Hot, Parts, add_routes
 from riata.web.routes import console, docs
@@ -62,6 +64,7 @@ def create_app(
     meters.registry.register(RememberedCollector(service))
     meters.registry.register(RefitCollector(service))
     pool, bodies = RenewedPool(settings.parse_threads, "riata-parse"), Bodies(settings.bodies_bytes_max)
+    quotas = None if gate is None or gate.file is None else gate.quotas
     watches = [IdleMemory(bodies, pool).watch, *([] if gate is None else [gate.watch])]
     tools = Tools(service, settings, pool, clock)
 
@@ -89,12 +92,12 @@ def create_app(
         lifespan=lifespan,
         redirect_slashes=False,
     )
-    hot = hot_routes(Observe(tools, meters), Predict(tools), settings)
+    hot = hot_routes(Observe(tools, meters, quotas), Predict(tools), settings, quotas)
     router, apps = Router(hot), {route.key: HotApp(route, settings) for route in hot}
     app.router.routes.extend(
         StarletteRoute(route.template, apps[route.key], methods=[route.method], include_in_schema=False) for route in hot
     )
-    parts = Parts(service, admin, settings, meters, openapi_document(), lambda: None if gate is None else gate.ring)
+    parts = Parts(service, admin, settings, meters, openapi_document(), lambda: None if gate is None else gate.ring, quotas)
     left_out = [*([] if settings.docs else docs.ROUTES), *([] if settings.console else console.ROUTES)]
     add_routes(app, [route for route in ROUTES if route not in left_out], parts)
     app.add_exception_handler(RiataError, _on_riata_error)
@@ -111,16 +114,31 @@ def create_app(
     return app
 
 
-def hot_routes(observe: Observe, predict: Predict, settings: WebSettings) -> list[HotRoute]:
-    """Build the routes that bypass FastAPI."""
+def hot_routes(observe: Observe, predict: Predict, settings: WebSettings, quotas: Quotas | None = None) -> list[HotRoute]:
+    """Build the routes that bypass FastAPI. `quotas` counts the bytes of their bodies."""
     inline_bytes_max, found = min(INLINE_BYTES_MAX, settings.body_bytes_max), []
     for route in ROUTES:
         at = (route.method, route.path)
         if route.handler is Hot.OBSERVE:
-            found.append(HotRoute(*at, observe.handle, observe.check_head, settings.body_bytes_max, route.options))
+            found.append(
+                HotRoute(*at, metered(observe.handle, quotas), observe.check_head, settings.body_bytes_max, route.options)
+            )
         elif route.handler is Hot.PREDICT:
-            found.append(HotRoute(*at, predict.handle, predict.check_head, inline_bytes_max, route.options))
+            found.append(HotRoute(*at, metered(predict.handle, quotas), predict.check_head, inline_bytes_max, route.options))
     return found
+
+
+def metered(handle: Handle, quotas: Quotas | None) -> Handle:
+    """Return a handler that counts the bytes of bodies first; `handle` itself if there are no keys."""
+    if quotas is None:
+        return handle
+
+    def counting(request: HotRequest, reply: Reply) -> Handled:
+        if request.body:
+            quotas.add(request.key, size=len(request.body))
+        return handle(request, reply)
+
+    return counting
 
 
 def allowed_methods(path: str) -> bytes:

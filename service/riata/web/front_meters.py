@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from riata.web.gate import Gate
+from riata.web.keys import KeyRing
 from riata.web.server import Server
 
 
@@ -37,3 +38,15 @@ class FrontCollector(Collector):
             yield GaugeMetricFamily("riata_keys", "API keys in force.", value=len(file.ring.keys))
             failures = "Failed readings of the key file; the keys read before stay in force."
             yield CounterMetricFamily("riata_keys_failed_readings", failures, value=file.failures)
+            yield from self._quotas(file.ring)
+
+    def _quotas(self, ring: KeyRing) -> Iterator[Metric]:
+        """Yield how much of its daily quotas each key that has some has used."""
+        text = "Share of a daily quota of a key that is used, by key and quota."
+        share = GaugeMetricFamily("riata_key_quota_used_ratio", text, labels=("key", "quota"))
+        for key in ring.keys.values():
+            found = self.gate.quotas.document(key)
+            for quota, used in (("events_a_day", "events_today"), ("bytes_a_day", "bytes_today")):
+                if found[quota] is not None:
+                    share.add_metric((key.id, quota), found[used] / found[quota])
+        yield share

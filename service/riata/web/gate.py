@@ -30,6 +30,8 @@ from riata.web.keys import (
     ring_of,
 )
 from riata.web.problems import answer_error
+from riata.web.quotas import Quotas
+from riata.web.route import Hot
 from riata.web.routes.table import ROUTE_AT, TEMPLATES, place
 from riata.web.scopes import OPEN
 from riata.web.service import ServiceProtocol
@@ -37,6 +39,8 @@ from riata.web.service import ServiceProtocol
 log = logging.getLogger("riata.web")
 ADMITTED: Final = "riata.admitted"  # in the scope of a request that was admitted before it had a scope
 WATCH_S: Final = 1.0
+WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+OBSERVES: Final = frozenset(at for at, route in ROUTE_AT.items() if route.handler is Hot.OBSERVE)  # their rows become events
 CHALLENGE: Final = ((b"www-authenticate", b'Bearer realm="riata"'),)
 
 
@@ -105,6 +109,11 @@ class Gate:
     clock: Clock
     file: KeysFile | None = None
     buckets: Buckets = field(default_factory=Buckets)
+    quotas: Quotas = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count what keys use."""
+        self.quotas = Quotas(self.clock)
 
     @property
     def acts(self) -> bool:
@@ -134,11 +143,15 @@ class Gate:
             return refused(error), None
 
     async def watch(self) -> None:
-        """Reload the file when it changes, until cancelled."""
-        while self.file is not None:
+        """Reload the file when it changes, and keep what keys use, until cancelled."""
+        if self.file is not None:
+            await asyncio.gather(self._reload(self.file), self.quotas.watch())
+
+    async def _reload(self, file: KeysFile) -> None:
+        while True:
             await asyncio.sleep(WATCH_S)
-            if self.file.refresh():
-                self.buckets.forget({key.id for key in self.file.ring.keys.values()})
+            if file.refresh():
+                self.buckets.forget({key.id for key in file.ring.keys.values()})
 
     def _check(self, scope: Scope, service: ServiceProtocol) -> None:
         template, model = place(scope["path"])
@@ -161,6 +174,8 @@ class Gate:
     def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
         if key is not None:
             self._require(key, model, route, service)
+            if route[0] in WITH_BODY:
+                self.quotas.check(key, route in OBSERVES)
         wait_s = self._wait_s(key)
         if wait_s > 0.0:
             raise _too_many(wait_s)

@@ -35,6 +35,7 @@ FILE_BYTES_MAX: Final = 2**20
 EVERY_MODEL: Final = "*"
 _TOKEN: Final = re.compile(rb"riata_([a-z0-9][a-z0-9-]{0,31})_[A-Za-z0-9_-]{43}")
 _NOBODY: Final = bytes(32)  # the digest that a key with an unknown id is compared with
+QUOTAS: Final = ("models_max", "events_a_day", "bytes_a_day")  # of an entry
 KEY: Final = "riata.key"  # in the scope of a request that carried a key
 NO_ACCESS: Final = "this key has no access to a model of that name"
 ANONYMOUS: Final = "riata.anonymous"  # in the scope of a request without a key, if keys are required
@@ -63,6 +64,8 @@ class KeyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models         : names of models, or "*" for all
     requests_per_s : rate limit of this key, instead of the setting; 0 for no limit
     expires        : the key is refused from this time on
+    models_max     : no model is created while the key has access to this many
+    events_a_day, bytes_a_day : rows that are accepted, and bytes of bodies of rows after unpacking, in a day of UTC
     """
 
     id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)]
@@ -71,6 +74,9 @@ class KeyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: list[Name] | str
     requests_per_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
     expires: datetime | None = None
+    models_max: Annotated[int, msgspec.Meta(ge=1, le=10**6)] | None = None
+    events_a_day: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
+    bytes_a_day: Annotated[int, msgspec.Meta(ge=1, le=10**15)] | None = None
 
 
 class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +95,9 @@ class Key:
     models: frozenset[str] | None  # None for all
     requests_per_s: float | None
     expires_ms: int | None
+    models_max: int | None = None
+    events_a_day: int | None = None
+    bytes_a_day: int | None = None
 
     def sees(self, model: str) -> bool:
         """Return whether the key may know that a model exists."""
@@ -185,6 +194,7 @@ def entry_text(entry: KeyEntry) -> str:
     lines.append(f'models = "{EVERY_MODEL}"' if entry.models == EVERY_MODEL else f"models = {_strings(entry.models)}")
     if entry.requests_per_s is not None:
         lines.append(f"requests_per_s = {entry.requests_per_s!r}")
+    lines += [f"{name} = {value}" for name in QUOTAS if (value := getattr(entry, name)) is not None]
     if entry.expires is not None:
         lines.append(f"expires = {entry.expires.astimezone(UTC).isoformat(timespec='seconds').replace('+00:00', 'Z')}")
     return "\n".join(lines) + "\n"
@@ -205,7 +215,8 @@ def _check(entry: KeyEntry, place: str) -> None:
 def _ready(entry: KeyEntry) -> Key:
     models = None if isinstance(entry.models, str) else frozenset(entry.models)
     expires_ms = None if entry.expires is None else int(entry.expires.timestamp() * 1000)
-    return Key(entry.id, bytes.fromhex(entry.sha256), frozenset(entry.scopes), models, entry.requests_per_s, expires_ms)
+    return Key(entry.id, bytes.fromhex(entry.sha256), frozenset(entry.scopes), models, entry.requests_per_s, expires_ms,
+               entry.models_max, entry.events_a_day, entry.bytes_a_day)  # fmt: skip
 
 
 def _strings(values: Any) -> str:
@@ -218,6 +229,12 @@ def visible(scope: Scope, model: str) -> bool:
         return False
     key: Key | None = scope.get(KEY)
     return key is None or key.sees(model)
+
+
+def sees_key(scope: Scope, key_id: str) -> bool:
+    """Return whether the caller of a request may know of a key: one that is limited to some models knows only of itself."""
+    mine: Key | None = scope.get(KEY)
+    return ANONYMOUS not in scope and (mine is None or mine.models is None or mine.id == key_id)
 
 
 def require_visible(scope: Scope, model: str) -> None:

@@ -83,6 +83,9 @@ SHARING_COUNTS: Final = {
 }
 
 
+Sees = Callable[[str], bool]
+
+
 class Meters:
     """Counters and histograms of one application. There is no global registry."""
 
@@ -116,22 +119,23 @@ class Meters:
             self._rows.add(model, "rejected", observed.rejected)
             self.refused.note(model, observed.errors, self._unix_ms())
 
-    def text(self, sees: Callable[[str], bool] = lambda _model: True) -> bytes:
-        """Return all metrics in the text format of Prometheus, without samples of models that the caller may not see."""
-        return generate_latest(cast(CollectorRegistry, Seen(self.registry, sees)))
+    def text(self, sees: Sees = lambda _model: True, sees_key: Sees = lambda _key: True) -> bytes:
+        """Return all metrics in the text format of Prometheus, without samples of models and keys that the caller may not see."""
+        return generate_latest(cast(CollectorRegistry, Seen(self.registry, {"model": sees, "key": sees_key})))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A view of a registry that drops the samples of hidden models, found by their label `model`."""
+    """A view of a registry that drops the samples of what is hidden. sees : by label, whether a value of it is seen"""
 
     registry: CollectorRegistry
-    sees: Callable[[str], bool]
+    sees: Mapping[str, Sees]
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric. The collectors create new ones for each call, so they may be changed here."""
         for metric in self.registry.collect():
-            metric.samples = [one for one in metric.samples if "model" not in one.labels or self.sees(one.labels["model"])]
+            for label, sees in self.sees.items():
+                metric.samples = [one for one in metric.samples if label not in one.labels or sees(one.labels[label])]
             yield metric
 
 

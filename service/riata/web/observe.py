@@ -15,9 +15,11 @@ from riata.run.outcome import Observed, RowsRefused
 from riata.store.records import write_ahead
 from riata.web.answers import Answer, json_answer
 from riata.web.body import idempotency_key
+from riata.web.keys import Key
 from riata.web.meters import Meters
 from riata.web.options import flag, model_named, read_options
 from riata.web.problems import answer_error, counts, internal, shown
+from riata.web.quotas import Quotas
 from riata.web.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.tools import Tools
@@ -34,11 +36,13 @@ _USUAL: Final = (  # what `answer_document` gives if every row was accepted
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key."""
+    """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key;
+    `caller`: its API key."""
 
     wait: bool
     atomic: bool
     key: str | None
+    caller: Key | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Observe:
 
     tools: Tools
     meters: Meters
+    quotas: Quotas | None = None
     under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests that could not be batched after all
 
     def check_head(self, request: Request) -> None:
@@ -80,7 +85,7 @@ class Observe:
         if observed is None:
             parsed = await self._parse(body, kind, service.context(model, labelled=True), choices.key)
             observed = await self._append(model, parsed, choices.atomic, choices.wait)
-        return self.answer(model, observed, choices.wait)
+        return self.answer(model, observed, choices)
 
     def _told(
         self, model: str, body: bytes | PaddedBuffer, kind: str, choices: Choices, reply: Reply,
@@ -89,7 +94,7 @@ class Observe:
         """Answer with the outcome of the rows; None means that they could not be batched."""
         if isinstance(told, Observed):
             reply(answer_of(told, False))
-            self.meters.rows(model, told)
+            self._count(model, told, choices)
         elif told is not None:
             if isinstance(told, RowsRefused):
                 self.meters.rows(model, told.observed)
@@ -109,10 +114,15 @@ class Observe:
             answer = internal().answer()
         reply(answer)
 
-    def answer(self, model: str, observed: Observed, waited: bool) -> Answer:
+    def answer(self, model: str, observed: Observed, choices: Choices) -> Answer:
         """Count the rows, and return the answer with their outcomes."""
+        self._count(model, observed, choices)
+        return answer_of(observed, choices.wait)
+
+    def _count(self, model: str, observed: Observed, choices: Choices) -> None:
         self.meters.rows(model, observed)
-        return answer_of(observed, waited)
+        if self.quotas is not None and choices.caller is not None:
+            self.quotas.add(choices.caller, events=observed.accepted)
 
     async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: Context, key: str | None) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
@@ -132,7 +142,7 @@ class Observe:
 def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
     options = read_options(request.query, request.route.options) if request.query else {}
-    return Choices(wants_applied(options), flag(options, "atomic"), idempotency_key(request.idempotency_key))
+    return Choices(wants_applied(options), flag(options, "atomic"), idempotency_key(request.idempotency_key), request.key)
 
 
 def wants_applied(options: dict[str, str]) -> bool:

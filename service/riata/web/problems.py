@@ -33,10 +33,12 @@ STATUS: Final[dict[type[RiataError], int]] = {
 # Codes with a status of their own.
 STATUS_OF_CODE: Final = {
     "too_many_requests": 429,
+    "quota_used_up": 429,
     "unauthenticated": 401,
     "bad_key": 401,
     "key_expired": 401,
     "wrong_scope": 403,
+    "models_quota": 403,
     "disk_reserve": 507,
     "memory_full": 507,
     "query_too_long": 414,

@@ -69,6 +69,7 @@ class Request:
 
 Reply = Callable[[Answer], None]
 Handled = Answer | Deferred | Aside
+Handle = Callable[[Request, Reply], Handled]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class HotRoute:
 
     method: str
     template: str
-    handle: Callable[[Request, Reply], Handled]
+    handle: Handle
     check_head: Callable[[Request], None]
     bytes_max: int
     options: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from riata.web.document import read_json_object
 from riata.web.keys import KEY, Key, KeyRing
 from riata.web.meters import Meters
 from riata.web.options import model_in_path, read_options
+from riata.web.quotas import Quotas
 from riata.web.responses import respond
 from riata.web.schemas import Schema
 from riata.web.service import AdminProtocol, ServiceProtocol
@@ -25,6 +26,9 @@ from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
 
 AT: Final = "/models/{model}"
 V2_AT: Final = f"/v2{AT}"  # of the open inference protocol
+
+
+T = TypeVar("T")
 
 
 class Hot(Enum):
@@ -43,7 +47,8 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What handlers may use. `document` is the OpenAPI document; `keys` returns the keys in force, None if none are required."""
+    """What handlers may use. `document` is the OpenAPI document; `keys` returns the keys in force, None if none are required;
+    `quotas` counts what they use."""
 
     service: ServiceProtocol
     admin: AdminProtocol
@@ -51,6 +56,7 @@ class Parts:
     meters: Meters
     document: Schema
     keys: Callable[[], KeyRing | None] = lambda: None
+    quotas: Quotas | None = None
     streams: Streams = field(default_factory=Streams)
 
 
@@ -107,7 +113,23 @@ class Call:
 
     async def body(self, bytes_max: int) -> bytes:
         """Read the body. Raises as `read_body`."""
-        return await read_body(self.request.scope, self.request.receive, bytes_max, self.parts.settings.body_deadline_s)
+        body = await read_body(self.request.scope, self.request.receive, bytes_max, self.parts.settings.body_deadline_s)
+        if self.parts.quotas is not None:
+            self.parts.quotas.add(self.key, size=len(body))
+        return body
+
+    @property
+    def key(self) -> Key | None:
+        """The key of the request; None if keys are not required."""
+        key: Key | None = self.request.scope.get(KEY)
+        return key
+
+    async def creating(self, model: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do `work`, which may create a model. Raises `Forbidden` (code `models_quota`) if the key has as many as it may."""
+        if self.parts.quotas is None:
+            return await work()
+        with self.parts.quotas.creating(self.key, model, lambda: (one["name"] for one in self.parts.service.models())):
+            return await work()
 
     async def json(self, bytes_max: int = DOCUMENT_BYTES_MAX) -> dict[str, Any]:
         """Read the body as a JSON object."""

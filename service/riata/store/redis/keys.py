@@ -29,6 +29,7 @@ class Keys:
         self.models = self.prefix + b"models"
         self.dead = self.prefix + b"dead"
         self.processes = self.prefix + b"processes"
+        self.used = self.prefix + b"used"
 
     def ticket(self, source: str) -> bytes:
         """Key of the last ticket and answer of one appending store object."""

@@ -55,6 +55,7 @@ _WORDS = {
     "staged": "OK MODEL",
     "standings": "OK MODELS",
     "trim": "OK GENERATIONS FENCED MODEL DAMAGED",
+    "use": "OK",
     "unstage": "OK FENCED MODEL",
     "verify": "OK FENCED MODEL GENERATION",
 }

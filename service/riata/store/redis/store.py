@@ -17,7 +17,7 @@ from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
 from riata.store.processes import Holder, Process
 from riata.store.records import check_read, names_digest
-from riata.store.redis import conditions, editions, generations, housekeeping, pending_predictions
+from riata.store.redis import conditions, editions, generations, housekeeping, pending_predictions, usage
 from riata.store.redis.append import TICKET_MS, Appender
 from riata.store.redis.codec import Answer, read_head, read_record
 from riata.store.redis.generations import token
@@ -147,6 +147,9 @@ class RedisStore:
         answer = self._run("announce", [self._keys.processes], [host.encode(), b"%d" % ttl_ms, said])
         notes = (answer.nested() for _ in range(len(answer)))
         return sorted(Process(note.text(), note.number(), note.bytes()) for note in notes)
+
+    def use(self, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        return usage.use(self._run, self._keys.used, day, source, used)
 
     def inflight(self, model: str) -> tuple[int, int]:
         return self._models.state(model).inflight

@@ -10,7 +10,7 @@ from typing import Any, Final
 import riata
 from riata.run.health import Health
 from riata.web.answers import Answer, json_answer
-from riata.web.keys import ANONYMOUS, visible
+from riata.web.keys import ANONYMOUS, sees_key, visible
 from riata.web.meters import PROMETHEUS_TEXT
 from riata.web.problems import Problem
 from riata.web.route import Call, Route
@@ -62,8 +62,9 @@ async def version(_call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    """Metrics in the text format of Prometheus, with the models that the key may see."""
-    return Answer(200, call.parts.meters.text(partial(visible, call.request.scope)), PROMETHEUS_TEXT)
+    """Metrics in the text format of Prometheus, with the models and keys that the key may see."""
+    scope = call.request.scope
+    return Answer(200, call.parts.meters.text(partial(visible, scope), partial(sees_key, scope)), PROMETHEUS_TEXT)
 
 
 def told(call: Call, sentences: list[str]) -> list[str]:

@@ -72,7 +72,7 @@ async def put_model(call: Call) -> Answer:
         require_visible(call.request.scope, leader)
     location = (b"location", f"/models/{name}".encode())
     try:
-        created, config = await call.parts.admin.put_model(name, body, patient=False)
+        created, config = await call.creating(name, lambda: call.parts.admin.put_model(name, body, patient=False))
     except Compiling as waiting:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
         document = {"name": name, "created": False, "state": "compiling", "config": write_document(call.parts.admin.read(body))}

@@ -16,7 +16,7 @@ from riata.watch.weight_history import POINTS_MAX, WeightHistory
 from riata.web.answers import Answer, json_answer
 from riata.web.attention import attention_of
 from riata.web.body import header
-from riata.web.keys import EVERY_MODEL, KEY, Key, visible
+from riata.web.keys import EVERY_MODEL, KEY, Key, sees_key, visible
 from riata.web.options import whole
 from riata.web.refused_rows import KEPT
 from riata.web.route import AT, Call, Route
@@ -33,17 +33,16 @@ async def whoami(call: Call) -> Answer:
     call.options()
     key: Key | None = call.request.scope.get(KEY)
     if key is None:
-        return json_answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None})
-    return json_answer(shown_key(key))
+        return json_answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None, "quotas": None})
+    return json_answer(shown_key(call, key))
 
 
 async def list_keys(call: Call) -> Answer:
     """The keys without their secrets. A key that is limited to some models sees only itself."""
     call.options()
-    mine: Key | None = call.request.scope.get(KEY)
     ring = call.parts.keys()
     every = [] if ring is None else ring.keys.values()
-    found = [shown_key(key) for key in every if mine is None or mine.models is None or key.id == mine.id]
+    found = [shown_key(call, key) for key in every if sees_key(call.request.scope, key.id)]
     return json_answer({"required": ring is not None, "keys": found})
 
 
@@ -149,11 +148,12 @@ async def refused(call: Call) -> Answer:
     return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels, "label_delay": delay})
 
 
-def shown_key(key: Key) -> dict[str, Any]:
+def shown_key(call: Call, key: Key) -> dict[str, Any]:
     """Return what may be shown of a key."""
     expires = None if key.expires_ms is None else rfc3339(key.expires_ms)
     models = EVERY_MODEL if key.models is None else sorted(key.models)
-    return {"key": key.id, "scopes": sorted(key.scopes), "models": models, "expires": expires}
+    quotas = None if call.parts.quotas is None else call.parts.quotas.document(key)
+    return {"key": key.id, "scopes": sorted(key.scopes), "models": models, "expires": expires, "quotas": quotas}
 
 
 def tagged(call: Call, document: dict[str, Any]) -> Answer:
@@ -176,6 +176,17 @@ _KEY: Final = record(
         "scopes": array({"type": "string", "enum": list(SCOPES)}),
         "models": {"anyOf": [{"type": "string", "enum": [EVERY_MODEL]}, array(TEXT)]},
         "expires": _or_null(TIME),
+        "quotas": _or_null(
+            record(
+                {
+                    "models_max": _or_null(COUNT),
+                    "events_a_day": _or_null(COUNT),
+                    "bytes_a_day": _or_null(COUNT),
+                    "events_today": {**_or_null(COUNT), "description": "accepted since 00:00 UTC; null without a quota of a day"},
+                    "bytes_today": _or_null(COUNT),
+                }
+            )
+        ),
     }
 )
 _ATTENTION: Final = record(

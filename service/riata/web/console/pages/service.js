@@ -4,6 +4,14 @@ import { get, of } from "../api.js";
 import { bytes, facts, h, name, number, panel, put, table, time, visible } from "../dom.js";
 import { into } from "../parts.js";
 
+function quotas(of) {
+  const said = [
+    of?.events_a_day && `${number(of.events_today)} of ${number(of.events_a_day)} events`,
+    of?.bytes_a_day && `${bytes(of.bytes_today)} of ${bytes(of.bytes_a_day)}`, of?.models_max && `at most ${number(of.models_max)} models`,
+  ].filter(one => one);
+  return said.join(", ") || "no quota";
+}
+
 export function service(context) {
   const process = panel("This process"), models = panel("Models"), keys = panel("Keys"), memory = panel("Memory of the model");
   const all = panel("All processes");
@@ -33,6 +41,7 @@ export function service(context) {
         put(keys.body, table([
           { title: "key", of: one => name(one.key) }, { title: "scopes", of: one => one.scopes.join(", ") },
           { title: "models", of: one => (Array.isArray(one.models) ? one.models.map(model => visible(model)).join(", ") : "all") }, { title: "expires", of: one => (one.expires ? time(one.expires) : "never") },
+          { title: "today, of its quotas", of: one => quotas(one.quotas) },
         ], answer.keys, "keys"));
         put(keys.caption, "Only the hashes of keys are stored; they cannot be shown.");
       });
