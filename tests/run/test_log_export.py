@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from riata.store import records, segment
 from riata.store.segments import Segments
 from riata.store.store import Append
 from riata.wire.arrow_writer import END
+from riata.wire.batch import NO_TIME
 from riata.wire.readers.arrow.message import bodies_of, read_stream
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
@@ -35,7 +37,7 @@ def read(whole: bytes) -> tuple[list[Row], list[int]]:
     sizes = []
     for body in bodies_of(more):
         fields, frame = read_stream(body)
-        assert [field.name for field in fields] == ["seq", "accepted_ms", "label", "weight", "indices", "values"]
+        assert [field.name for field in fields] == ["seq", "accepted_ms", "label", "weight", "indices", "values", "ts_ms"]
         held = [body[start : start + size] for start, size in frame.buffers]
         seq, accepted = (np.frombuffer(held[k], np.int64) for k in (1, 3))
         label, weight = (np.frombuffer(held[k], np.float64) for k in (5, 7))
@@ -129,4 +131,18 @@ def test_another_reader_of_the_format_reads_it(store: MemoryStore, tmp_path: Pat
         table = pyarrow.ipc.open_stream(file).read_all()
     found = [table.column(name).to_pylist() for name in ("seq", "indices", "values", "label")]
     assert list(zip(*found, strict=True)) == content(store)
+    assert table.column("ts_ms").to_pylist() == [None] * 100
     assert str(table.schema.field("indices").type) == "list<item: uint32>"
+
+
+def test_times_are_exported_as_long_as_the_log_has_them(store: MemoryStore, tmp_path: Path) -> None:
+    batch = replace(random_batch(np.random.default_rng(1), 3), time=np.array([5, NO_TIME, -7]))
+    log_batch(store, batch)
+    segments = build_segments(here(store), ORIGIN, Segments(tmp_path / "m"), full_until=2**30)
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    pytest.importorskip("pyarrow.ipc", reason="pyarrow is not installed")
+    for found in ([], segments):
+        written: list[bytes] = []
+        export_log(here(store), "m", found, written.append)
+        column = pyarrow.ipc.open_stream(b"".join(written)).read_all().column("ts_ms").to_pylist()
+        assert column == [None] * 100 + [5, None, -7]

@@ -8,7 +8,7 @@ import numpy as np
 
 from riata.store.layout import checkpoint_digest, split_chunks
 from riata.store.store import Append, Generation, Head, Owner, Store
-from riata.wire.batch import Batch
+from riata.wire.batch import NO_TIME, Batch
 
 LINEAGE = bytes(range(16))
 
@@ -80,8 +80,10 @@ def save(store: Store, owner: Owner, model: str, head: Head, data: bytes, verifi
 
 
 def same(one: Batch, other: Batch) -> bool:
-    """Tell whether two batches are equal to the last bit."""
+    """Tell whether two batches are equal to the last bit. Without times is as if no row had one."""
     if (one.subject is None) != (other.subject is None):
         return False
-    parts = [(getattr(one, name), getattr(other, name)) for name in Batch.__slots__ if getattr(one, name) is not None]
+    times = [np.full(batch.n, NO_TIME) if batch.time is None else batch.time for batch in (one, other)]
+    names = [name for name in Batch.__slots__ if name != "time" and getattr(one, name) is not None]
+    parts = [*((getattr(one, name), getattr(other, name)) for name in names), tuple(times)]
     return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in parts)

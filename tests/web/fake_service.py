@@ -213,6 +213,11 @@ class FakeService:
         delays.add(7200.0)
         return {"default": RememberedTally(remembered=len(self.kept), joined=2, late=1, rows=4, bytes=500, delays=delays)}
 
+    def lateness(self) -> dict[str, Delays]:
+        late = Delays()
+        late.add_all(np.array([0.25, 90.0, 2e6]))
+        return {"default": late}
+
     def stale_s(self, model: str) -> float:
         self.model(model)
         if self.stale > 3600.0:

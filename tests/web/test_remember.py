@@ -151,6 +151,10 @@ def test_predictions_are_counted_by_outcome(client: Client) -> None:
     assert 'riata_label_delay_seconds_sum{model="default"} 7205.0' in text
     delay = client.get("/models/default/refused").json()["label_delay"]
     assert (sum(delay["counts"]), delay["mean_s"]) == (2, 3602.5)
+    assert 'riata_event_lateness_seconds_bucket{le="600.0",model="default"} 2.0' in text
+    assert 'riata_event_lateness_seconds_count{model="default"} 3.0' in text
+    late = client.get("/models/default/refused").json()["lateness"]
+    assert late["counts"] == [1, 0, 0, 1, 0, 0, 0, 0, 1, 0]
 
 
 # -- the whole service, through a socket ---------------------------------------------------------------------------

@@ -24,6 +24,7 @@ COLUMNS_HELP: Final = """**Columns** of the Arrow stream, one row for each examp
 - `seq`: the number of the event; `accepted_ms`: when it was accepted, Unix time in milliseconds.
 - `label`: 0 or 1, or the number of a model with real labels; `weight`: its importance weight.
 - `indices`, `values`: lists of feature hashes (32 bits) and values. The slot of a feature is the top bits of its hash.
+- `ts_ms`: the time `ts` of the row, Unix time in milliseconds; null if it had none, or if the event comes from the archive.
 
 In Python, `pyarrow.ipc.open_stream("clicks.arrow").read_all()` or `polars.read_ipc_stream("clicks.arrow")` reads it."""
 

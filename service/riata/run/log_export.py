@@ -17,7 +17,7 @@ from riata.store.payload import decode_batch
 from riata.store.segment import Segment
 from riata.store.store import Store
 from riata.wire.arrow_writer import END, Column, floats, integers, lists, small_integers, write_batch, write_schema
-from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
+from riata.wire.batch import NO_TIME, Batch, join_batches, select_rows, slice_rows
 
 Call = Callable[[Callable[[Store], Any]], Future[Any]]
 SEGMENT_ROWS: Final = ROWS_PER_REQUEST_MAX  # taken from a segment at once
@@ -50,8 +50,9 @@ def export_log(
 ) -> Window:
     """Write the examples that count, from `segments` and the log after them, and return what they are of.
 
-    Columns: seq, accepted_ms, label, weight, indices (feature hashes), values. A record batch has at most as many rows and
-    features as a request. The memory does not grow with the log.
+    Columns: seq, accepted_ms, label, weight, indices (feature hashes), values, ts_ms (when the event happened; null if the row
+    does not say, or if only a segment has it, as segments have no times). A record batch has at most as many rows and features
+    as a request. The memory does not grow with the log.
     """
     effective = read_effective_log(call, model, segments)
     window, counted = effective.window(), effective.counted()
@@ -72,16 +73,20 @@ def _columns(examples: Examples) -> list[Column]:
         floats("weight", batch.weight),
         lists("indices", batch.indptr, small_integers("item", batch.hash)),
         lists("values", batch.indptr, floats("item", batch.value)),
+        integers("ts_ms", np.full(batch.n, NO_TIME) if batch.time is None else batch.time, NO_TIME),
     ]
 
 
 def _all(call: Call, model: str, segments: Sequence[Segment], last: int) -> Iterator[Examples]:
-    """Yield every example up to event `last`, in pieces of any size, none of more rows than a request may have."""
+    """Yield every example up to event `last`, in pieces of any size, none of more rows than a request may have. Segments are read
+    for what the log no longer has."""
+    kept = call(lambda s: s.head(model).first_seq).result()
+    segments = [one for one in segments if one.first < kept]
     for one in segments:
         for start in range(0, one.rows, SEGMENT_ROWS):
             stop = min(start + SEGMENT_ROWS, one.rows)
             yield Examples(one.events(start, stop), one.accepted_ms(start, stop), one.batch(start, stop))
-    after = segments[-1].last if segments else call(lambda s: s.head(model).first_seq - 1).result()
+    after = segments[-1].last if segments else kept - 1
     for record in read_log(call, model, after):
         if record.last > last:
             return

@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 from riata.predict.name_book import NameBook
 from riata.run.damage import Damage
+from riata.run.labels.delays import Delays
 from riata.run.published import Published
 from riata.store.records import next_chain
 from riata.store.store import Append, Appended, Record
+from riata.wire.batch import NO_TIME
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
 
@@ -23,8 +25,8 @@ LEFT_OUT_MAX = 10_000  # rows of a request
 class ServedModel:
     """One model as requests see it.
 
-    `published` is replaced by the thread that learns or follows and read by any; `logged`, `changed`, `acked` and the names are
-    written by the store's thread and the one that follows; `waiting` and `changing` belong to the event loop.
+    `published` is replaced by the thread that learns or follows and read by any; `logged`, `changed`, `acked`, `lateness` and the
+    names are written by the store's thread and the one that follows; `waiting` and `changing` belong to the event loop.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ServedModel:
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from reading a configuration to logging its change
     left_out: dict[int, str] = field(default_factory=dict)  # the last events that the learner refused, and why; never mutated
     naming: threading.Lock = field(default_factory=threading.Lock)
+    lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
 
     @staticmethod
     def open(name: str, encoder: EncoderConfig, logged: int, lineage: bytes = b"") -> ServedModel:
@@ -75,6 +78,9 @@ class ServedModel:
             self._note_acked(record)
             if append.kind in ("config", "restore"):
                 self.changed = record.last
+            if appended.batch is not None and appended.batch.time is not None:
+                time = appended.batch.time
+                self.lateness.add_all((record.accepted_ms - time[time != NO_TIME]) / 1000)
         if append.names:
             self.learn_names(append.names)
 

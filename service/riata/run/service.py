@@ -23,6 +23,7 @@ from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.event_times import EventTimes
 from riata.run.health import Health, health_of, stale_for_s
+from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.left_out import applied
@@ -183,6 +184,11 @@ class Service:
         """Return the tallies of remembered predictions and their labels, by model."""
         tallies = self._remembering.tallies
         return {model: tallies[model] for model in sorted(tallies.keys() & self._engine.served_models.keys())}
+
+    def lateness(self) -> Mapping[str, Delays]:
+        """Return how old rows with a time were when this process logged them, by model; only of models that got such rows."""
+        models = self._engine.served_models
+        return {model: models[model].lateness for model in sorted(models) if any(models[model].lateness.counts)}
 
     async def wait_for(self, model: str, seq: int) -> Published:
         """Wait for a limited time until what is served includes event `seq`. Raises `BadInput` (code `min_seq_ahead`) if the log

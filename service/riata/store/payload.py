@@ -17,13 +17,15 @@ Theory of operation
         │ id      u8[k, 16]         under flag IDS only: of the k events that carry one           │
         │ has_subject  ceil(n / 8)  under flag SUBJECTS only: bits, whether an event names one    │
         │ subject u8[k, 16]         under flag SUBJECTS only: digests of those (`wire.subjects`)  │
+        │ time    i64[n]            under flag TIMES only: unix ms, or NO_TIME (`wire.batch`)       │
         └─────────────────────────────────────────────────────────────────────────────────────────┘
 
     `bytes` is the length of the whole payload. Bits are packed from the highest down, the last byte padded with zeros.
     Of every choice (form, digits, each flag) only the narrowest lossless one is valid, so a batch has exactly one payload.
     A reader refuses a payload with any other choice.
 
-    Version 3 is that of payloads with the flag SUBJECTS, and of no others: what older programs can read keeps its version.
+    Version 4 is that of payloads with the flag TIMES, version 3 of those with SUBJECTS and without TIMES: what older programs can
+    read keeps its version.
 
     Version 1 is in older logs. It is still read, but no longer written: length is always u32[n], form and digits are zero,
     value is f32[nnz] or, under flag WIDE, f64[nnz].
@@ -42,28 +44,19 @@ from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 from riata.jit.kernel import kernel
-from riata.store.values import (
-    FORMS,
-    POWERS,
-    WHOLE,
-    choose,
-    decimals,
-    known_form,
-    narrowed,
-    put_whole,
-    stored_bytes,
-    unpack_values,
-)
-from riata.wire.batch import Batch
+from riata.store.values import FORMS, POWERS, WHOLE, choose, decimals, is_form, narrowed, put_whole, stored_bytes, unpack_values
+from riata.wire.batch import NO_TIME, Batch
 
 PAYLOAD_VERSION: Final = 2
-SUBJECT_VERSION: Final = 3  # of a payload in which an event names a subject
+SUBJECT_VERSION: Final = 3  # of a payload in which an event names a subject, and none has a time
+TIME_VERSION: Final = 4  # of a payload in which an event has a time
 WIDE: Final = 1  # in version 1 only
 REAL: Final = 2
 WEIGHTED: Final = 4
 IDS: Final = 8
 LONG: Final = 16  # not in version 1
-SUBJECTS: Final = 32  # in version 3 only
+SUBJECTS: Final = 32  # from version 3 on
+TIMES: Final = 64  # in version 4 only
 ID_BYTES: Final = 16
 
 _HEAD = struct.Struct("<BBBBIII")
@@ -115,8 +108,9 @@ def encode_batch(batch: Batch) -> bytes:
     parts += [plain(batch.weight, "<f8")] if weighted else []
     parts += [np.packbits(batch.has_id), plain(batch.event_id[batch.has_id])] if ids else []
     parts += [np.packbits(named), plain(batch.subject[named])] if named is not None and batch.subject is not None else []
+    parts += [plain(batch.time, "<i8")] if flags & TIMES else []
     total = _HEAD.size + sum(part.nbytes for part in parts)
-    head = _HEAD.pack(PAYLOAD_VERSION if named is None else SUBJECT_VERSION, flags, form, digits, batch.n, batch.nnz, total)
+    head = _HEAD.pack(_version(flags), flags, form, digits, batch.n, batch.nnz, total)
     return b"".join([head, *(part.data for part in parts)])
 
 
@@ -126,13 +120,14 @@ def decode_batch(payload: bytes) -> Batch:
     Lengths are compared with the payload before anything is allocated. Raises `Corrupt`.
     """
     version = payload[0] if payload else PAYLOAD_VERSION
-    if not 1 <= version <= SUBJECT_VERSION:
-        code = "newer_format" if version > SUBJECT_VERSION else None
-        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {SUBJECT_VERSION}", code)
+    if not 1 <= version <= TIME_VERSION:
+        code = "newer_format" if version > TIME_VERSION else None
+        raise Corrupt(f"observe payload: version {version}, this program reads 1 to {TIME_VERSION}", code)
     head = _read_head(payload)
     packed = (head.n + 7) // 8
     fixed = head.n * (4 if head.flags & LONG else 2) + head.nnz * (4 + stored_bytes(head.form)) + _HEAD.size
     fixed += (8 * head.n if head.flags & REAL else packed) + (8 * head.n if head.flags & WEIGHTED else 0)
+    fixed += 8 * head.n if head.flags & TIMES else 0
     fixed += packed * (bool(head.flags & IDS) + bool(head.flags & SUBJECTS))
     room = len(payload) - fixed
     if room < 0 or room % ID_BYTES or (room and not head.flags & (IDS | SUBJECTS)):
@@ -152,8 +147,9 @@ def _read_head(payload: bytes) -> _Head:
         raise Corrupt(f"observe payload: expected at least {_HEAD.size} bytes, got {len(payload)}")
     version, flags, form, digits, n, nnz, total = _HEAD.unpack_from(payload)
     is_first = version == 1
-    allowed = REAL | WEIGHTED | IDS | (WIDE if is_first else LONG) | (SUBJECTS if version == SUBJECT_VERSION else 0)
-    strange = flags & ~allowed or not known_form(form, digits) or (version == SUBJECT_VERSION and not flags & SUBJECTS)
+    allowed = REAL | WEIGHTED | IDS | (WIDE if is_first else LONG)
+    allowed |= SUBJECTS * (version >= SUBJECT_VERSION) | TIMES * (version == TIME_VERSION)
+    strange = flags & ~allowed or not is_form(form, digits) or (version != 1 and version != _version(flags))
     if strange or (is_first and (form or digits)) or not n or total != len(payload):
         raise Corrupt(
             f"observe payload: header says {n} events, {total} bytes, flags {flags}, values {form} {digits}; "
@@ -208,17 +204,16 @@ def _decode_parts(payload: bytes, head: _Head, digests: int) -> Batch:
     event_id = np.zeros((n, ID_BYTES), np.uint8)
     event_id[has_id] = take("u1", ID_BYTES * ids).reshape(ids, ID_BYTES)
     batch = Batch(indptr, hashes, value, label, weight, event_id, has_id)
-    if not flags & SUBJECTS:
-        return batch
-    named = _bits(take("u1", packed), n)
-    if int(named.sum()) != digests - ids:
-        raise Corrupt(f"observe payload: {int(named.sum())} events name a subject, {digests - ids} digests are there")
-    subject = np.zeros((n, ID_BYTES), np.uint8)
-    subject[named] = take("u1", ID_BYTES * (digests - ids)).reshape(-1, ID_BYTES)
-    batch = replace(batch, subject=subject)
-    if not np.array_equal(subject.any(axis=1), named):
-        raise Corrupt("observe payload: the digest of a subject is zero")
-    return batch
+    if flags & SUBJECTS:
+        named = _bits(take("u1", packed), n)
+        if int(named.sum()) != digests - ids:
+            raise Corrupt(f"observe payload: {int(named.sum())} events name a subject, {digests - ids} digests are there")
+        subject = np.zeros((n, ID_BYTES), np.uint8)
+        subject[named] = take("u1", ID_BYTES * (digests - ids)).reshape(-1, ID_BYTES)
+        batch = replace(batch, subject=subject)
+        if not np.array_equal(subject.any(axis=1), named):
+            raise Corrupt("observe payload: the digest of a subject is zero")
+    return replace(batch, time=take("<i8", n).astype(np.int64)) if flags & TIMES else batch
 
 
 def _bits(packed: np.ndarray[Any, Any], n: int) -> BOOL:
@@ -239,13 +234,14 @@ def _named(batch: Batch) -> BOOL | None:
 def _flags(found: I64, batch: Batch) -> int:
     """Return the flags of the payload of a batch, from the result of `look_at`."""
     real, weighted, ids, longest = found[:_FACTS].tolist()
-    return (
-        REAL * bool(real)
-        | WEIGHTED * bool(weighted)
-        | IDS * bool(ids)
-        | LONG * bool(longest > _SHORT_MAX)
-        | SUBJECTS * (_named(batch) is not None)
-    )
+    flags: int = REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * bool(longest > _SHORT_MAX)
+    flags |= SUBJECTS * (_named(batch) is not None)
+    return flags | TIMES * (batch.time is not None and bool((batch.time != NO_TIME).any()))
+
+
+def _version(flags: int) -> int:
+    """The version of a payload with these flags, unless it is the first."""
+    return TIME_VERSION if flags & TIMES else SUBJECT_VERSION if flags & SUBJECTS else PAYLOAD_VERSION
 
 
 def _look(batch: Batch) -> tuple[str, I64]:
@@ -260,6 +256,8 @@ def _look(batch: Batch) -> tuple[str, I64]:
         return f"event_id is not {n} x {ID_BYTES}", found
     if batch.subject is not None and batch.subject.shape != (n, ID_BYTES):
         return f"subject is not {n} x {ID_BYTES}", found
+    if batch.time is not None and batch.time.shape != (n,):
+        return f"time is not {n}", found
     plain = np.ascontiguousarray
     indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
     reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), _POWERS, found)

@@ -69,7 +69,7 @@ def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
     return value
 
 
-def known_form(form: int, digits: int) -> bool:
+def is_form(form: int, digits: int) -> bool:
     """Return whether (form, digits) is valid in a payload."""
     return form < len(FORMS) and digits < (len(POWERS) if form in WHOLE else 1)
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of predictions that wait for their label."""
+"""Prometheus metrics of predictions that wait for their label, and of rows that come late."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riata.run.labels.delays import BOUNDS_S
+from riata.run.labels.delays import BOUNDS_S, Delays
 from riata.web.service import ServiceProtocol
 
 LABEL_OUTCOMES: Final = ("joined", "repeated", "conflict", "late", "unknown", "damaged")
@@ -46,10 +46,18 @@ class RememberedCollector(Collector):
             kept.add_metric((model,), tally.remembered)
             for outcome in LABEL_OUTCOMES:
                 labels.add_metric((model, outcome), getattr(tally, outcome))
-            delay.add_metric((model,), [*zip(LIMITS, accumulate(tally.delays.counts), strict=True)], tally.delays.seconds)
+            delay.add_metric((model,), _buckets(tally.delays), tally.delays.seconds)
             for outcome in END_OUTCOMES:
                 ended.add_metric((model, outcome), getattr(tally, outcome))
             if tally.rows is not None and tally.bytes is not None:
                 rows.add_metric((model,), tally.rows)
                 size.add_metric((model,), tally.bytes)
-        yield from (kept, labels, delay, ended, rows, size)
+        text = "Seconds from the time `ts` of a row to its acceptance."
+        late = HistogramMetricFamily("riata_event_lateness_seconds", text, labels=("model",))
+        for model, lateness in self.service.lateness().items():
+            late.add_metric((model,), _buckets(lateness), lateness.seconds)
+        yield from (kept, labels, delay, ended, rows, size, late)
+
+
+def _buckets(delays: Delays) -> list[tuple[str, float]]:
+    return [*zip(LIMITS, accumulate(delays.counts), strict=True)]

@@ -133,7 +133,8 @@ def _features() -> Schema:
 
 
 def _rows() -> Schema:
-    ts = {**TIME, "description": "time of the event; validated but not used"}
+    unused = {**TIME, "description": "time of the event; validated but not used"}
+    ts = {**TIME, "description": "when the event happened; kept in the log, counted by `lateness`, not learnt"}
     event_id = {
         "type": "string",
         "minLength": 1,
@@ -154,8 +155,8 @@ def _rows() -> Schema:
     }
     common = {"features": ref("Features"), "event_id": event_id, "ts": ts, "subject": subject}
     labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "subject", "weight"))
-    unlabelled = record(common, optional=("event_id", "ts", "subject"))
-    later = record({"prediction_id": PREDICTION_ID, "label": label, "weight": weight, "ts": ts}, optional=("ts", "weight"))
+    unlabelled = record({**common, "ts": unused}, optional=("event_id", "ts", "subject"))
+    later = record({"prediction_id": PREDICTION_ID, "label": label, "weight": weight, "ts": unused}, optional=("ts", "weight"))
     either = {"anyOf": [ref("Example"), ref("PredictionLabel")]}
     return {
         "Features": _features(),

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
 from riata.run.health import Health
+from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed
 from riata.run.pending_reply import PendingReply, Told
@@ -122,6 +123,10 @@ class ServiceProtocol(Protocol):
 
     def remembered(self) -> Mapping[str, RememberedTally]:
         """Return the counts of remembered predictions and of their labels, by model."""
+        ...
+
+    def lateness(self) -> Mapping[str, Delays]:
+        """Return how old rows with a time were when they were logged, by model."""
         ...
 
     def stale_s(self, model: str) -> float:

@@ -53,9 +53,12 @@ def floats(name: str, values: F64) -> Column:
     return Column(name, _FLOAT, (("<h", 2),), len(values), (given, np.where(missing, 0.0, values).tobytes()), nulls)
 
 
-def integers(name: str, values: I64) -> Column:
-    """A column of signed 64-bit integers."""
-    return Column(name, _INT, (("<i", 64), ("<B", 1)), len(values), (b"", values.tobytes()))
+def integers(name: str, values: I64, missing: int | None = None) -> Column:
+    """A column of signed 64-bit integers, null where they are `missing`."""
+    given = values != missing if missing is not None else np.ones(len(values), np.bool_)
+    nulls = len(values) - int(given.sum())
+    mask = np.packbits(given, bitorder="little").tobytes() if nulls else b""
+    return Column(name, _INT, (("<i", 64), ("<B", 1)), len(values), (mask, np.where(given, values, 0).tobytes()), nulls)
 
 
 def small_integers(name: str, values: U32) -> Column:

@@ -12,6 +12,8 @@ from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.limits import WEIGHT_MAX
 from riata.maths.rows import COLUMNS
 
+NO_TIME: Final = -(2**63)  # in an array of times: the row says none
+
 ByLabel = tuple[float, float]  # factors of the weights of negative and of positive rows
 UNWEIGHTED: Final[ByLabel] = (1.0, 1.0)
 _LEAST_WEIGHT: Final = float(np.finfo(np.float64).tiny)  # weights are positive also where a product is not
@@ -32,6 +34,7 @@ class Batch:
     event_id : u8[n, 16]   128-bit digest of the client's id; zeros if `has_id` is false
     has_id   : bool[n]
     subject  : u8[n, 16]   keyed digest of whom the row is about (`wire.subjects`), zeros if it is about nobody; None if all are
+    time     : i64[n]      when the event happened, unix ms, or NO_TIME; None if no row says it. Not learnt
     """
 
     indptr: I64
@@ -42,6 +45,7 @@ class Batch:
     event_id: U8
     has_id: BOOL
     subject: U8 | None = None
+    time: I64 | None = None
 
     @property
     def n(self) -> int:
@@ -87,6 +91,7 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
         event_id=batch.event_id[keep],
         has_id=batch.has_id[keep],
         subject=None if batch.subject is None else batch.subject[keep],
+        time=None if batch.time is None else batch.time[keep],
     )
 
 
@@ -104,6 +109,7 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
         event_id=np.concatenate([batch.event_id for batch in batches]),
         has_id=np.concatenate([batch.has_id for batch in batches]),
         subject=_subjects_of(batches),
+        time=_times_of(batches),
     )
 
 
@@ -111,6 +117,12 @@ def _subjects_of(batches: Sequence[Batch]) -> U8 | None:
     if all(batch.subject is None for batch in batches):
         return None
     return np.concatenate([np.zeros_like(batch.event_id) if batch.subject is None else batch.subject for batch in batches])
+
+
+def _times_of(batches: Sequence[Batch]) -> I64 | None:
+    if all(batch.time is None for batch in batches):
+        return None
+    return np.concatenate([np.full(batch.n, NO_TIME) if batch.time is None else batch.time for batch in batches])
 
 
 def take_rows(batch: Batch, order: I64) -> Batch:
@@ -127,6 +139,7 @@ def take_rows(batch: Batch, order: I64) -> Batch:
         event_id=batch.event_id[order],
         has_id=batch.has_id[order],
         subject=None if batch.subject is None else batch.subject[order],
+        time=None if batch.time is None else batch.time[order],
     )
 
 
@@ -172,4 +185,5 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
         event_id=batch.event_id[start:stop],
         has_id=batch.has_id[start:stop],
         subject=None if batch.subject is None else batch.subject[start:stop],
+        time=None if batch.time is None else batch.time[start:stop],
     )

@@ -28,6 +28,7 @@ from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, mak
 from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
 from riata.wire.refusals import check_mark, check_utf8, raise_for
+from riata.wire.row_times import may_have_times, read_times
 from riata.wire.rows import (  # fmt: skip
     FEATURES,
     FOUND,
@@ -231,6 +232,8 @@ def read_body(
         row = _take_slow(reading, row, number, slow(number))
         if subject_of is not None and reading.sink.code[number] == OK and (said := subject_of(reading.text(number))):
             reading.subjects[number] = said
+    if functions.time is not None and rules.labelled and may_have_times(reading.data, len(body)):
+        read_times(reading, functions.time)
     return reading
 
 
@@ -279,8 +282,7 @@ def _take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRo
     """Finish a row that a reference reader has read. Returns the scratch, or a larger one if the row needed that."""
     sink = reading.sink
     if isinstance(result, Refusal):
-        sink.code[number] = result.code
-        reading.fields[number] = result.field
+        sink.code[number], reading.fields[number] = result.code, result.field
         return row
     records = result.records
     if len(records) > RECORDS_PER_ROW_MAX:
@@ -318,8 +320,7 @@ def _parsed(reading: Reading, single: bool) -> Parsed:
 
 
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:
-    sink = reading.sink
-    count = int(sink.count[FOUND])
+    sink, count = reading.sink, int(reading.sink.count[FOUND])
     if count >= len(sink.found_value) - PARTS_MAX:
         raise TooLarge("too many features to explain at once", "too_many_features")
     by_row: dict[int, dict[bytes, tuple[int, float]]] = {int(number): {} for number in accepted(reading)}

@@ -14,7 +14,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.jit.kernel import quick_kernel
-from riata.wire.batch import Batch, Encoded
+from riata.wire.batch import NO_TIME, Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
 from riata.wire.labels import CLASSES
 from riata.wire.names import Names
@@ -120,6 +120,7 @@ class Reading:
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
     subjects: dict[int, bytes] = field(default_factory=dict)  # row -> its subject, if it names one and was accepted
+    times: dict[int, int] = field(default_factory=dict)  # row -> its time, unix ms, if it has one and was accepted
     class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if a reference reader read it as a text
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
@@ -237,7 +238,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
     digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # np.zeros would release the GIL to clear it
     if ids or reading.identities:
         _put_identities(reading, rows, digest, has_id)
-    return Batch(indptr, hashes, values, label, weight, digest, has_id, _subjects(reading, rows)), rows
+    return Batch(indptr, hashes, values, label, weight, digest, has_id, _subjects(reading, rows), _times(reading, rows)), rows
 
 
 def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> None:
@@ -260,6 +261,15 @@ def _subjects(reading: Reading, rows: I64) -> U8 | None:
     for number, subject in reading.subjects.items():
         digests[np.searchsorted(rows, number)] = np.frombuffer(subject_digest(subject, hash_key), np.uint8)
     return digests
+
+
+def _times(reading: Reading, rows: I64) -> I64 | None:
+    """The times of the accepted rows; None if no row has one."""
+    if not reading.times:
+        return None
+    times = np.full(len(rows), NO_TIME)
+    times[np.searchsorted(rows, [*reading.times])] = [*reading.times.values()]
+    return times
 
 
 def _digest(identity: bytes) -> U8:

@@ -95,7 +95,7 @@ def _batch_of_one(reading: Reading) -> Batch:
     """What `make_batch` returns for a single accepted row, in as few steps as possible: their number determines the cost."""
     sink = reading.sink
     place = sink.place[0].tolist()
-    if reading.identities or reading.subjects or place[ID_STOP] > place[ID_START]:
+    if reading.identities or reading.subjects or reading.times or place[ID_STOP] > place[ID_START]:
         return make_batch(reading)[0]
     begin, end = place[BEGIN], place[END]
     return Batch(

@@ -145,7 +145,9 @@ async def refused(call: Call) -> Answer:
     left_out = ("bytes", "delays")
     labels = None if awaited is None else {name: value for name, value in asdict(awaited).items() if name not in left_out}
     delay = None if awaited is None else awaited.delays.document()
-    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels, "label_delay": delay})
+    late = call.parts.service.lateness().get(model)
+    delays = {"label_delay": delay, "lateness": None if late is None else late.document()}
+    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels, **delays})
 
 
 def shown_key(call: Call, key: Key) -> dict[str, Any]:
@@ -164,6 +166,11 @@ def tagged(call: Call, document: dict[str, Any]) -> Answer:
     if header(call.request.scope, b"if-none-match") == tag:
         return Answer(304, b"", full.content_type, etag)
     return full._replace(headers=etag)
+
+
+def _delays(counts: str) -> Schema:
+    bounds = array(NUMBER, description="upper bounds of the counts but the last, seconds")
+    return _or_null(record({"bounds_s": bounds, "counts": array(COUNT, description=counts), "mean_s": _or_null(NUMBER)}))
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -290,15 +297,8 @@ SCHEMAS: Final[Schema] = {
                 "anyOf": [{"type": "object"}, {"type": "null"}],
                 "description": "counts of remembered predictions and of their labels; null if there were none",
             },
-            "label_delay": _or_null(
-                record(
-                    {
-                        "bounds_s": {**array(NUMBER), "description": "upper bounds of the counts but the last, seconds"},
-                        "counts": array(COUNT, description="labels by the seconds since their prediction"),
-                        "mean_s": _or_null(NUMBER),
-                    }
-                )
-            ),
+            "label_delay": _delays("labels by the seconds since their prediction"),
+            "lateness": _delays("rows with `ts` by the seconds from that time to their acceptance; null if there were none"),
         }
     ),
 }

@@ -13,6 +13,9 @@ const span = seconds => {
   return `${number(seconds, 3)} s`;
 };
 
+/** A histogram of delays as bars. */
+const byDelay = (delays, said) => bars(delays.counts.map((value, i) => ({ label: i < delays.bounds_s.length ? `up to ${span(delays.bounds_s[i])}` : "longer", value })).filter(one => one.value), said);
+
 /** The slices of a model, those first that cost most beyond the mean loss: events times the difference. */
 function showSlices(target, answer, model) {
   put(target.caption);
@@ -32,7 +35,7 @@ export function data(context) {
   let last = null;
   const counts = panel("Refused rows by reason", () => ({ columns: ["code", "rows"], rows: Object.entries(last ? last.counts : {}) }));
   const rows = panel("Last refused rows", () => ({ columns: ["time", "row", "code", "detail"], rows: (last ? last.last : []).map(row => [row.time, row.index, row.code, row.detail]) }));
-  const labels = panel("Labels of remembered predictions");
+  const labels = panel("Labels of remembered predictions, and late rows");
   let found = null;
   const slices = panel("Slices", () => ({ columns: ["field", "value", "events", ...FIGURES.map(figure => `faded ${figure}`)], rows: (found ? found.slices : []).map(one => [one.field, one.value, one.examples, ...FIGURES.map(figure => one.faded[figure])]) }));
   return {
@@ -51,11 +54,9 @@ export function data(context) {
           { title: "time", of: row => time(row.time) }, { title: "row", number: true, of: row => String(row.index) }, { title: "code", of: row => row.code }, { title: "reason", of: row => name(row.detail, 300) },
         ], answer.last, "last refused rows") : h("p", {}, "Nothing to show."));
         put(labels.body, answer.labels && Object.values(answer.labels).some(Boolean) ? table([{ title: "outcome", of: one => one[0] }, { title: "predictions", number: true, of: one => number(one[1]) }], Object.entries(answer.labels).filter(one => one[1] !== null), "labels") : h("p", {}, "No prediction was remembered. Send predictions with ?remember=true to label them later by their id."));
-        const delay = answer.label_delay;
-        if (delay && delay.mean_s !== null) {
-          const upTo = delay.bounds_s.map(bound => `up to ${span(bound)}`);
-          labels.body.append(h("p", {}, "From the prediction to its label:"), bars(delay.counts.map((value, i) => ({ label: upTo[i] || "longer", value })).filter(one => one.value), "labels by delay"));
-        }
+        const delay = answer.label_delay, late = answer.lateness;
+        if (delay && delay.mean_s !== null) labels.body.append(h("p", {}, "From the prediction to its label:"), byDelay(delay, "labels by delay"));
+        if (late && late.mean_s !== null) labels.body.append(h("p", {}, `From the time of a row, its ts, to its acceptance, on the average ${span(late.mean_s)}:`), byDelay(late, "rows by lateness"));
         put(labels.caption, `joined: labelled in time. late, conflict, unknown: refused. expired: no label came. rows: stored now.${delay && delay.mean_s !== null ? ` Delay: from the prediction to its label, on the average ${span(delay.mean_s)}.` : ""}`);
       });
       return last ? `${Object.values(last.counts).reduce((a, b) => a + b, 0)} rows were refused.` : "";

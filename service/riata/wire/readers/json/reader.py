@@ -16,6 +16,7 @@ _FULL: Final = (
 
 
 def _load(_header: bytes) -> Functions:
+    from riata.wire.event_times import time_in
     from riata.wire.readers.json.document import as_line, is_single, read_document, read_lines
     from riata.wire.readers.json.joins import read_joins
     from riata.wire.readers.json.reference import reference_json, subject_of
@@ -26,6 +27,7 @@ def _load(_header: bytes) -> Functions:
         document=read_document,
         curved=lambda curves: partial(reference_json, curves=curves),
         subject=subject_of,
+        time=time_in,
         joins=read_joins,
         is_single=is_single,
         as_line=as_line,

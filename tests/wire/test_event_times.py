@@ -1,0 +1,145 @@
+"""When the event of a row happened: `ts` is kept in the batch and the log, counted when the row is accepted, and not learnt."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.store.payload import SUBJECT_VERSION, TIME_VERSION, decode_batch, encode_batch
+from riata.wire.batch import NO_TIME, join_batches, select_rows, slice_rows, take_rows
+from riata.wire.encoder import EncoderConfig
+from riata.wire.event_times import unix_ms
+from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.parse import Context, parse_examples
+from riata.wire.parsed import Parsed
+from riata.wire.row_times import may_have_times
+from tests.doubles.memory_store import MemoryStore
+from tests.run.node import Node, run_with
+from tests.twins import row_times as twin
+
+NDJSON = "application/x-ndjson"
+ROW: dict[str, Any] = {"features": {"age": 41.5, "ts": "2026-01-01T00:00:00Z"}, "label": 1, "event_id": "x"}
+NOON = "2026-11-20T12:00:00Z"
+NOON_MS = 1_795_176_000_000
+
+
+def parsed(*rows: Any, labelled: bool = True) -> Parsed:
+    body = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()
+    return parse_examples(body, NDJSON, Context(EncoderConfig()), labelled)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        (NOON, NOON_MS),
+        ("2026-11-20t12:00:00.25z", NOON_MS + 250),
+        ("2026-11-20 14:30:00.1239999+02:30", NOON_MS + 123),
+        ("2026-11-20T11:59:60Z", NOON_MS - 1000),  # a leap second
+        ("1969-12-31T23:59:59.9999Z", -1),
+        ("2026-13-20T12:00:00Z", None),
+        ("2026-02-29T12:00:00Z", None),
+        ("2026-11-20T24:30:00Z", None),
+        ("0000-01-01T00:00:00Z", None),
+    ],
+)
+def test_a_time_is_read_to_the_millisecond_if_it_exists(text: str, ms: int | None) -> None:
+    assert unix_ms(text) == ms
+    found = parsed({**ROW, "ts": text}, ROW)
+    if ms is None:
+        assert [(error.index, error.code) for error in found.errors] == [(0, "bad_ts")]
+        assert found.errors[0].detail.startswith("ts: expected an RFC 3339 time")
+        assert (found.batch.n, found.batch.time) == (1, None)
+    else:
+        assert found.batch.time is not None
+        assert found.batch.time.tolist() == [ms, NO_TIME]
+
+
+def test_a_row_with_a_time_is_the_same_row() -> None:
+    rows = [{**ROW, "ts": NOON}, {"ts": None, **ROW}, ROW, {"ts": NOON, "subject": "ann", **ROW}]
+    found, plain = parsed(*rows, f'{{"\\u0074s":"{NOON}","features":{{"tsx":1}},"label":0}}'), parsed(*[ROW] * 4)
+    assert found.errors == []
+    assert found.batch.time is not None
+    assert found.batch.time.tolist() == [NOON_MS, NO_TIME, NO_TIME, NOON_MS, NOON_MS]
+    first = slice_rows(found.batch, 0, 4)
+    for part in ("indptr", "hash", "value", "label", "weight", "event_id", "has_id"):
+        assert np.array_equal(getattr(first, part), getattr(plain.batch, part)), part
+    assert plain.batch.time is None
+    document = json.dumps(rows[:2]).encode()
+    for body in (document, PaddedBuffer.of(document)):
+        times = parse_examples(body, "application/json", Context(EncoderConfig()), True).batch.time
+        assert times is not None
+        assert times.tolist() == [NOON_MS, NO_TIME]
+
+
+def test_rows_to_predict_have_no_time() -> None:
+    row = {"features": {"a": 1}, "ts": NOON}
+    assert parsed(row, labelled=False).batch.time is None
+
+
+def test_payloads_and_parts_of_batches_keep_times() -> None:
+    timed, none = parsed(ROW, {**ROW, "ts": NOON, "weight": 2}, {**ROW, "subject": "ann"}).batch, parsed(ROW, ROW).batch
+    whole = join_batches([none, timed])
+    for batch, version in (
+        (whole, TIME_VERSION),
+        (take_rows(whole, np.array([4, 3])), TIME_VERSION),
+        (slice_rows(whole, 3, 4), TIME_VERSION),
+        (select_rows(whole, whole.weight > 1), TIME_VERSION),
+        (slice_rows(whole, 4, 5), SUBJECT_VERSION),
+    ):
+        payload = encode_batch(batch)
+        assert payload[0] == version
+        again = decode_batch(payload)
+        assert encode_batch(again) == payload
+        assert batch.time is not None
+        assert (again.time.tolist() if again.time is not None else [NO_TIME]) == batch.time.tolist()
+    assert encode_batch(slice_rows(whole, 0, 2)) == encode_batch(none)  # what older programs read stays as it was
+
+
+def test_a_payload_with_wrong_times_is_refused() -> None:
+    good = encode_batch(parsed({**ROW, "ts": NOON}, ROW).batch)
+    assert decode_batch(good).n == 2
+    unsaid = NO_TIME.to_bytes(8, "little", signed=True)
+    for bad in (
+        good[:-16] + 2 * unsaid,  # times that say nothing
+        bytes([2]) + good[1:],  # a flag of a later version
+        good[:1] + bytes([good[1] & ~64]) + good[2:],  # the version without the flag
+        good[:-8],
+        bytes([TIME_VERSION + 1]) + good[1:],
+    ):
+        with pytest.raises(Exception, match="payload"):
+            decode_batch(bad)
+    batch = parsed({**ROW, "ts": NOON}, ROW).batch
+    with pytest.raises(Exception, match="time is not 2"):
+        encode_batch(replace(batch, time=np.zeros(1, np.int64)))
+
+
+def test_bodies_that_may_have_times_are_found_as_the_twin_finds_them() -> None:
+    rng, found = random.Random(3), 0
+    for _ in range(400):
+        body = "".join(rng.choice(('"', "t", "s", "\\", "u", "0", "x")) for _ in range(rng.randrange(30))).encode()
+        for stop in (len(body), len(body) // 2):
+            said = may_have_times(np.frombuffer(bytearray(body), np.uint8), stop)
+            assert said == twin.may_have_times(body, stop)
+            found += said
+    assert 20 < found < 600
+
+
+def test_rows_are_counted_by_their_age_when_they_are_accepted() -> None:
+    async def work(node: Node) -> None:
+        now_ms = node.engine.clock.unix_ms()
+        ages_s = (-100.0, 30.0, 7200.0, 40 * 86_400.0)
+        rows = [{"features": {"a": 1}, "label": 1, "ts": stamp((now_ms / 1000) - age)} for age in ages_s]
+        await node.observe([*rows, {"features": {"a": 1}, "label": 0}])
+        late = node.service.lateness()["m"]
+        assert late.counts == [1, 0, 1, 0, 0, 1, 0, 0, 0, 1]
+        assert late.seconds == pytest.approx(sum(ages_s[1:]), abs=100.0)  # time passes
+
+    def stamp(unix_s: float) -> str:
+        return f"{np.datetime64(round(unix_s), 's')}Z"
+
+    run_with(MemoryStore(), work)
