@@ -49,6 +49,7 @@ EXAMPLE: Final = """Examples:
 
 - `riata fit --online clicks.vw.gz --out clicks.riata` learns a file with the default learner and writes the model.
 - `riata fit --online clicks.vw.gz --set eta=0.5 --set encoder.ngrams=2` changes two settings and reports the loss.
+- `riata fit --online clicks.vw.gz --progress-table` shows the loss at 1, 2, 4, 8, ... rows as vw does.
 - `riata fit --online churn.csv --label churned --drop id --out churn.riata` learns a table.
 - `riata fit --online irises.csv --label species --labels classes` learns a class for each species.
 - `riata fit --online clicks.vw.gz -q ua` crosses the features of the namespaces that begin with u with those that begin with a.
@@ -63,6 +64,11 @@ SettingOption = Annotated[
 ]
 LabelsOption = Annotated[
     str, typer.Option(help="0/1, -1/+1, real, classes or auto, which detects 0/1 and -1/+1 from the first rows.")
+]
+
+TableOption = Annotated[
+    bool,
+    typer.Option("--progress-table", help="Show the losses so far at 1, 2, 4, 8, ... rows on stderr, as vw does. With --online."),
 ]
 
 
@@ -107,6 +113,7 @@ def fit(
     pass_command: PassCommandOption = None,
     dask: DaskOption = None,
     patience_s: PatienceOption = None,
+    progress_table: TableOption = False,
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
@@ -122,14 +129,13 @@ def fit(
     A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
     learnt are reported with their line numbers, and the exit code is then 1.
     """
-    _require(form, online, batch)
+    _require(form, online, batch, progress_table)
     os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
-    shorthand = {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight}
-    settings = [*(setting or []), *(f"{key}={value}" for key, value in shorthand.items() if value is not None)]
+    settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
     layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
     request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
     if online:
-        return _fit_online(request, strict)
+        return _fit_online(request, strict, progress_table)
     options = solver_options(
         solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
         rounds=rounds, passes_max=passes_max, seed=seed,
@@ -137,8 +143,16 @@ def fit(
     return _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
 
 
-def _require(form: str, online: bool, batch: bool) -> None:
+def _settings(given: list[str], options: dict[str, float | None]) -> list[str]:
+    return [*given, *(f"{key}={value}" for key, value in options.items() if value is not None)]
+
+
+def _require(form: str, online: bool, batch: bool, progress_table: bool) -> None:
     require_format(form)
+    if batch and progress_table:
+        raise BadInput(
+            "--progress-table shows predictions before their rows are learnt, which --batch has not; leave it out", "bad_option"
+        )
     if online == batch:
         raise BadInput("choose one of --online, to learn in one pass, and --batch, to find the optimum in several", "bad_option")
 
@@ -150,7 +164,7 @@ def _fit_batch(request: Request, options: SolverOptions, strict: bool, where: Po
     fit_batch(request, options, strict, where)
 
 
-def _fit_online(request: Request, strict: bool) -> None:
+def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
     gc.disable()  # imported objects stay, and collecting garbage among them takes a fifth of the start-up time
     from riata.cli.blocks import blocks, head_of
     from riata.cli.fit_report import document, show
@@ -170,7 +184,7 @@ def _fit_online(request: Request, strict: bool) -> None:
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
-        with interruptible() as may_go_on, _progress(file, run) as advance:
+        with interruptible() as may_go_on, _progress(file, run, progress_table) as advance:
             lines = blocks(source, run.scratch, start.rest, is_long=is_long)
             run.run(lines, request.threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
     seconds = time.perf_counter() - started
@@ -184,8 +198,15 @@ def _fit_online(request: Request, strict: bool) -> None:
 
 
 @contextmanager
-def _progress(file: str, run: Fit) -> Iterator[Callable[[int], bool]]:
-    """Show the progress if stderr is a terminal. Yields a function that takes the position in the file and returns true."""
+def _progress(file: str, run: Fit, table: bool) -> Iterator[Callable[[int], bool]]:
+    """Show a table, or the progress if stderr is a terminal. Yields a function that takes the position in the file and returns
+    true."""
+    if table:
+        from riata.cli.progress_table import show_table
+
+        show_table(run, lambda line: typer.echo(line, err=True))
+        yield lambda _position: True
+        return
     if not typer.get_text_stream("stderr").isatty():
         yield lambda _position: True
         return

@@ -7,6 +7,7 @@ effect.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -28,12 +29,14 @@ class Fit(FileReading):
     state     : after the rows so far; event 1 is its configuration, as in a log
     features  : features of the rows learnt, without zeros and with repetitions summed
     refused   : rows that the learner refused
+    on_batch  : called with each batch before it is learnt
     """
 
     def __init__(self, config: ModelConfig, content_type: str, name: str = "fit") -> None:
         super().__init__(config, content_type, self._learn)
         self.state = ModelState(name, NO_LOG)
         self.features = self.refused = 0
+        self.on_batch: Callable[[Batch], None] | None = None
         self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
 
     @property
@@ -55,6 +58,8 @@ class Fit(FileReading):
         add_unlogged(self.state, classes)
 
     def _learn(self, batch: Batch) -> None:
+        if self.on_batch is not None:
+            self.on_batch(batch)
         refused = self.state.apply(unlogged(self.state, "observe", batch.n), batch)
         self.features += batch.nnz
         self.refused += len(refused)
