@@ -132,6 +132,34 @@ def test_a_topic_that_is_not_there_is_named_and_a_broker_that_is_not_there_is_wa
         topic.begin()
 
 
+class Beside:
+    """Stands for a consumer: a message and an error in one answer, then the error alone."""
+
+    def __init__(self, broker: str) -> None:
+        self._real = confluent_kafka.Consumer({"bootstrap.servers": broker, "group.id": "beside", "log_level": 0})
+        self._real.assign([confluent_kafka.TopicPartition("beside", 0, 0)])
+        self._error = confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT)
+
+    def consume(self, _most: int, timeout: float) -> list[Any]:
+        return [*self._real.consume(1, timeout=HANG_S if timeout else 0), self] if timeout != 1 else [self]
+
+    def error(self) -> Any:
+        return self._error
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def test_an_error_beside_messages_loses_none(broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    produce(broker, "beside", [(0, row(1), {})])
+    with KafkaTopic(f"kafka://{broker}", "beside", "g", "c", "0", []) as topic:
+        topic._consumer.close()
+        monkeypatch.setattr(topic, "_consumer", Beside(broker))
+        assert [message.id for message in topic.read(1, 2000)] == ["0/0"]
+        with pytest.raises(ConnectionError):
+            topic.read(1, 1000)
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "riata.cli.kafka_topic", None)
     result = run("feed", "kafka://127.0.0.1:1", "--stream", "s")

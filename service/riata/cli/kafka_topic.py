@@ -104,11 +104,13 @@ class KafkaTopic:
             while True:
                 received = self._consumer.consume(1, timeout=wait_ms / 1000)
                 received += self._consumer.consume(most - 1, timeout=0) if received and most > 1 else []
-                for message in received:
-                    if (error := message.error()) is not None:
-                        raise KafkaException(error)
-                if received or not self._is_behind():
-                    return [_message(one) for one in received]
+                errors = [error for one in received if (error := one.error()) is not None]
+                if len(errors) < len(received):  # the position is behind these messages: an error beside them must not lose them
+                    return [_message(one) for one in received if one.error() is None]
+                if errors:
+                    raise KafkaException(errors[0])
+                if not self._is_behind():
+                    return []
         except KafkaException as error:
             raise self._meant(error) from None
 
