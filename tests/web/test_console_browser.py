@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,21 @@ class Console:
         find = "const one = [...document.querySelectorAll('button')].find(one => one.textContent === given[0] && !one.disabled);"
         until(f"a button {label}", lambda: bool(self.browser.run(f"{find} if (one) one.click(); return Boolean(one)", label)))
 
+    def turn(self, theme: str) -> None:
+        """Have the system prefer "light" or "dark"."""
+        self.browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        ground = "return getComputedStyle(document.body).backgroundColor"
+        shown = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[theme]
+        until(f"it is {theme}", lambda: self.browser.run(ground) == shown)
+
+    def barriers(self, axe: str, rules: Sequence[str]) -> list[str]:
+        """What axe finds in the page, by rule and first place, serious or critical: by these rules, by all if there are none."""
+        self.browser.run(axe)
+        only = "given[0].length ? {runOnly: {type: 'rule', values: given[0]}} : {}"
+        run = f"const found = await axe.run(document, {{resultTypes: ['violations'], ...({only})}});"
+        grave = "found.violations.filter(one => ['serious', 'critical'].includes(one.impact))"
+        return list(self.browser.run(f"{run} return {grave}.map(one => `${{one.id}}: ${{one.nodes[0].html}}`)", list(rules)))
+
     def well(self) -> None:
         """Nothing was violated, no script failed, and no name became an element."""
         assert self.browser.run("return [window.hurt, ...window.faults]") == [0]
@@ -138,10 +153,7 @@ def test_every_page_shows_its_figures_in_light_and_dark_and_narrow(console: Cons
     console.open(page)
     console.shows(FACTS[page])
     for theme in ("light", "dark"):
-        browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-        ground = "return getComputedStyle(document.body).backgroundColor"
-        shown = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}[theme]
-        until(f"it is {theme}", lambda: browser.run(ground) == shown)  # noqa: B023
+        console.turn(theme)
     browser.devtools("Emulation.setDeviceMetricsOverride", width=320, height=700, deviceScaleFactor=1, mobile=True)
     try:
         console.shows(FACTS[page])
@@ -150,6 +162,31 @@ def test_every_page_shows_its_figures_in_light_and_dark_and_narrow(console: Cons
     finally:
         browser.devtools("Emulation.clearDeviceMetricsOverride")
     console.well()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    package = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
+    return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", FACTS)
+def test_axe_finds_nothing_serious(console: Console, axe: str, page: str) -> None:
+    console.open(page)
+    console.shows(FACTS[page])
+    for theme, rules in (("light", ()), ("dark", ("color-contrast",))):  # no other rule depends on the theme
+        console.turn(theme)
+        assert console.barriers(axe, rules) == [], theme
+
+
+def test_axe_finds_what_is_serious(console: Console, axe: str) -> None:
+    console.open("service")
+    console.shows(FACTS["service"])
+    console.turn("light")
+    made = "const one = document.createElement(given[0]); document.querySelector('main').append(one);"
+    console.browser.run(f"{made} one.textContent = 'pale'; one.style.color = '#aaa'; one.style.background = '#fff'", "p")
+    console.browser.run(made, "button")
+    assert {line.split(":")[0] for line in console.barriers(axe, ())} == {"button-name", "color-contrast"}
 
 
 def test_names_from_strangers_are_texts(console: Console) -> None:
@@ -244,6 +281,24 @@ def test_a_weight_that_is_ticked_is_drawn_over_time(console: Console) -> None:
     assert console.ask("GET", "/models/clicks/weights/history")["weights"].keys() == {"age"}
     console.ask("PATCH", "/models/clicks", json={"weights_followed": []})
     console.shows("No weight is followed")
+    console.well()
+
+
+def test_a_challenger_takes_over_once_the_name_is_typed(console: Console) -> None:
+    for name, document in (("older", {}), ("newer", {"follow": "older", "learner": {"eta": 0.25}})):
+        until("the model is there", lambda: console.ask("PUT", f"/models/{name}", json=document).get("state") == "ready")  # noqa: B023
+    body = {"features": {"age": 1}, "label": 1}
+    until("it learns", lambda: console.ask("POST", "/models/older/observe?wait=applied", json=body)["status"] == 200)
+    console.open("versions", model="older")
+    console.press("Promote…")
+    console.shows("newer")
+    console.browser.type("dialog input", "newer")
+    locked = "return [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Promote').disabled"
+    assert console.browser.run(locked)
+    console.browser.type("dialog input", "older")
+    console.press("Promote")
+    console.shows("older goes on as newer")
+    assert console.ask("GET", "/models/older")["config"]["learner"]["eta"] == 0.25
     console.well()
 
 
