@@ -134,7 +134,7 @@ def test_candidates_that_were_dropped_are_the_same_when_they_have_learnt_the_row
         assert (kept.memory()["candidates"] > 0) == (32 <= start <= 255)
         for learner in (kept, dropped):
             learner.step(cut(batch, start, start + 50))
-        dropped.freeze()
+        spec_of(TruncatedGradientConfig()).rest(dropped)
         assert dropped.memory()["candidates"] == 0
     assert kept.ended
     assert same(kept.freeze(), dropped.freeze())

@@ -32,6 +32,7 @@ class LearnerSpec(Generic[C]):
     forget          : has a learner let the past count for a share, in (0, 1], of what it counted: its weights stay about where
                       they are, and later events move them further
     chosen          : settings that the learner has chosen by itself, and whether the choice has ended; empty if it chooses none
+    rest            : frees what a learner keeps only for rows that follow at once; changes no later result
     of_class        : the configuration of the learner of each class, if there are several
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
@@ -59,6 +60,7 @@ class LearnerSpec(Generic[C]):
     can_forget: Callable[[C], bool] = lambda _config: False
     forget: Callable[[Learner, float], None] | None = None
     chosen: Callable[[Learner], Mapping[str, Any]] = lambda _learner: {}
+    rest: Callable[[Learner], None] = lambda _learner: None
     of_class: Callable[[C], C] = lambda config: config
     real_labels: Mapping[str, Any] | None = field(default=None)
     takes_many: bool = False

@@ -5,7 +5,7 @@ beginning, and the one with the lowest progressive log loss goes on: the first, 
 or earlier if they have many features, the choice remains and nothing is held: from there on it is that one learner, at its cost.
 
 Candidates learn the rows since the last comparison only, as long as they are in memory. They are no part of the state: after a
-restart, after a checkpoint or after something was forgotten they learn all rows held, and are the same to the last bit.
+restart, after `rest`, or after something was forgotten they learn all rows held, and are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class Tuned(Generic[C]):
         self._least = least
         self._choice = 0
         self._inside = build(candidates[0])
-        self._learners: list[
-            Learner
-        ] = []  # of the candidates, or none; the one inside is among them and has learnt all rows held
+        # Of the candidates, or none. The one inside is among them, and has learnt all rows held.
+        self._learners: list[Learner] = []
         self._losses: list[list[F64]] = []  # of the rows that each of them has learnt
         self._compared = 0  # rows held that all of them have learnt
 
@@ -77,7 +76,7 @@ class Tuned(Generic[C]):
             return self._inside.step(batch, skip)
         stepped = self._first.step(batch, skip, self._learn, self._choose)
         if self._first.ended:
-            self._drop_candidates()
+            self.rest()
         return stepped
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
@@ -104,7 +103,11 @@ class Tuned(Generic[C]):
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
         forget(self._inside, keep)
         self._first.forget(keep)
-        self._drop_candidates()
+        self.rest()
+
+    def rest(self) -> None:
+        """Free the candidates that are not in force. They are made again when they are needed, from the rows held."""
+        self._learners, self._losses, self._compared = [], [], 0
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results: the arrays of the learner inside, and
@@ -112,7 +115,6 @@ class Tuned(Generic[C]):
         tuned_counts : i64[2]  index of the configuration in force; 1 if it remains
         first_indptr, first_hash, first_value, first_label, first_weight : the rows held, as in `Batch`; none once it remains
         """
-        self._drop_candidates()  # a stream that brings few rows between two checkpoints does not keep their memory
         choice = np.array([self._choice, self._first.ended], np.int64)
         return {**self._inside.freeze(), _CHOICE: choice, **self._first.arrays()}
 
@@ -130,7 +132,7 @@ class Tuned(Generic[C]):
         inside.thaw({name: array for name, array in arrays.items() if name not in own})
         self._inside, self._choice = inside, choice
         self._first.restore(held, bool(ended))
-        self._drop_candidates()
+        self.rest()
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
@@ -162,9 +164,6 @@ class Tuned(Generic[C]):
         best = int(np.argmin(totals))
         self._choice = best if totals[best] < CLEARLY * totals[0] else 0
         self._inside = self._learners[self._choice]
-
-    def _drop_candidates(self) -> None:
-        self._learners, self._losses, self._compared = [], [], 0
 
 
 def _losses_of(stepped: Stepped, rows: Batch) -> F64:

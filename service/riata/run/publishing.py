@@ -54,6 +54,7 @@ def schedule_of(state: ModelState) -> Schedule:
 
 def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
+    spec_of(state.config.learner).rest(state.learner)
     weights = served_weights(state.learner.weights(), state.config.served_shift)
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()

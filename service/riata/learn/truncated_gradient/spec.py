@@ -62,6 +62,11 @@ def _chosen(learner: Learner) -> Mapping[str, Any]:
     return {"eta": own.eta, "accumulator": own.accumulator, "scale": own.scale, "ended": learner.ended}
 
 
+def _rest(learner: Learner) -> None:
+    if isinstance(learner, Tuned):
+        learner.rest()
+
+
 SPEC: Final = LearnerSpec(
     config=TruncatedGradientConfig,
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
@@ -75,6 +80,7 @@ SPEC: Final = LearnerSpec(
     can_forget=lambda config: config.rate == "adaptive",
     forget=_forget,
     chosen=_chosen,
+    rest=_rest,
     of_class=lambda config: replace(config, tuned=False),
     slot_lists=("slot", "seen", "column_slot", SLOTS),
     wants_scaled=lambda config: not config.normalised,
