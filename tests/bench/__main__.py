@@ -12,7 +12,7 @@ BENCHES: Final = (
     "progressive", "defaults", "gammas", "paper_figures",
     "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "poisoning",
     "sketch_speed", "append_log", "witness", "durable", "http_alone", "http_predict", "steady",
-    "intervals", "memory_given_back", "read_back", "gate", "batch", "posterior", "solvers", "pools",
+    "consoles", "intervals", "memory_given_back", "read_back", "gate", "batch", "posterior", "solvers", "pools",
 )  # fmt: skip
 
 
