@@ -40,12 +40,8 @@ from riata.wire.batch import Batch
 
 OWN: Final = "in force"
 CONFIGS_MAX: Final = 16
-FREE: Final = (
-    "learner.",
-    "drift.",
-    "encoder.bits",
-    "label_weight.",
-)  # settings that a stored log leaves free: its rows are already encoded
+# Settings that a stored log leaves free: its rows are already encoded.
+FREE: Final = ("learner.", "drift.", "encoder.bits", "label_weight.")
 
 
 class _Turn(NamedTuple):
