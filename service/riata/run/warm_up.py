@@ -26,6 +26,7 @@ from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
+from riata.maths.log_loss import log_losses
 from riata.predict import one_row
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
@@ -55,6 +56,7 @@ def _warm_up_figures() -> None:
     drift.warm_up()
     numerics.fingerprint()
     payload.warm_up()
+    log_losses(np.zeros(1), np.zeros(1, np.bool_), np.zeros(1), np.ones(1), np.empty(1))  # two events choose no step
 
 
 def _warm_up_curves() -> None:
