@@ -25,6 +25,7 @@ LACKING: Final[tuple[tuple[str, str], ...]] = (
     (r"pyarrow", "pyarrow"),
     (r"mlflow", "mlflow-skinny"),
     (r"confluent", "confluent-kafka"),
+    (r"opentelemetry", "opentelemetry-sdk"),
     (r"axe-core", "axe-core-python"),
     (r"mount", "the right to mount"),
     (r"RIATA_SHARED", "data sets (RIATA_SHARED)"),

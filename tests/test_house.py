@@ -44,6 +44,7 @@ THIRD_PARTY = {
     "run": {"numpy", "annotated_types"},
     "scale": {"numpy"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
+    "web/spans.py": {"opentelemetry"},
     "web/unpacking.py": {"backports", "compression"},
     "client": {"httpx"},
     "estimators": {"sklearn", "scipy", "numpy"},

@@ -26,6 +26,7 @@ from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
+from riata.run.traced_service import TracedService
 from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
@@ -41,9 +42,11 @@ from riata.web.guard import is_loopback, require_safe_host
 from riata.web.health_listener import health_app, health_listener
 from riata.web.server import build_server, listen, run
 from riata.web.settings import WebSettings
+from riata.web.traced import trace_requests
 
 if TYPE_CHECKING:
     from riata.store.redis.store import RedisSettings
+    from riata.web.spans import Spans
 
 log = logging.getLogger("riata")
 
@@ -139,6 +142,7 @@ def serve(settings: Settings) -> None:
     gate = build_gate(settings)
     if gate.file is None:
         require_safe_host(settings.host, settings.allow_unauthenticated)
+    spans = spans_of(settings)
     log_to_stderr(settings.log_level, settings.log_format)
     hold_freed_memory()
     allow_many_files()
@@ -150,7 +154,7 @@ def serve(settings: Settings) -> None:
         failures.append(error)
         server.should_exit = True
 
-    service = Service(engine)
+    service = Service(engine) if spans is None else TracedService(engine)
     web_settings = WebSettings(
         settings.body_bytes_max,
         bodies_bytes_max=settings.bodies_bytes_max,
@@ -161,12 +165,16 @@ def serve(settings: Settings) -> None:
     )
     gate.quotas.ledger = ledger_of(settings, engine)
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
+    if spans is not None:
+        trace_requests(app, spans)
     front = ListenerState(connection_bounds(settings), hosts=hosts_of(settings, gate))
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
     app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]
     log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))
     with contextlib.ExitStack() as beside:
+        if spans is not None:
+            beside.callback(spans.close)
         if settings.health_port is not None:
             probes = health_app(app.state.parts, server.stopping)
             at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts))
@@ -174,6 +182,18 @@ def serve(settings: Settings) -> None:
         run(server, [listener])
     if failures:
         raise failures[0]
+
+
+def spans_of(settings: Settings) -> Spans | None:
+    """Return the spans of requests; None if they are not traced. Raises `BadInput` (bad_setting) if OpenTelemetry is missing."""
+    if settings.otlp_endpoint is None:
+        return None
+    try:
+        from riata.web.spans import open_spans
+    except ImportError:
+        detail = "otlp_endpoint: traces need OpenTelemetry; install it with `pip install 'riata[otel]'`"
+        raise BadInput(detail, "bad_setting") from None
+    return open_spans(settings.otlp_endpoint)
 
 
 def redis_settings(settings: Settings) -> RedisSettings:

@@ -89,6 +89,7 @@ def test_an_unknown_option_is_refused() -> None:
         ("RIATA_DOCS", "perhaps"),
         ("RIATA_LOG_LEVEL", "loud"),
         ("RIATA_LOG_FORMAT", "xml"),
+        ("RIATA_OTLP_ENDPOINT", "127.0.0.1:4318"),
         ("RIATA_STORE", "sqlit"),
         ("RIATA_GENERATIONS_KEPT", "2"),
     ],

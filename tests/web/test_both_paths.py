@@ -20,6 +20,7 @@ from riata.base.errors import Busy
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
 from riata.run.warm_up import warm_up
+from riata.web.answers import Answer
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
 from riata.web.fast_path import FastPath
@@ -104,9 +105,9 @@ def note(path: FastPath, found: list[int]) -> None:
     """Record the answers of the fast path."""
     tell = path.note
 
-    def noting(request: Request, status: int) -> None:
-        found.append(status)
-        tell(request, status)
+    def noting(request: Request, answer: Answer) -> None:
+        found.append(answer.status)
+        tell(request, answer)
 
     path.note = noting  # type: ignore[method-assign]
 

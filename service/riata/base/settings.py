@@ -4,6 +4,7 @@ document in the log of that model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -241,6 +242,11 @@ class Settings(BaseSettings):
     log_format: LogFormat = _setting(
         "text", "Shutdown and logging", "json: each message is one line with a JSON object", "people read it first"
     )
+    otlp_endpoint: str | None = _setting(
+        None, "Shutdown and logging", "trace requests, and send the spans to the OpenTelemetry collector at this address, such "
+        "as http://127.0.0.1:4318, by OTLP over HTTP; needs the extra riata[otel]",
+        "traces need a collector, and a span costs more time than a prediction",
+    )  # fmt: skip
 
     @field_validator("log_level", "log_format", mode="before")
     @classmethod
@@ -252,6 +258,13 @@ class Settings(BaseSettings):
     def _not_a_boolean(cls, value: object, place: ValidationInfo) -> object:
         if isinstance(value, bool) and cls.model_fields[str(place.field_name)].annotation is int:
             raise ValueError("expected an integer, got a boolean")
+        return value
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+            raise ValueError("expected the address of a collector, such as http://127.0.0.1:4318")
         return value
 
     @field_validator("bodies_bytes_max")

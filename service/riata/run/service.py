@@ -49,6 +49,7 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._append = engine.append
         self._arena = SmallBodyBatcher(engine)
         way = Way(self.observe, self._require, self._served)
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
@@ -112,7 +113,7 @@ class Service:
         self._require("observe", model)
         parsed = await self._within_vocabulary(model, await add_classes(self._engine, model, parsed))
         skipped = self.published(model).skipped
-        appended = await self._engine.append(self._append_of(model, parsed, atomic))
+        appended = await self._append(self._append_of(model, parsed, atomic))
         observed = self._observed(parsed, appended, atomic)
         if not wait_applied or not await self._served(model, appended.seq):
             return observed
@@ -291,8 +292,6 @@ class Service:
         except Busy:
             return False
         return True
-
-    # -- helpers ---------------------------------------------------------------------------------------------------
 
     def _line(self, served_model: ServedModel, published: Published, positions: Mapping[str, WriterPosition]) -> dict[str, Any]:
         return {

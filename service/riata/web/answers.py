@@ -15,12 +15,13 @@ STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-op
 
 
 class Answer(NamedTuple):
-    """Status, body and headers. Content-Length is added when it is sent."""
+    """Status, body and headers; Content-Length is added when it is sent. rows: how many it answers, for traces."""
 
     status: int
     body: bytes
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    rows: int | None = None
 
 
 class Stream(NamedTuple):

@@ -18,6 +18,7 @@ from riata.web.routes.table import DEFAULT_MODEL
 from riata.web.settings import WebSettings
 
 GONE_KEY: Final = "riata.gone"  # set in the scope if the client disconnected before it was answered
+TRACE: Final = "riata.trace"  # in the scope: what is traced of the request, if requests are traced
 
 
 class HotApp:
@@ -36,6 +37,8 @@ class HotApp:
         except ClientGone:
             scope[GONE_KEY] = True
             return
+        if TRACE in scope:
+            scope[TRACE].rows = answer.rows
         await send_answer(send, answer)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:

@@ -115,7 +115,7 @@ class Connection(BodyConnection):
         self.release()
         self.busy = False
         if self.lost:
-            self.fast.note(request, answer.status)
+            self.fast.note(request, answer)
         else:
             self._write(self.fast, request, answer)
             self._next()
@@ -258,7 +258,7 @@ class Connection(BodyConnection):
         closing = self.stopping or CLOSE_HEADER in answer.headers
         self.server_state.total_requests += 1
         self.wire.write(fast.written(answer, self.server_state.default_headers, closing))
-        fast.note(request, answer.status)
+        fast.note(request, answer)
         if closing:
             self.leave()
         else:

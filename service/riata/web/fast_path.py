@@ -117,10 +117,10 @@ class FastPath:
             answer = _failed(request)
         reply(answer)
 
-    def note(self, request: Request, status: int) -> None:
+    def note(self, request: Request, answer: Answer) -> None:
         """Count an answered request."""
         route = request.route
-        self.meters.answered(route.method, route.template, status, time.perf_counter() - request.started)
+        self.meters.answered(route.method, route.template, answer.status, time.perf_counter() - request.started)
 
     def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
         """Return an answer's bytes as uvicorn would write them. `standing`: uvicorn's default headers, a new list each second."""

@@ -80,12 +80,17 @@ class Instrumented:
                 await send_answer(send_marked, refusal)
         finally:
             self.bodies.give_back(scope)
-            self._note(scope, CLIENT_GONE if GONE_KEY in scope else status or 500, time.perf_counter() - started)
+            self._note(scope, status_of(scope, status), time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = template(scope) or known(scope["path"])
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.meters.answered(method, route, status, seconds)
+
+
+def status_of(scope: Scope, sent: int) -> int:
+    """Return the status that is recorded of a request; `sent` is that of the answer, 0 if there was none."""
+    return CLIENT_GONE if GONE_KEY in scope else sent or 500
 
 
 def known(path: str) -> str:

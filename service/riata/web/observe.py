@@ -177,8 +177,10 @@ def with_ids(parsed: Parsed, key: str) -> Parsed:
 def answer_of(observed: Observed, waited: bool) -> Answer:
     """Return the answer with the outcomes of the rows. `waited`: whether the request has `wait=applied`."""
     if waited or observed.duplicate or observed.rejected:
-        return json_answer(answer_document(observed, waited), 200 if observed.applied and waited else 202)
-    return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()))
+        rows = observed.accepted + observed.duplicate + observed.rejected
+        status = 200 if observed.applied and waited else 202
+        return json_answer(answer_document(observed, waited), status)._replace(rows=rows)
+    return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()), rows=observed.accepted)
 
 
 def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Predict:
     def _query(self, model: str, request: Request) -> Handled:
         document = self.one(model)(request.query, json=False)
         if document is not None:
-            return Answer(200, document)
+            return Answer(200, document, rows=1)
         pairs = query_pairs(request.query)
         options = [pair for pair in pairs if pair[0].startswith("_")]
         features = [pair for pair in pairs if not pair[0].startswith("_")]
@@ -110,7 +110,7 @@ class Predict:
         if question is PLAIN:
             document = self.one(model)(body, json=True) if request.content_type == JSON and form == JSON else None
             if document is not None:
-                return Answer(200, document)
+                return Answer(200, document, rows=1)
             if len(body) <= INLINE_BYTES_MAX:
                 return write_answer(predict_body(body, request.kind, PLAIN, self._now(model)), form)
         self.tools.service.published(model)  # an unknown model is refused first, however the request arrived

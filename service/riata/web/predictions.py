@@ -89,11 +89,11 @@ def wanted_form(accept: bytes | None) -> bytes:
 def write_answer(predicted: Predicted, form: bytes) -> Answer:
     """Encode predictions: an object for an object, otherwise an array, lines or columns."""
     if form == ARROW:
-        return Answer(200, columns(predicted), ARROW)
+        return Answer(200, columns(predicted), ARROW, rows=len(predicted.scores.label))
     answers = documents(predicted)
     if form == NDJSON:
-        return Answer(200, b"\n".join(map(msgspec.json.encode, answers)) + b"\n", NDJSON)
-    return Answer(200, msgspec.json.encode(answers[0] if predicted.single else answers), JSON)
+        return Answer(200, b"\n".join(map(msgspec.json.encode, answers)) + b"\n", NDJSON, rows=len(answers))
+    return Answer(200, msgspec.json.encode(answers[0] if predicted.single else answers), JSON, rows=len(answers))
 
 
 def columns(predicted: Predicted) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from riata.base.request_trace import RequestTrace
 from riata.web.answers import Answer
 from riata.web.keys import Key
 from riata.web.options import is_model_name
@@ -44,6 +45,7 @@ class Request:
     body   : complete when the handler is called
     key    : the API key of the caller; None if keys are not required
     started: when it began, in the seconds of `time.perf_counter`
+    trace  : None unless requests are traced (`web/traced.py`)
     """
 
     route: HotRoute
@@ -55,6 +57,7 @@ class Request:
     idempotency_key: bytes | None = None
     body: bytes | PaddedBuffer = b""
     key: Key | None = None
+    trace: RequestTrace | None = None
 
     @property
     def kind(self) -> str:

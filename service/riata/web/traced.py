@@ -1,0 +1,95 @@
+"""Traces of requests: the fast path and the ASGI application with a span for each request. Without traces neither is used."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Final
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from riata.base.request_trace import RequestTrace, tracing
+from riata.web.answers import Answer
+from riata.web.asgi_adapter import TRACE, template
+from riata.web.fast_path import FastPath
+from riata.web.head_parser import LINES_BYTES, TARGET_STOP, Words
+from riata.web.instrumented import METHODS, UNMATCHED, known, status_of
+from riata.web.options import is_model_name
+from riata.web.request import Deferred, Reply, Request
+
+if TYPE_CHECKING:
+    from riata.web.spans import Spans
+
+_VERSION_BYTES: Final = len(b" HTTP/1.1\r\n")  # between the target of a plain head and its lines
+_TRACEPARENT: Final = re.compile(rb"\r\ntraceparent:[ \t]*([!-~]{1,512})\r\n", re.IGNORECASE)
+
+
+def trace_requests(app: FastAPI, spans: Spans) -> None:
+    """Have an application of `create_app` trace its requests. Called before it serves any."""
+    app.add_middleware(TracedRequests, spans=spans)
+    if app.state.fast_path is not None:
+        app.state.fast_path = TracedFastPath(app.state.fast_path, spans)
+
+
+class TracedFastPath(FastPath):
+    """The fast path of `fast`, with a span for each request that it answers."""
+
+    def __init__(self, fast: FastPath, spans: Spans) -> None:
+        super().__init__(fast.router, fast.meters, fast.service, fast.gate, fast.bodies)
+        self.awake = fast.awake
+        self.spans = spans
+
+    def find(self, data: bytes, words: Words) -> Request | None:
+        """As `FastPath`, with what is traced of the request."""
+        request = super().find(data, words)
+        if request is not None:
+            stop = words[TARGET_STOP]
+            found = _TRACEPARENT.search(data, stop, stop + _VERSION_BYTES + words[LINES_BYTES])
+            parent = None if found is None else found[1].decode("ascii")
+            request.trace = RequestTrace(request.started, parent, request.model)
+        return request
+
+    def handle(self, request: Request, reply: Reply) -> Answer | Deferred:
+        """As `FastPath`."""
+        with tracing(request.trace):
+            return super().handle(request, reply)
+
+    def note(self, request: Request, answer: Answer) -> None:
+        """As `FastPath`, and add the span."""
+        super().note(request, answer)
+        if request.trace is not None:
+            request.trace.rows = answer.rows
+            self.spans.add(request.trace, request.route.method, request.route.template, answer.status)
+
+
+class TracedRequests:
+    """ASGI middleware around all others: a span for each request that is not answered on the fast path."""
+
+    def __init__(self, app: ASGIApp, spans: Spans) -> None:
+        self.app = app
+        self.spans = spans
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        parent = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"), None)
+        trace = scope[TRACE] = RequestTrace(time.perf_counter(), parent)
+        status = 0
+
+        async def send_seen(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            with tracing(trace):
+                await self.app(scope, receive, send_seen)
+        finally:
+            model = scope.get("path_params", {}).get("model", "")
+            trace.model = model if is_model_name(model) else None  # not any text that a client sends
+            route = template(scope) or known(scope["path"])
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self.spans.add(trace, method, "" if route == UNMATCHED else route, status_of(scope, status))
