@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -11,21 +10,31 @@ import numpy as np
 import pytest
 
 from riata.store.payload import SUBJECT_VERSION, TIME_VERSION, decode_batch, encode_batch
+from riata.wire import event_times
 from riata.wire.batch import NO_TIME, join_batches, select_rows, slice_rows, take_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.event_times import unix_ms
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.row_times import may_have_times
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
-from tests.twins import row_times as twin
 
 NDJSON = "application/x-ndjson"
 ROW: dict[str, Any] = {"features": {"age": 41.5, "ts": "2026-01-01T00:00:00Z"}, "label": 1, "event_id": "x"}
 NOON = "2026-11-20T12:00:00Z"
 NOON_MS = 1_795_176_000_000
+
+
+class Noting:
+    """Decodes as the module does, and notes what."""
+
+    def __init__(self, decoded: list[bytes]) -> None:
+        self._decoded, self._inside = decoded, event_times._TIMED
+
+    def decode(self, line: memoryview) -> Any:
+        self._decoded.append(bytes(line))
+        return self._inside.decode(line)
 
 
 def parsed(*rows: Any, labelled: bool = True) -> Parsed:
@@ -118,15 +127,16 @@ def test_a_payload_with_wrong_times_is_refused() -> None:
         encode_batch(replace(batch, time=np.zeros(1, np.int64)))
 
 
-def test_bodies_that_may_have_times_are_found_as_the_twin_finds_them() -> None:
-    rng, found = random.Random(3), 0
-    for _ in range(400):
-        body = "".join(rng.choice(('"', "t", "s", "\\", "u", "0", "x")) for _ in range(rng.randrange(30))).encode()
-        for stop in (len(body), len(body) // 2):
-            said = may_have_times(np.frombuffer(bytearray(body), np.uint8), stop)
-            assert said == twin.may_have_times(body, stop)
-            found += said
-    assert 20 < found < 600
+def test_only_rows_that_have_a_time_are_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setattr(event_times, "_TIMED", Noting(decoded))
+    other = {"features": {"city": "K\u00f6ln", "ts": NOON}, "label": 0}
+    lines = [json.dumps(other), json.dumps({**other, "ts": NOON}), json.dumps(other).replace("label", "l\\u0061bel")]
+    lines.append(json.dumps({"ts": NOON, **other}).replace('"ts"', '"\\u0074s"', 1))
+    batch = parse_examples("\n".join(lines).encode(), NDJSON, Context(EncoderConfig()), labelled=True).batch
+    assert [line.decode().strip() for line in decoded] == [lines[1], lines[3]]
+    assert batch.time is not None
+    assert batch.time.tolist() == [NO_TIME, NOON_MS, NO_TIME, NOON_MS]
 
 
 def test_rows_are_counted_by_their_age_when_they_are_accepted() -> None:

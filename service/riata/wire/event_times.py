@@ -1,7 +1,7 @@
 """When the event of a row happened: the key `ts` of an example in JSON, an RFC 3339 time, kept to the millisecond.
 
-The compiled reader checks the form of the text and passes over it. The time is then read from the bytes of each accepted row, in
-bodies that may have one (`wire.parse`).
+The compiled reader checks the form of the text and notes that the row has one. The time is then read from the bytes of the
+row, if it was accepted (`wire.row_times`).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, mak
 from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
 from riata.wire.refusals import check_mark, check_utf8, raise_for
-from riata.wire.row_times import may_have_times, read_times
+from riata.wire.row_times import read_times
 from riata.wire.rows import (  # fmt: skip
     FEATURES,
     FOUND,
@@ -228,12 +228,12 @@ def read_body(
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     if (subject_of := functions.subject) is not None:
         reading.leave_subjects()
-    for number in reading.left():
+    for number in (left := [*reading.left()]):
         row = _take_slow(reading, row, number, slow(number))
         if subject_of is not None and reading.sink.code[number] == OK and (said := subject_of(reading.text(number))):
             reading.subjects[number] = said
-    if functions.time is not None and rules.labelled and may_have_times(reading.data, len(body)):
-        read_times(reading, functions.time)
+    if functions.time is not None and rules.labelled:
+        read_times(reading, left, functions.time)
     return reading
 
 

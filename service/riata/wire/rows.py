@@ -43,7 +43,7 @@ RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words 
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
-MARKS_MAX: Final = 12
+MARKS_MAX: Final = 13
 OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
 _POSITIONS_SPARE: Final = 128
@@ -84,7 +84,8 @@ END: Final = 8
 IN_FEATURES: Final = 9  # 1 if the field at fault is a key of a JSON "features" object
 CLASS_START: Final = 10  # the name of the row's class; start == stop if the label is a number
 CLASS_STOP: Final = 11
-PLACES: Final = 12
+TIME_AT: Final = 12  # a place after ROW_START if the row has a time; written by readers of formats that have times
+PLACES: Final = 13
 
 
 class RecordScratch(NamedTuple):

@@ -74,6 +74,7 @@ from riata.wire.readers.json.texts import (
     MARKS,
     SIDE,
     STOPPED,
+    TIME_SEEN,
     WINDOW,
     fail,
     plain_string,
@@ -93,6 +94,7 @@ from riata.wire.rows import (
     ROW_START,
     ROW_STOP,
     ROWS,
+    TIME_AT,
     BatchBuilder,
     RecordScratch,
     Rules,
@@ -263,7 +265,7 @@ def take_row(
     place[ROW_START], place[ROW_STOP], place[AT] = start, end, mark[STOPPED]
     place[FIELD_START], place[FIELD_STOP], place[IN_FEATURES] = mark[BLAME_START], mark[BLAME_STOP], mark[BLAME_INSIDE]
     place[ID_START], place[ID_STOP] = mark[IDENTITY_START], mark[IDENTITY_STOP]
-    place[CLASS_START], place[CLASS_STOP] = mark[CLASS_FROM], mark[CLASS_TO]
+    place[CLASS_START], place[CLASS_STOP], place[TIME_AT] = mark[CLASS_FROM], mark[CLASS_TO], mark[TIME_SEEN]
     sink.label[number], sink.weight[number] = out[0], out[1]
     return end
 

@@ -28,7 +28,7 @@ from riata.wire.readers.json.grammar import (
     number_end,
     scan_string,
 )
-from riata.wire.readers.json.texts import CLASS_FROM, CLASS_TO, IDENTITY_START, IDENTITY_STOP, fail, plain_string
+from riata.wire.readers.json.texts import CLASS_FROM, CLASS_TO, IDENTITY_START, IDENTITY_STOP, TIME_SEEN, fail, plain_string
 from riata.wire.rows import Rules
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
 from riata.wire.scan.unicode import string_code
@@ -183,7 +183,7 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
     ----------
     data : u8[...]
     p, stop : int      first byte of the value; end of what may be read, p < stop
-    mark : i64[MARKS]  the span of an event id is written
+    mark : i64[MARKS]  the span of an event id, or where the time is, is written
     which : int        EVENT_ID or TS
 
     Returns            position after it, or minus a code
@@ -198,6 +198,7 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
         return fail(mark, SYNTAX, -1 - end)
     start, last = plain_string(data, p + 1, end, holds, mark)
     if which == TS:
+        mark[TIME_SEEN] = p
         return end + 1 if is_time(data, start, last) else -BAD_TS
     code = OK if 1 <= last - start <= EVENT_ID_BYTES_MAX else BAD_EVENT_ID
     if code == OK and holds & HAS_ESCAPE:
