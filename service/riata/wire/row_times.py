@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from riata.wire.batch import NO_TIME
 from riata.wire.codes import BAD_TS
 from riata.wire.parsed import Reading, accepted
@@ -19,13 +17,14 @@ def read_times(reading: Reading, left: Sequence[int], time_of: Callable[[memoryv
     left    : the rows that were left to the reference reader, which does not say whether they have one
     time_of : as `Functions.time`
     """
-    rows, place = accepted(reading), reading.sink.place
-    timed = place[rows, TIME_AT] > place[rows, ROW_START]
+    place = reading.sink.place[: reading.rows]
+    timed = place[:, TIME_AT] > place[:, ROW_START]
     if left:
-        timed |= np.isin(rows, left)
+        timed[left] = True
     if not timed.any():
         return
-    rows, text = rows[timed], memoryview(cast(Any, reading.data))
+    rows, text = accepted(reading), memoryview(cast(Any, reading.data))
+    rows = rows[timed[rows]]
     starts, stops = (place[rows, at].tolist() for at in (ROW_START, ROW_STOP))
     for number, start, stop in zip(rows.tolist(), starts, stops, strict=True):
         time = time_of(text[start:stop])
