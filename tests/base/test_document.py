@@ -24,6 +24,12 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
+class Margins:
+    left: float = 1.0
+    right: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     title: Annotated[str, MaxLen(5)]
     shape: Circle | Square = field(default_factory=Circle)
@@ -32,6 +38,7 @@ class Page:
     ceiling: Annotated[float, Gt(0.0)] = math.inf
     mark: str | None = None
     draft: bool = False
+    margins: Margins = field(default_factory=Margins)
 
 
 def code_and_detail(document: object) -> tuple[str, str]:
@@ -49,7 +56,7 @@ def test_a_written_document_reads_back_the_same_including_infinity() -> None:
     page = Page("a", Circle(radius=0.1), ("x",), 9, math.inf, None, True)
     written = write_document(page)
     assert written["ceiling"] == "infinite"
-    assert list(written) == ["title", "shape", "words", "count", "ceiling", "mark", "draft"]
+    assert list(written) == ["title", "shape", "words", "count", "ceiling", "mark", "draft", "margins"]
     assert read_document(Page, written) == page
 
 
@@ -57,6 +64,7 @@ def test_a_written_document_reads_back_the_same_including_infinity() -> None:
     ("document", "code", "part"),
     [
         ([], "wrong_type", "expected an object, got an array"),
+        ({"title": "a", "margins": 3}, "wrong_type", "margins: expected an object, got an integer; keys: left, right"),
         ({"titel": "a"}, "unknown_key", "titel: unknown key; did you mean 'title'?"),
         ({}, "missing_key", "missing title"),
         ({"title": 1}, "wrong_type", "title: expected a string, got an integer"),

@@ -61,6 +61,13 @@ def test_the_columns_are_shown_before_a_row_is_sent(churn: Path, service: FakeSe
     assert [json.loads(row) for row in service.rows["default"]] == ROWS
 
 
+def test_a_column_of_numbers_with_one_word_is_a_category_that_names_the_word(tmp_path: Path, service: FakeService) -> None:
+    (tmp_path / "spent.csv").write_text('spent,label\n3.5,1\n"1,200.0",0\n0,1\n,0\n')
+    done = run("observe", str(tmp_path / "spent.csv"))
+    assert done.stderr.splitlines()[2] == "  category  spent (1 empty, most cells are numbers, but '1,200.0' is not)"
+    assert [json.loads(row)["features"] for row in service.rows["default"]][1] == {"spent": "1,200.0"}
+
+
 def test_a_row_is_on_the_line_on_which_it_ends_in_the_file(churn: Path) -> None:
     lines = lines_of(churn, label="Churn", drop=["id"])
     assert [number for number, line in enumerate(lines, 1) if line] == [2, 4, 5]

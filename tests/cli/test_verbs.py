@@ -254,7 +254,8 @@ def test_tune_on_a_learner_without_a_penalty_passes_on_what_may_change(service: 
 @pytest.mark.usefixtures("service")
 def test_observe_on_a_model_that_is_not_there_fails(rows: Path) -> None:
     result = run("observe", str(rows), "--model", "none")
-    assert (result.exit_code, result.stderr) == (1, "riata: about model_not_found\n")
+    hint = "--labels creates the model, as --labels 0/1"
+    assert (result.exit_code, result.stderr) == (2, f"riata: about model_not_found; {hint}\n")
 
 
 def test_an_unknown_format_names_the_choices(rows: Path) -> None:

@@ -44,10 +44,11 @@ def read_document(kind: type[T], document: object, path: str = "") -> T:
     Unknown keys, wrong types (the only coercion is int to float) and values out of bounds raise `BadInput`
     (code `unknown_key`, `wrong_type` or `out_of_range`) with the path of the key and what was expected.
     """
-    if not isinstance(document, Mapping):
-        raise BadInput(f"{path or 'document'}: expected an object, got {_name(document)}", "wrong_type")
-    hints = _hints(typing.cast(typing.Hashable, kind))
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    if not isinstance(document, Mapping):
+        keys = f"; keys: {', '.join(known)}" if path else ""
+        raise BadInput(f"{path or 'document'}: expected an object, got {_name(document)}{keys}", "wrong_type")
+    hints = _hints(typing.cast(typing.Hashable, kind))
     for key in document:
         if key not in known:
             raise BadInput(f"{_at(path, key)}: unknown key; {nearest(str(key), known)}", "unknown_key")

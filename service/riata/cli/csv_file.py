@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX
-from riata.cli.tables import Column, Layout, Rows, found_roles, json_line
+from riata.cli.tables import Column, Layout, Rows, found_roles, json_line, size_of
 from riata.wire.tables import Roles, example, label_of
 
 DELIMITERS: Final = ",;\t|"
@@ -70,7 +70,7 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
         _READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id, roles.subject) else _word
         for column in columns
     ]
-    about = f"{rows:,} rows, {len(names)} columns, separated by {DELIMITER_NAMES[delimiter]}"
+    about = f"{size_of(rows, len(names))}, separated by {DELIMITER_NAMES[delimiter]}"
     return Rows(columns, roles, about, _lines(source, name, delimiter, (names, read, roles)))
 
 
@@ -154,6 +154,10 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
     if name == roles.label:
         return Column(name, kind, _label_about(name, seen, roles))
     about = [f"{seen.empty:,} empty"] if seen.empty else []
+    if kind == "category" and name not in roles.category:
+        words = [value for value in seen.values if not _is_number(value)]
+        if 2 * len(words) < len(seen.values):
+            about.append(f"most cells are numbers, but {words[0]!r} is not")
     if (
         kind == "category"
         and name not in roles.drop

@@ -87,10 +87,12 @@ def observe(
 
 
 def _send(riata: Riata, chunk: Chunk, model: str, content_type: str) -> Observed:
-    from riata.client import ApiRefused
+    from riata.client import ApiNotFound, ApiRefused
     from riata.client.calls import none_accepted
 
     try:
         return riata.observe(chunk.body, model=model, content_type=content_type)
+    except ApiNotFound as error:
+        raise BadInput(f"{error.detail}; --labels creates the model, as --labels 0/1", error.code) from None
     except ApiRefused as error:
         return none_accepted(error)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.tables import Column, Layout, Rows, found_roles, json_line
+from riata.cli.tables import Column, Layout, Rows, found_roles, json_line, size_of
 from riata.wire.tables import Roles, example
 
 ROWS_AT_ONCE: Final = 1000
@@ -29,7 +29,7 @@ def parquet_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     index = frozenset(one for one in names if one.startswith("__index_level_"))  # of a pandas DataFrame
     roles = found_roles(layout, names, index)
     columns = [Column(one, _kind(one, schema.field(i).type, roles, pyarrow.types), "") for i, one in enumerate(names)]
-    about = f"{file.metadata.num_rows:,} rows, {len(names)} columns"
+    about = size_of(file.metadata.num_rows, len(names))
     return Rows(columns, roles, about, _lines(file, name, names, roles))
 
 

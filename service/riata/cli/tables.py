@@ -137,6 +137,11 @@ def shown(name: str, rows: Rows, labelled: bool = True) -> str:
     return "\n".join(lines)
 
 
+def size_of(rows: int, columns: int) -> str:
+    """Return the size of a table in words."""
+    return f"{rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+
+
 def json_line(made: object) -> bytes:
     """Return an example as one line of NDJSON, without its end."""
     return json.dumps(made, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
