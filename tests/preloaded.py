@@ -1,4 +1,4 @@
-"""What a service imports, for the process that `tests.forked` forks services from."""
+"""What a service imports and the machine code that it loads, for the process that `tests.forked` forks services from."""
 
 import os
 
@@ -8,3 +8,9 @@ os.environ.setdefault(BLAS_THREADS, "1")  # as `riata serve` does, before numpy 
 
 import riata.cli.app
 import riata.wiring  # noqa: F401
+from riata.run import warm_up
+from riata.web import head_parser
+
+# Linking machine code is most of the rest of a start. What is not on the disk is left to the forks.
+for part in (*warm_up._parts().values(), head_parser.warm_up):
+    warm_up._is_loaded(part)
