@@ -108,7 +108,8 @@ class Model:
         return learnt
 
     def predict_one(self, features: Mapping[str, Any]) -> Prediction:
-        """Return probability, margin, label and std_error of one row, and of several classes `probabilities`; None is unknown."""
+        """Return probability, margin, label and std_error of one row, how many of its features have a weight and how many have
+        none, and of several classes `probabilities`; None is unknown."""
         return documents(self._scores([example(features.items(), Roles(), 0)], 0), self.classes)[0]
 
     def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[Prediction]:
@@ -155,8 +156,8 @@ class Model:
 
 def documents(scores: Scores, classes: Sequence[str] = ()) -> list[Prediction]:
     """Return scores row by row, as the service answers them. classes : their names, if there are several."""
-    columns = (scores.probability, scores.margin, scores.label, scores.std_error)
-    names = ("probability", "margin", "label", "std_error")
+    columns = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
+    names = ("probability", "margin", "label", "std_error", "known_features", "unknown_features")
     lists = [[None if value != value else value for value in column.tolist()] for column in columns]
     found: list[Prediction] = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
     if scores.by_class is not None:

@@ -267,6 +267,7 @@ def test_predict_writes_one_line_a_row_and_sends_no_labels(rows: Path, service: 
     result = run("predict", str(rows), "--rows-per-request", "3", "--explain")
     assert result.exit_code == 0
     assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [0, 1, 2, 0, 1]
+    assert result.stderr == "5 of 20 features have no weight in the model\n"
     sent = [request for request in service.requests if request.method == "POST"]
     assert all(b"label" not in request.content for request in sent)
     assert all(request.url.params["explain"] == "true" for request in sent)

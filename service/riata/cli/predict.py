@@ -83,10 +83,15 @@ def predict(
             riata = stack.enter_context(connected(url))
             ask = answers_of_service(riata, {"model": model, "explain": explain, "remember": remember, "level": level})
         advance = stack.enter_context(row_progress("predicted"))
+        features = unknown = 0
         for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
             answers = ask(chunk, rows.form)
             write(answers)
             advance(len(answers))
+            unknown += sum(answer["unknown_features"] for answer in answers)
+            features += sum(answer["known_features"] + answer["unknown_features"] for answer in answers)
+    if unknown:  # shows a column that is read otherwise than when the model learnt it, as without --category
+        typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
 
 
 def _unlabelled(rows: Rows) -> Iterator[tuple[int, bytes]]:
