@@ -242,7 +242,7 @@ def test_tune_without_a_penalty_says_how_to_give_one(service: FakeService) -> No
 def test_tune_refuses_a_penalty_that_is_no_number(service: FakeService, gamma: str) -> None:
     result = run("tune", "--gamma", gamma)
     assert (result.exit_code, service.requests) == (2, [])
-    assert result.stderr == f"riata: --gamma {gamma}: expected a finite number, as 0.3\n"
+    assert result.stderr == f"riata: --gamma {gamma}: expected a finite number, such as 0.3\n"
 
 
 def test_tune_on_a_learner_without_a_penalty_passes_on_what_may_change(service: FakeService) -> None:
@@ -254,7 +254,7 @@ def test_tune_on_a_learner_without_a_penalty_passes_on_what_may_change(service: 
 @pytest.mark.usefixtures("service")
 def test_observe_on_a_model_that_is_not_there_fails(rows: Path) -> None:
     result = run("observe", str(rows), "--model", "none")
-    hint = "--labels creates the model, as --labels 0/1"
+    hint = "give --labels to create it, such as --labels 0/1"
     assert (result.exit_code, result.stderr) == (2, f"riata: about model_not_found; {hint}\n")
 
 

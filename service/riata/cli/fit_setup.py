@@ -86,5 +86,5 @@ def read_document(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise BadInput(f"{path}: not {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", "bad_option") from None
     if not isinstance(document, dict):
-        raise BadInput(f'{path}: expected an object, as {{"learner": {{"kind": "ftrl_proximal"}}}}', "bad_option")
+        raise BadInput(f'{path}: expected an object, such as {{"learner": {{"kind": "ftrl_proximal"}}}}', "bad_option")
     return document

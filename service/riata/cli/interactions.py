@@ -42,7 +42,7 @@ def crosses_of(interactions: Sequence[str], form: str, lines: Iterable[bytes]) -
     crosses: dict[tuple[str, ...], None] = {}
     for letters in interactions:
         if len(letters) not in _LENGTHS:
-            raise BadInput(f"-q {letters}: expected two or three first letters of namespaces, as -q ab", "bad_option")
+            raise BadInput(f"-q {letters}: expected two or three first letters of namespaces, such as -q ab", "bad_option")
         meant = [[name for name in names if letter in (":", name[0])] for letter in letters]
         for letter, found in zip(letters, meant, strict=True):
             if not found:

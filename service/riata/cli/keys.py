@@ -58,7 +58,7 @@ def new(
     events_a_day: Annotated[int | None, typer.Option(min=1, help="Most events that are accepted in a day of UTC.")] = None,
     bytes_a_day: Annotated[int | None, typer.Option(min=1, help="Most bytes of request bodies in a day of UTC.")] = None,
     expires: Annotated[
-        str | None, typer.Option(help="Time after which the key is invalid, as 2027-01-31T00:00:00Z. [default: never]")
+        str | None, typer.Option(help="Time after which the key is invalid, such as 2027-01-31T00:00:00Z. [default: never]")
     ] = None,
     keys_file: FileOption = DEFAULT_FILE,
 ) -> None:
@@ -126,7 +126,7 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(f"--expires {text[:64]}: expected a time, as 2027-01-31T00:00:00Z", "bad_option") from None
+        raise BadInput(f"--expires {text[:64]}: expected a time, such as 2027-01-31T00:00:00Z", "bad_option") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -52,7 +52,7 @@ def learner_document(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise BadInput(f"--learner {text}: not JSON: {error}", "bad_option") from None
     if not isinstance(document, dict):
-        raise BadInput(f'--learner {text}: expected an object, as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
+        raise BadInput(f'--learner {text}: expected an object, such as {{"kind": "taylor_sketch", "gamma": 0.3}}', "bad_option")
     return document
 
 

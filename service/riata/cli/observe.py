@@ -93,6 +93,6 @@ def _send(riata: Riata, chunk: Chunk, model: str, content_type: str) -> Observed
     try:
         return riata.observe(chunk.body, model=model, content_type=content_type)
     except ApiNotFound as error:
-        raise BadInput(f"{error.detail}; --labels creates the model, as --labels 0/1", error.code) from None
+        raise BadInput(f"{error.detail}; give --labels to create it, such as --labels 0/1", error.code) from None
     except ApiRefused as error:
         return none_accepted(error)

@@ -40,7 +40,7 @@ def part(
 def _share(text: str) -> tuple[int, int]:
     number, _, shares = text.partition("/")
     if not (number.isdecimal() and shares.isdecimal() and int(number) < int(shares)):
-        raise BadInput(f"--share {text}: expected I/N with I below N, as 0/8", "bad_option")
+        raise BadInput(f"--share {text}: expected I/N with I below N, such as 0/8", "bad_option")
     return int(number), int(shares)
 
 

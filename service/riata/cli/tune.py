@@ -23,9 +23,9 @@ def tune(
     Nothing is learnt again. The change is an event of the model's log.
     """
     if gamma is None:
-        raise BadInput(f"give the new penalty, as --gamma 0.3; `riata path {model}` shows the effect of each", "bad_option")
+        raise BadInput(f"give the new penalty, such as --gamma 0.3; `riata path {model}` shows the effect of each", "bad_option")
     if not math.isfinite(gamma):
-        raise BadInput(f"--gamma {gamma}: expected a finite number, as 0.3", "bad_option")
+        raise BadInput(f"--gamma {gamma}: expected a finite number, such as 0.3", "bad_option")
     with connected(url) as riata:
         before = riata.model(model)
         answer = riata.change(model, gamma=gamma)
