@@ -310,7 +310,7 @@ def test_a_row_without_an_envelope_is_told_where_features_belong() -> None:
     detail = lines('{"age": 1, "label": 1}\n').errors[0].detail
     assert detail == (
         "age: unknown key; known: event_id, features, label, prediction_id, subject, ts, weight; "
-        'features belong in "features", for example {"features": {"age": 41}, "label": 1}'
+        'features belong in "features": {"features": {"age": 41}, "label": 1}'
     )
 
 

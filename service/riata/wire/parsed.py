@@ -335,4 +335,4 @@ def _key_hint(name: str) -> str:
     """What may have been meant by a key of an event that is none of its keys: a misspelt one, or a feature."""
     if close := difflib.get_close_matches(name, KNOWN_KEYS, n=1, cutoff=0.7):
         return f"did you mean {close[0]!r}?"
-    return f'known: {", ".join(sorted(KNOWN_KEYS))}; features belong in "features", for example {{"features": {{"age": 41}}, "label": 1}}'
+    return f'known: {", ".join(sorted(KNOWN_KEYS))}; features belong in "features": {{"features": {{"age": 41}}, "label": 1}}'

@@ -151,7 +151,7 @@ SCHEMAS: Final = {
             "tolerance": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": TOLERANCE},
             "groups": {
                 **_or_null({"type": "object"}),
-                "description": 'of laps: features by name or pattern, such as {"temperature": "t{00..59}", "country": "country=*"}',
+                "description": 'of laps: features by name or pattern: {"temperature": "t{00..59}", "country": "country=*"}',
             },
             "run_k": {
                 "anyOf": [*_SEVERAL, {"type": "null"}],
