@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.errors import Corrupt, RiataError
 from riata.store.sqlite import schema as sqlite_schema
-from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect, version_warning
+from riata.store.sqlite.schema import DATABASE_NAME, PAGE_BYTES, SCHEMA_VERSION, connect
 from tests.store.test_sqlite import edit, fill
 
 
@@ -79,13 +79,6 @@ def test_a_damaged_page_is_refused_or_read_as_damaged(tmp_path: Path, bound: int
     monkeypatch.setattr(sqlite_schema, "QUICK_CHECK_BYTES_MAX", bound)
     with pytest.raises(RiataError, match="damaged"):
         connect(path)
-
-
-def test_an_old_sqlite_is_reported_and_a_fixed_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 2))
-    assert "3.51.3" in version_warning()
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
-    assert version_warning() == ""
 
 
 def test_a_too_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sqlite3
 from typing import Final
 
 import typer
@@ -13,5 +14,6 @@ EXAMPLE: Final = "Example: `riata version`"
 
 
 def version() -> None:
-    """Print the installed version of Riata, of Python and of the operating system."""
-    typer.echo(f"riata {__version__} (Python {platform.python_version()}, {platform.system()} {platform.machine()})")
+    """Print the installed version of Riata, of Python, of SQLite and of the operating system."""
+    python, sqlite, system = platform.python_version(), sqlite3.sqlite_version, f"{platform.system()} {platform.machine()}"
+    typer.echo(f"riata {__version__} (Python {python}, SQLite {sqlite}, {system})")

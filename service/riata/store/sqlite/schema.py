@@ -13,7 +13,6 @@ DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
 SCHEMA_VERSION: Final = 4
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
-SQLITE_SOUND: Final = (3, 51, 3)  # first release without the WAL-reset defect, which needs two connections
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
 FILE_MODE: Final = 0o640  # of every file that holds events
 PAGE_BYTES: Final = 16 * 2**10  # of a new database: large records take few pages, small commits stay small
@@ -95,16 +94,6 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def version_warning() -> str:
-    """Return the known defect of the SQLite library of this process; empty if there is none."""
-    if sqlite3.sqlite_version_info >= SQLITE_SOUND:
-        return ""
-    return (
-        f"SQLite {sqlite3.sqlite_version} has a bug, fixed in {_dotted(SQLITE_SOUND)}, that can damage a database written by two "
-        "connections; the directory lock allows only one"
-    )
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -24,7 +24,7 @@ from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
 from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
-from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, version_warning
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
 from riata.store.sqlite.session import DiskFull, Session
 from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
@@ -125,8 +125,7 @@ class SqliteStore:
             self.renew_witness()
 
     def warnings(self) -> list[str]:
-        found = [version_warning(), *self._found, self._witness.problem]
-        return [warning for warning in found if warning]
+        return [warning for warning in (*self._found, self._witness.problem) if warning]
 
     def refusals(self) -> list[str]:
         self._session.usable()
