@@ -56,7 +56,7 @@ kernels: setup
 	$(BIN)/riata warm
 
 suite: $(VENV)/.tested programs kernels
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 SEEDS ?= 200000
 soak: $(VENV)/.tested   ## run the long tests: 300 kills, 100,000 mutated bodies, SEEDS=200000 simulated histories

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import httpx._transports.default as httpx_transport
 import pytest
@@ -13,6 +14,7 @@ from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.run.warm_up import warm_up, warm_up_learner
 from tests.lacking import summary
 
+ROOT = Path(__file__).parent
 # No example has to be done within some time: the first may wait for the compiler, and any for a core.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("interpreted", settings.get_profile("unhurried"), max_examples=15)  # kernels without the compiler
@@ -20,6 +22,20 @@ settings.load_profile("unhurried")
 
 # Each call of `httpx.get` reads the certificates of all authorities: 20 ms of processor time, also for http://. Once is enough.
 httpx_transport.create_ssl_context = functools.cache(httpx_transport.create_ssl_context)  # type: ignore[attr-defined]
+
+
+# Folders whose tests take longest, for a process or a browser each: they come first, so that all workers end together.
+LONG = ("chaos", "fuzz", "run", "upgrades", "cli", "simulation", "deploy", "docs", "web", "store", "mutants")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the folders of LONG first, in its order."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(ROOT).parts[0]
+        return LONG.index(folder) if folder in LONG else len(LONG)
+
+    items.sort(key=rank)  # stable: files and their tests keep their order
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ _SERVERS.set_forkserver_preload(["tests.preloaded"])
 RUN_S: Final = 900.0
 READ_AT_IMPORT: Final = {"RIATA_NUMBA_PATCHES"}
 UNREAD: Final = {"PYTHONPATH", "PYTEST_CURRENT_TEST"}  # a fork has the search path of the tests
+READ_WHEN_RUN: Final = {"DIES_AT", "TEST_ALGO_VERSION", "TEST_NUMERICS"}  # by modules of tests, which run in the fork
 _AT_FIRST: Final = dict(os.environ)
 
 
@@ -32,7 +33,7 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     """True if `environment` differs from the one at first in settings only, which the service reads when it starts."""
     names = environment.keys() | _AT_FIRST.keys()
     changed = {name for name in names if environment.get(name) != _AT_FIRST.get(name)}
-    return all(name.startswith("RIATA_") and name not in READ_AT_IMPORT for name in changed - UNREAD)
+    return all(name.startswith("RIATA_") and name not in READ_AT_IMPORT for name in changed - UNREAD - READ_WHEN_RUN)
 
 
 def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], output: Path, folder: Path) -> None:
@@ -105,8 +106,8 @@ def start(
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=folder)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """Run `python -m` with the words of `command` to its end; returns the exit code and what it printed."""
+def run(command: Sequence[str], environment: Mapping[str, str], folder: Path, before: Sequence[str] = ()) -> tuple[int, str]:
+    """Run `python -m` with the words of `command` to its end; returns the exit code and what it printed. before: as of `start`"""
     with tempfile.NamedTemporaryFile() as output:
-        program = start(command[0], command[1:], environment, Path(output.name), folder)
+        program = start(command[0], command[1:], environment, Path(output.name), folder, before)
         return program.wait(RUN_S), output.read().decode(errors="replace")

@@ -95,7 +95,7 @@ def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(r
 
 
 def test_a_service_killed_under_the_demonstration_is_waited_for_and_counts_every_row_once(running: Running) -> None:
-    rows = 100_000
+    rows = 50_000
     command = [sys.executable, "-c", PATIENT, "demo", "--rows", str(rows), "--url", running.url]
     streaming = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=clean_environment())
     with Riata(running.url) as client:

@@ -180,18 +180,18 @@ class Feeding:
 
 def produce(broker: RedisServer, first: int, count: int) -> None:
     """Add messages; each has the id that it has in the order, so adding one again after a lost answer is refused."""
-    for number in range(first, first + count):
-        end = time.monotonic() + HANG_S
-        while time.monotonic() < end:
-            try:
-                with broker.client() as client:
+    with broker.client() as client:  # connects again after an error
+        for number in range(first, first + count):
+            end = time.monotonic() + HANG_S
+            while time.monotonic() < end:
+                try:
                     client.xadd("s", {"n": number, "label": number % 2}, id=f"{number}-0")
-            except redis.ResponseError:
-                pass  # it is there
-            except (redis.ConnectionError, redis.TimeoutError):
-                time.sleep(0.02)
-                continue
-            break
+                except redis.ResponseError:
+                    pass  # it is there
+                except (redis.ConnectionError, redis.TimeoutError):
+                    time.sleep(0.02)
+                    continue
+                break
 
 
 def fed(directory: Path) -> list[float]:

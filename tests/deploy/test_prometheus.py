@@ -50,7 +50,9 @@ def test_the_tests_of_the_alerts_see_spoilt_alerts(tmp_path: Path) -> None:
         text = text.replace(right, wrong)
     (tmp_path / "rules.yml").write_text(text)
     for name in TESTS:
-        shutil.copy(PROMETHEUS / name, tmp_path)
+        document = yaml.safe_load((PROMETHEUS / name).read_text(encoding="utf-8"))
+        document["tests"] = [case for case in document["tests"] if case["name"].split()[0] in {*spoilt, "RiataRestarts"}]
+        (tmp_path / name).write_text(yaml.safe_dump(document))
     done = promtool("test", "rules", *TESTS, directory=tmp_path)
     assert done.returncode != 0
     assert set(re.findall(r'alertname=\\"(\w+)\\"', done.stdout + done.stderr)) == set(spoilt)

@@ -93,7 +93,7 @@ APART = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from riata.run import warm_up
-warm_up._make_ready(["figures"], None, lambda name: sys.stdout.write(f"{name}\\n"))
+warm_up._make_ready(["curves"], None, lambda name: sys.stdout.write(f"{name}\\n"))
 ours = [module for module in list(sys.modules.values()) if getattr(module, "__name__", "").startswith("riata.")]
 kernels = [one for module in ours for one in vars(module).values() if isinstance(one, Dispatcher)]
 sys.stdout.write(f"{sum(sum(k._cache_hits.values()) for k in kernels)} {sum(sum(k._cache_misses.values()) for k in kernels)}\\n")
@@ -108,7 +108,7 @@ def test_missing_machine_code_is_compiled_by_another_process_and_found_by_this_o
     )
     name, counts = done.stdout.splitlines()
     hits, misses = map(int, counts.split())
-    assert name == "figures"
+    assert name == "curves"
     assert hits > 0
     assert misses == 0
     assert any(tmp_path.rglob("*.nbc"))

@@ -21,6 +21,8 @@ from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.sqlite.witness import WITNESS_NAME
 from riata.store.store import Store
+from tests import forked
+from tests.running import HANG_S
 from tests.store.appender import EVENTS_PER_GROUP, LONG, SETTINGS, append
 from tests.store.batches import observe, one_row
 
@@ -42,20 +44,23 @@ def environment() -> dict[str, str]:
 
 def run(directory: Path, first_key: int, groups: int, *before: str, settings: SqliteSettings = SETTINGS) -> list[str]:
     """Run the appender to its end, prefixed by `before`; returns its output."""
-    full = [*before, *command(directory, first_key, groups, settings)]
-    return subprocess.run(full, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=900).stdout.splitlines()
+    return forked.run(command(directory, first_key, groups, settings)[2:], environment(), ROOT, before)[1].splitlines()
 
 
 def run_and_kill(directory: Path, first_key: int, after_s: float, settings: SqliteSettings) -> list[str]:
     """Kill the appender `after_s` seconds after it began to append."""
-    with subprocess.Popen(
-        command(directory, first_key, MANY, settings), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(after_s)
-        process.kill()
-        return process.stdout.read().splitlines()
+    output = directory.parent / f"{directory.name}.{first_key}.{after_s}.log"
+    _, _, module, *words = command(directory, first_key, MANY, settings)
+    process = forked.start(module, words, environment(), output, ROOT)
+    deadline = time.monotonic() + HANG_S
+    while not (output.exists() and output.read_text().startswith("ready\n")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, output.read_text()
+        time.sleep(0.005)
+    time.sleep(after_s)
+    process.kill()
+    process.wait()
+    return output.read_text().removeprefix("ready\n").splitlines()
 
 
 def acknowledged(said: list[str]) -> int:

@@ -8,8 +8,6 @@ import json
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ from riata.maths.numerics import fingerprint
 from riata.store.records import decode_restore
 from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Record
+from tests import forked
 from tests.golden.make_release_directory import ANSWERS, ARCHIVE, MODELS, margins, taught
 from tests.golden.make_replay import rows_of
 from tests.running import HANG_S, ROOT, Running
@@ -53,11 +52,8 @@ def program(directory: Path, version: int = VERSION, arithmetic: str = "") -> Ru
 
 def replayed(directory: Path, version: int = VERSION, arithmetic: str = "") -> tuple[int, str]:
     """The report and the exit code of `riata replay --verify`."""
-    command = [sys.executable, "-m", MODULE, "replay", "--data", str(directory), "--verify"]
-    paths = os.pathsep.join((str(ROOT / "service"), str(ROOT)))
-    environment = {**os.environ, "PYTHONPATH": paths, ALGO_VERSION: str(version), NUMERICS: arithmetic}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, cwd=ROOT)
-    return done.returncode, done.stdout + done.stderr
+    environment = {**os.environ, ALGO_VERSION: str(version), NUMERICS: arithmetic}
+    return forked.run([MODULE, "replay", "--data", str(directory), "--verify"], environment, ROOT)
 
 
 def log_of(directory: Path, model: str) -> list[Record]:

@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from riata.web.openapi import DESCRIBED, openapi_document
 from tests.web.serving import real_app, serving, wait_until_ready
 
-EXAMPLES = 50
+EXAMPLES = [15, pytest.param(50, marks=pytest.mark.slow)]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-SETTINGS = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+SETTINGS = settings(database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 OPERATIONS = [(route.method, route.path) for route in DESCRIBED]
 WITH_INPUT = [(route.method, route.path) for route in DESCRIBED if route.parameters or route.body]
 SKETCHED = {  # what only a model with a sketch, or with a refit, answers; and the name of one
@@ -66,12 +66,12 @@ def target() -> Iterator[Target]:
         yield Target(url, schemathesis.openapi.from_dict(openapi_document()), session)
 
 
-def ask_all(target: Target, method: str, path: str, mode: GenerationMode) -> Counter[int]:
+def ask_all(target: Target, method: str, path: str, mode: GenerationMode, examples: int) -> Counter[int]:
     """Send every generated request, check every answer, count them by status."""
     statuses: Counter[int] = Counter()
 
     @seed(20261120)
-    @settings(SETTINGS)
+    @settings(SETTINGS, max_examples=examples)
     @given(case=target.schema[path][method].as_strategy(generation_mode=mode))
     def check(case: Case[Any]) -> None:
         if statuses.total() % 2 and case.path_parameters.get("model"):
@@ -84,13 +84,15 @@ def ask_all(target: Target, method: str, path: str, mode: GenerationMode) -> Cou
     return statuses
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
-def test_valid_requests_are_answered_as_documented(target: Target, method: str, path: str) -> None:
-    statuses = ask_all(target, method, path, GenerationMode.POSITIVE)
+def test_valid_requests_are_answered_as_documented(target: Target, method: str, path: str, examples: int) -> None:
+    statuses = ask_all(target, method, path, GenerationMode.POSITIVE, examples)
     assert any(200 <= status < 300 for status in statuses) or (method, path) in NEVER_MET, statuses
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(("method", "path"), WITH_INPUT, ids=[f"{method} {path}" for method, path in WITH_INPUT])
-def test_invalid_requests_are_answered_as_documented_too(target: Target, method: str, path: str) -> None:
-    statuses = ask_all(target, method, path, GenerationMode.NEGATIVE)
+def test_invalid_requests_are_answered_as_documented_too(target: Target, method: str, path: str, examples: int) -> None:
+    statuses = ask_all(target, method, path, GenerationMode.NEGATIVE, examples)
     assert any(400 <= status < 500 for status in statuses), statuses
