@@ -51,6 +51,18 @@ def test_models_are_created_listed_and_dropped(url: str) -> None:
     assert "no model named 'spam'" in refused(url, "models", "drop", "spam", "--yes")
 
 
+def test_a_challenger_may_learn_the_log_of_its_leader_first(url: str) -> None:
+    assert "give --follow too" in refused(url, "models", "create", "faster", "--backfill")
+    follow = ("models", "create", "faster", "--follow", "default", "--backfill", "--set", "eta=0.1")
+    assert "model 'faster'" in succeeds(url, *follow)
+    with Riata(url) as client:
+        assert client.metrics(model="faster")["cumulative"]["examples"] == 400
+        (change,) = (one for one in client.changes("faster")["changes"] if one["kind"] == "backfilled")
+        assert (change["source"]["backfill"], change["source"]["events"]) == ("default", 400)
+    assert "too few events yet" in succeeds(url, "models", "challengers", "default")
+    succeeds(url, "models", "drop", "faster", "--yes")
+
+
 def test_metrics_are_a_table_and_a_curve(url: str) -> None:
     shown = succeeds(url, "metrics")
     answer = json.loads(succeeds(url, "metrics", "--json"))

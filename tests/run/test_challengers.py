@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.errors import BadInput, Conflict, NotFound, RiataError, Unavailable
+from riata.base.errors import BadInput, Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.learn.learner import Stepped
+from riata.run import challengers
+from riata.run.backfill import at_the_seam, learn_past
+from riata.run.challengers import Backfilling
+from riata.run.config import config_payload
 from riata.run.event_losses import event_losses
+from riata.run.fit import unlogged
 from riata.run.log_reading import read_log
 from riata.run.model_state import ModelState
 from riata.run.paired import BLOCKS
@@ -124,6 +129,67 @@ def test_the_difference_is_that_of_the_losses_event_by_event() -> None:
     blocks = difference.reshape(BLOCKS * 2, -1).mean(axis=1) if len(difference) % (2 * BLOCKS) == 0 else difference
     assert found[0]["standard_error"] == pytest.approx(blocks.std(ddof=1) / np.sqrt(len(blocks)))
     assert found[0]["interval"][0] > 0.0  # steps this small cost something
+
+
+def test_a_challenger_may_learn_the_log_of_its_leader_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        for seed in range(6):
+            await node.observe(events(600, seed=seed))
+        sending = asyncio.gather(*(node.observe(events(20, seed=seed)) for seed in range(10, 40)))
+        monkeypatch.setattr(challengers, "BACKFILL_WAIT_S", 0.0)
+        with pytest.raises(Backfilling, match="learns the log of m first"):
+            await node.admin.put_model("b", {**FOLLOWS, "backfill": True}, patient=False)
+        created, _ = await node.admin.put_model("b", {**FOLLOWS, "backfill": True})
+        assert not created  # by the first call
+        await sending
+        await node.observe(events(50, seed=99))
+        await node.engine.led("this test").settle()
+        m, b = node.engine.published("m"), node.engine.published("b")
+        assert b.figures["cumulative"]["examples"] == m.figures["cumulative"]["examples"] == 3600 + 600 + 50
+        (listed,) = node.service.describe("m")["challengers"]
+        assert 50 <= listed["events"] <= 650  # those of the log are not compared with what the leader was when it learnt them
+        told = (await node.service.changes("b"))[1]
+        assert (told["kind"], told["source"]["backfill"]) == ("backfilled", "m")
+        assert 3600 <= told["source"]["events"] <= 4200
+        assert told["source"]["interval"][0] < told["source"]["difference"] < told["source"]["interval"][1]
+        slot = int(b.model.weights.slot[0])
+        assert node.service.names("b").in_slot(slot, 12)
+        assert (await node.admin.promote("m", "b", True))["promoted"]
+
+    run_with(store, work)
+    store = store.crash()
+    config = replay(store, "b").state.config
+    once = ModelState("once", store.head("m").lineage)  # learns what was sent, in the order of the log, under the settings of b
+    once.apply(unlogged(once, "config", 1, config_payload(config, after=0)))
+    for record in rows_of(store, "m"):
+        once.apply(replace(record, first=once.applied + 1))
+    for model in ("b", "m"):
+        report = replay(store, model)
+        assert report.equal
+        for name, array in once.learner.freeze().items():
+            assert report.state.learner.freeze()[name].tobytes() == array.tobytes(), (model, name)
+
+
+def test_a_backfill_is_for_the_log_that_it_has_learnt() -> None:
+    async def work(node: Node) -> None:
+        with pytest.raises(BadInput, match="backfill: expected true or false"):
+            await node.admin.put_model("b", {**FOLLOWS, "backfill": 1})
+        await node.admin.put_model("b", {**FOLLOWS, "backfill": True})  # there is nothing to be learnt
+        assert node.service.describe("b")["follow"]["events"] == 0
+        await node.observe(events(300))
+        config, call = node.engine.published("m").config, node.engine.context.log_thread.call
+        learnt = learn_past(call, "m", config, config, lambda _event, _last: None)
+        assert learnt is not None
+        assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore"]
+        await node.observe(events(5, seed=1))
+        assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore", "observe"]
+        await node.admin.change("m", {"publish_every_ms": 3})
+        with pytest.raises(Busy, match="kind config; try again"):
+            await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))
+
+    run_with(MemoryStore(), work)
 
 
 def test_a_store_that_dies_has_a_record_and_its_copy_or_neither() -> None:

@@ -69,6 +69,8 @@ class Log:
     config: ModelConfig = field(default_factory=lambda: CONFIG)
     changed: int = 0  # the last event that set the configuration or the state
     spans: dict[str, list[int]] = field(default_factory=dict)  # by follower: its first event, and the last once it has ended
+    learnt_to: int = 0  # the event of the leader that a backfill has learnt
+    follows_at: int = 0  # the event from which on its rows are copies
     promotions: int = 0
 
     def rows(self, first: int = 1, last: int = 2**62) -> list[Record]:
@@ -123,8 +125,14 @@ class Books(Oracle):
             if name == MODEL or name not in leader.spans:
                 continue
             wanted = [one.digest for one in leader.rows(*leader.spans[name])]
-            if [one.digest for one in log.rows()] != wanted:
-                raise Violation(f"{name} has {len(log.rows())} records of rows, its leader {len(wanted)} since it follows")
+            found = [one.digest for one in log.rows(log.follows_at)]
+            if found != wanted:
+                raise Violation(f"{name} has {len(found)} records of rows, its leader {len(wanted)} since it follows")
+            before = contents(log.rows(1, log.follows_at))
+            if log.learnt_to and before != contents(leader.rows(log.learnt_to + 1, leader.spans[name][0] - 1)):
+                raise Violation(f"{name} has taken {len(before)} rows that came after its backfill")
+            if log.learnt_to == 0 and before:
+                raise Violation(f"{name} has rows from before it follows")
 
     def check_state(self, name: str, applied: int, content: bytes) -> None:
         """A checkpoint has what the log gives, and has counted each shared event once. Raises `Violation`."""
@@ -132,7 +140,7 @@ class Books(Oracle):
         if lesson_in(arrays) != log.after(applied):
             raise Violation(f"a checkpoint of {name} at event {applied} is not what the log teaches")
         for other in header.get("pairs", {}).get("answers", ()):
-            span = log.spans[other] if other != OWN else [1]
+            span = log.spans[other] if other != OWN else [log.follows_at]
             rows = log.rows(span[0], min(applied, *span[1:], 2**62))
             if int(arrays[f"pairs.{other}.counts"][1]) != sum(one.count for one in rows):
                 raise Violation(f"{name} has counted other events than it shares with {other or 'its leader'}")
@@ -140,15 +148,20 @@ class Books(Oracle):
     def _configured(self, record: Record, log: Log) -> None:
         change = read_change(record.payload)
         log.config, log.changed = change.config, record.last
+        if change.follow is not None:
+            log.follows_at = record.last
         if change.challengers is not None:
-            for name in change.challengers:
-                log.spans.setdefault(name, [record.last + 1])
-            for name in set(log.spans) - set(change.challengers):
-                log.spans[name] = [log.spans[name][0], record.last]
+            going_on = {name for name, span in log.spans.items() if len(span) == 1}
+            for name in set(change.challengers) - going_on:
+                log.spans[name] = [record.last + 1]
+            for name in going_on - set(change.challengers):
+                log.spans[name].append(record.last)
 
     def _taken_up(self, record: Record, log: Log, before: Lesson) -> Lesson:
         """The leader after a promotion: what the challenger has learnt, then the rows that came after."""
         source, content = records.decode_restore(record.payload)
+        if "backfill" in source:
+            return self._backfilled(record, log, source["through"], content)
         through = records.decode_through(record.payload)
         if through is None or log.changed > through.seq:
             self.counts["void promotions"] += 1
@@ -156,7 +169,8 @@ class Books(Oracle):
         header, arrays = decode_checkpoint(content)
         name = source["challenger"]
         config = read_stored(header["config"])
-        carried = taught(NOTHING, log.rows(log.spans[name][0], through.seq), self.logs[name].config)
+        ours = self.logs[name]
+        carried = taught(ours.after(ours.follows_at), log.rows(log.spans[name][0], through.seq), ours.config)
         if lesson_in(arrays) != carried or config.learner != self.logs[name].config.learner:
             raise Violation(f"event {record.first} promotes another state than {name} has after the events up to {through.seq}")
         log.config, log.changed = config, record.last
@@ -164,6 +178,21 @@ class Books(Oracle):
         self.counts["promotions"] += 1
         self.counts["events learnt again"] += record.first - 1 - through.seq
         return taught(carried, log.rows(through.seq + 1, record.first), config)
+
+    def _backfilled(self, record: Record, log: Log, through: int, content: bytes) -> Lesson:
+        """A challenger after it has learnt the log of its leader."""
+        rows = self.logs[MODEL].rows(1, through)
+        lesson = taught(NOTHING, rows, log.config)
+        if lesson_in(decode_checkpoint(content)[1]) != lesson:
+            raise Violation(f"event {record.first} of {record.model} is not what its leader's log teaches up to event {through}")
+        log.learnt_to = through
+        self.counts["backfills"] += 1
+        return lesson
+
+
+def contents(rows: Sequence[Record]) -> list[Content]:
+    """The events of these records, without ids."""
+    return [content for record in rows for _, content in decode_events(record.payload)]
 
 
 class Disk(MemoryStore):
@@ -288,7 +317,7 @@ class Service:
         name = rng.choice(list(CHALLENGERS))
         what = rng.choice(("follow", "promote", "promote", "promote", "drop") if name in books.logs else ("follow",))
         if what == "follow":
-            document = {"follow": MODEL, "learner": {"eta": CHALLENGERS[name]}}
+            document = {"follow": MODEL, "backfill": rng.random() < 0.5, "learner": {"eta": CHALLENGERS[name]}}
             finish(admin.put_model(name, document))
         elif what == "drop":
             finish(admin.drop_model(name))

@@ -129,9 +129,9 @@ def create_task(work: Coroutine[Any, Any, Any]) -> Awaited:
     return task
 
 
-async def _wait(tasks: Iterable[Awaited], timeout: float) -> None:
+async def _wait(tasks: Iterable[Awaited], timeout: float | None) -> None:
     for task in tasks:
-        task.wait(1000 * timeout)
+        task.wait(FOREVER if timeout is None else 1000 * timeout)
 
 
 async def _wait_for(work: Any, timeout: float) -> Any:

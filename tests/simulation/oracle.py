@@ -397,9 +397,10 @@ def learnt(before: Lesson, key: bytes, content: Content, keep: float) -> Lesson:
 
 
 def decode_events(payload: bytes) -> list[tuple[bytes, Content]]:
-    """The events of an `observe` payload as the simulation sends them: one feature, an id, no weight."""
+    """The events of an `observe` payload as the simulation sends them: one feature, an id, no weight. Zeros if no event has an
+    id, as in rows that a challenger takes from the log of its leader."""
     version, flags, form, digits, n, nnz, total = struct.unpack_from("<BBBBIII", payload)
-    if version != 2 or total != len(payload) or nnz != n or flags != 8 or form > 7:
+    if version != 2 or total != len(payload) or nnz != n or flags not in (0, 8) or form > 7:
         raise Violation("a payload is not as clients sent it")
     at = 16 + 2 * n
     hashes = struct.unpack_from(f"<{n}I", payload, at)
@@ -411,5 +412,5 @@ def decode_events(payload: bytes) -> list[tuple[bytes, Content]]:
     bits = payload[at : at + (n + 7) // 8]
     at += 2 * len(bits)  # labels, then which events carry an id: all do
     labels = [bits[i // 8] >> (7 - i % 8) & 1 for i in range(n)]
-    keys = [payload[at + 16 * i : at + 16 * i + 16] for i in range(n)]
+    keys = [payload[at + 16 * i : at + 16 * i + 16] if flags else bytes(16) for i in range(n)]
     return [(keys[i], (hashes[i], float(values[i]), labels[i])) for i in range(n)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from riata.run import engine_alone, promotion
+from riata.run import backfill, challengers, engine_alone, promotion
 from riata.run.model_state import ModelState
 from riata.store import append_plan
 from riata.store.append_plan import Planned, plan_group
@@ -22,6 +22,10 @@ SEEDS: Final = 8
 SEEDS_SOAK: Final = 400
 FIRST: Final = 50_000
 SEEDS_MAX: Final = 200
+SHOWN_BY: Final = {
+    "two_transactions": FIRST + 8,
+    "seam": FIRST + 2,
+}  # the first history from FIRST that shows it, which is tried first
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(SEEDS_SOAK, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
@@ -36,11 +40,13 @@ def test_a_challenger_has_what_its_leader_has_in_any_history(seeds: int) -> None
     assert counts["promotions"] >= counts["promote answered"] > seeds
     assert counts["events learnt again"] > 0
     assert counts["drop answered"] > 0
+    assert counts["backfills"] > seeds // 2
 
 
 # -- what takes the place of production functions ----------------------------------------------------------------------
 
 _with_copies = append_plan._with_copies
+_at_the_seam = backfill.at_the_seam
 
 
 def _in_two_transactions(self: Disk, group: Sequence[Append]) -> list[Appended]:
@@ -76,6 +82,11 @@ def _only_say_so(call: Any, candidate: ModelState, to: int) -> None:
             candidate.applied, candidate.chain = record.last, record.chain
 
 
+def _without_the_rest(*what: Any) -> list[Append]:
+    """What a backfill has learnt, without the rows that came after."""
+    return _at_the_seam(*what)[:1]
+
+
 MUTANTS: Final[Mapping[str, Mutant]] = {
     "two_transactions": Mutant(
         "a record and its copies are one transaction", patches=[(Disk, "commit_group", _in_two_transactions)]
@@ -84,6 +95,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "rows that the leader knew are not copied again", patches=[(append_plan, "_with_copies", _with_copies_of_repeats)]
     ),
     "forgotten_at_start": Mutant("a start finds out who follows", patches=[(engine_alone, "followers_of", _nobody_follows)]),
+    "seam": Mutant("rows that came after a backfill are taken too", patches=[(challengers, "at_the_seam", _without_the_rest)]),
     "not_caught_up": Mutant(
         "a candidate learns its last events before it is promoted", patches=[(promotion, "catch_up", _only_say_so)]
     ),
@@ -92,6 +104,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_safeguard_of_challengers_is_noticed(name: str) -> None:
+    seeds = dict.fromkeys([SHOWN_BY.get(name, FIRST), *range(FIRST, FIRST + SEEDS_MAX)])
     with simulating_challengers(), applied(MUTANTS[name]):
-        noticed = any(simulate_challengers(seed).violation for seed in range(FIRST, FIRST + SEEDS_MAX))
+        noticed = any(simulate_challengers(seed).violation for seed in seeds)
     assert noticed, f"{MUTANTS[name].row}: {SEEDS_MAX} histories, and nobody missed it"

@@ -66,6 +66,9 @@ def create(
         str | None,
         typer.Option(help="A model whose events this one learns. It has the settings of that model where none are given."),
     ] = None,
+    backfill: Annotated[
+        bool, typer.Option("--backfill", help="With --follow: learn what the log of that model still has first.")
+    ] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Create a model. Settings that are not given have their defaults.
@@ -74,6 +77,8 @@ def create(
     """
     from riata.cli.model_setup import POSITIVE_WEIGHT, add_curves, apply_setting, learner_document, model_document
 
+    if backfill and follow is None:
+        raise BadInput("--backfill: it is the log of another model that is learnt; give --follow too", "bad_option")
     if follow is None:
         document: dict[str, Any] = model_document(labels, text or (), learner)
         add_curves(document, curve or ())
@@ -83,6 +88,7 @@ def create(
         )
     else:
         document = {"follow": follow, "learner": {} if learner is None else learner_document(learner)}
+        document |= {"backfill": True} if backfill else {}
     for one in [*(setting or ()), *([] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"])]:
         apply_setting(document, one)
     with connected(url) as riata:

@@ -153,12 +153,13 @@ def create_model(model: str, document: Mapping[str, Any]) -> Call:
     return Call("PUT", _model(model), {}, {"content-type": JSON}, _json(document, "the document"))
 
 
-def is_compiling(answer: Mapping[str, Any], waited_s: float) -> bool:
-    """Return whether a model does not exist yet because its kernels are being compiled. Then the call that creates it is to be
-    sent again after COMPILING_AGAIN_S. Raises `Unreachable` after COMPILING_S_MAX."""
-    if answer.get("state") != "compiling":
+def is_not_ready(answer: Mapping[str, Any], waited_s: float) -> bool:
+    """Return whether a model is not ready yet because its kernels are being compiled, or because it learns the log of the model
+    that it is to follow, which takes any time. Then the call that creates it is to be sent again after COMPILING_AGAIN_S. Raises
+    `Unreachable` after COMPILING_S_MAX of compiling."""
+    if answer.get("state") not in ("compiling", "backfilling"):
         return False
-    if waited_s >= COMPILING_S_MAX:
+    if waited_s >= COMPILING_S_MAX and answer["state"] == "compiling":
         raise Unreachable(f"model {answer.get('name')} is not ready after {waited_s:.0f} s: its kernels are still being compiled")
     return True
 

@@ -167,7 +167,7 @@ class Riata:
         """Create a model, or change its changeable settings. If kernels of its learner have to be compiled first, which takes
         a minute or more, this waits until the model exists."""
         answer, waited_s = self._object(calls.create_model(model, document)), 0.0
-        while calls.is_compiling(answer, waited_s):
+        while calls.is_not_ready(answer, waited_s):
             self._sleep(calls.COMPILING_AGAIN_S)
             waited_s += calls.COMPILING_AGAIN_S
             answer = self._object(calls.create_model(model, document))

@@ -11,7 +11,7 @@ from riata.base.actor import with_actor
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.backing_up import back_up
-from riata.run.challengers import FOLLOW, Challengers
+from riata.run.challengers import Challengers
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes, with_known_classes
@@ -21,6 +21,7 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.exports import export_config, read_export, write_export
 from riata.run.forgetting import forget_subjects
 from riata.run.model_state import ModelState
+from riata.run.relations import FOLLOW
 from riata.store import layout, records
 from riata.store.retention import BY_REQUEST, CAUSE, is_requested
 from riata.store.store import Append, Generation

@@ -28,7 +28,7 @@ from riata.run.effective_log import Window, read_effective_log
 from riata.run.event_losses import event_losses, measure_of
 from riata.run.fit import NO_LOG, unlogged
 from riata.run.generations import thaw_generation
-from riata.run.log_reading import Call, read_again, read_log
+from riata.run.log_reading import READ_BYTES, Call, read_again, read_log
 from riata.run.model_state import ModelState
 from riata.run.paired import ERRORS, BlockSums
 from riata.run.replay import in_this_thread
@@ -44,7 +44,7 @@ CONFIGS_MAX: Final = 16
 FREE: Final = ("learner.", "drift.", "encoder.bits", "label_weight.")
 
 
-class _Turn(NamedTuple):
+class Turn(NamedTuple):
     """Consecutive examples of a log, and which of these do not count. last : the last event"""
 
     rows: list[tuple[Record, Batch]]
@@ -65,7 +65,7 @@ class Contestant:
         self.answers = self.state.progressive.config.answers
         self._seen: list[Stepped] = []
 
-    def take(self, turn: _Turn) -> None:
+    def take(self, turn: Turn) -> None:
         """Predict and learn the events of a turn."""
         self._seen.clear()
         for record, batch in turn.rows:
@@ -86,13 +86,18 @@ class Contestant:
     def _note(self, stepped: Stepped) -> None:
         self._seen.append(stepped)
 
+    def compared(self) -> dict[str, Any]:
+        """Return the difference from the configuration in force, with its interval; None where unknown."""
+        found = self.difference.estimate()
+        mean, error = (None, None) if found is None else found
+        interval = None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error]
+        return {"difference": mean, "standard_error": error, "interval": interval}
+
     def document(self) -> dict[str, Any]:
         """Return the figures of this configuration; None where unknown."""
         progressive = self.state.progressive
         figures = progressive.figures()
         loss = "loss" if figures["cumulative"]["log_loss"] is None else "log_loss"
-        found = self.difference.estimate()
-        mean, error = (None, None) if found is None else found
         return {
             "settings": self.name,
             "events": progressive.examples,
@@ -104,9 +109,7 @@ class Contestant:
             "calibration_ratio": figures["cumulative"]["calibration_ratio"],
             "non_zeros": self.state.learner.weights().non_zeros,
             "drift_alarms": 0 if self.state.drift is None else sum(self.state.drift.raised.values()),
-            "difference": mean,
-            "standard_error": error,
-            "interval": None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error],
+            **self.compared(),
             "history": [
                 {"events": point["examples"], "faded_loss": point[f"faded_{loss}"], "non_zeros": point["non_zeros"]}
                 for point in progressive.history()
@@ -186,18 +189,18 @@ def backtest(
     contestants = [Contestant(name, config) for name, config in ((OWN, own), *configs)]
     counted = log.counted(log.first, last)
     with ThreadPoolExecutor(min(len(contestants), cores())) as pool:
-        for turn in _turns(call, model, log.first - 1, last, counted):
+        for turn in turns(call, model, log.first - 1, last, counted):
             list(pool.map(Contestant.take, contestants, itertools.repeat(turn)))
-            _compare(contestants)
+            compare(contestants)
             on_progress(turn.last, last)
     return Backtest(model, window, contestants)
 
 
-def _turns(call: Call, model: str, after: int, last: int, counted: Counted) -> Iterator[_Turn]:
-    """Yield the examples of a log up to event `last`; records of which no event counts are left out."""
+def turns(call: Call, model: str, after: int, last: int, counted: Counted, bytes_max: int = READ_BYTES) -> Iterator[Turn]:
+    """Yield the examples of a log from event `after` + 1 to event `last`; records of which no event counts are left out."""
     rows: list[tuple[Record, Batch]] = []
     skips: set[int] = set()
-    examples = (record for record in read_log(call, model, after) if record.kind == "observe")
+    examples = (record for record in read_log(call, model, after, bytes_max) if record.kind == "observe")
     for run in runs(itertools.takewhile(lambda record: record.first <= last, examples)):
         kept = []
         for record in run:
@@ -212,10 +215,10 @@ def _turns(call: Call, model: str, after: int, last: int, counted: Counted) -> I
                 rows.append((replace(part[0], first=first, count=batch.n), batch))
                 first += batch.n
         if sum(batch.n for _, batch in rows) >= TURN_ROWS_MAX:
-            yield _Turn(rows, frozenset(skips), min(run[-1].last, last))
+            yield Turn(rows, frozenset(skips), min(run[-1].last, last))
             rows, skips = [], set()
     if rows:
-        yield _Turn(rows, frozenset(skips), last)
+        yield Turn(rows, frozenset(skips), last)
 
 
 def _consecutive(records: list[Record]) -> Iterator[list[Record]]:
@@ -230,8 +233,8 @@ def _consecutive(records: list[Record]) -> Iterator[list[Record]]:
         yield part
 
 
-def _compare(contestants: list[Contestant]) -> None:
-    """Add the differences of a turn, of events that both have learnt."""
+def compare(contestants: Sequence[Contestant]) -> None:
+    """Add the differences of a turn from the first contestant, of events that both have learnt."""
     own, weight = contestants[0].losses()
     for other in contestants[1:]:
         if other.measure == contestants[0].measure:

@@ -10,18 +10,22 @@ is told at a start. So a copy is in the log of the follower if and only if its r
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from riata.base.actor import current_actor
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Conflict, LogGap
+from riata.base.errors import BadInput, Conflict, LogGap, RiataError
+from riata.run.backfill import BACKFILL, Past, at_the_seam, learn_past
+from riata.run.backfill import changed as changed_meanwhile
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import Change, ModelConfig, read_config, require_one_margin
 from riata.run.config_changes import changed, check_change
-from riata.run.creating import Creations
+from riata.run.creating import Compiling, Creations
 from riata.run.engine import Engine
+from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.gate import Ledger
 from riata.run.log_reading import Call, read_log
@@ -29,14 +33,23 @@ from riata.run.model_state import ModelState
 from riata.run.pairs import OWN, Pairs, comparison
 from riata.run.promotion import outdated, promote
 from riata.run.published import Published
+from riata.run.relations import FOLLOW
 from riata.store import layout
 from riata.store.records import next_chain
-from riata.store.store import Append
+from riata.store.store import Append, Appended, Store
 from riata.wire.names import NOTHING_NAMED, Names
 
-FOLLOW: Final = "follow"
+log = logging.getLogger("riata.run")
+
 CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
+BACKFILL_WAIT_S: Final = 2.0  # of a caller that is not patient
 SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings that rows and their losses depend on
+
+
+class Backfilling(Compiling):
+    """A challenger learns the log of its leader, and the caller does not wait for it."""
+
+    state = "backfilling"
 
 
 class Challengers:
@@ -46,13 +59,18 @@ class Challengers:
         self._engine = engine
         self._creations = creations
         self.relating = asyncio.Lock()  # held while a model begins to follow, and while one is dropped
+        self._backfills: dict[str, asyncio.Task[None]] = {}
+        self._learnt: dict[str, tuple[int, int]] = {}  # by challenger, how far its backfill is: event and last event
 
     async def follow(self, model: str, document: Mapping[str, Any], patient: bool) -> tuple[bool, ModelConfig]:
         """Create `model`, which follows the model that `follow` names. Settings that the document leaves out are those of that
         model. If it follows it already, its changeable settings are changed. Returns whether it was created, and what it is.
 
-        patient : as `Creations.create`
-        Raises `Conflict` (code `cannot_follow`) with the reason, `BadInput`, and `NotFound` for the other model.
+        With `backfill` it learns what the log of that model still has first (`backfill.py`), whether the caller waits or not.
+
+        patient : as `Creations.create`; otherwise `Backfilling` is raised too, after a moment
+        Raises `Conflict` (code `cannot_follow`) with the reason, `BadInput`, and `NotFound` for the other model; with `backfill`,
+        `Busy` (code `changed_meanwhile`), and `Unavailable` (code `memory_full`) if there is no memory for two more states.
         """
         leader, config = self.read(document)
         if self._engine.settings.shared:
@@ -71,8 +89,11 @@ class Challengers:
                 raise _cannot(model, leader, f"it has {CHALLENGERS_MAX} challengers, the maximum; drop one")
             _require_comparable(theirs.config, config, (model, leader))
             created = await self._creations.create(model, config, patient)
-        async with self.relating, self._engine.served_model(leader).changing:
-            await self._join(leader, model)
+        if document.get(BACKFILL) and not self._engine.published(model).pairs.follows:
+            await self._backfill(leader, model, patient)
+        else:
+            async with self.relating, self._engine.served_model(leader).changing:
+                await self._join(leader, model, None)
         config, _ = await take_up(self._engine, model, lambda old: _checked(old, with_settings(old, _settings(document))))
         return created, config
 
@@ -82,10 +103,47 @@ class Challengers:
         leader = document[FOLLOW]
         if type(leader) is not str:
             raise BadInput("follow: expected the name of a model", "wrong_type")
+        if type(document.get(BACKFILL, False)) is not bool:
+            raise BadInput("backfill: expected true or false", "wrong_type")
         return leader, with_settings(self._engine.published(leader).config, _settings(document))
 
-    async def _join(self, leader: str, model: str) -> None:
-        """Log that `model` follows and that `leader` has this challenger, each unless it is logged already."""
+    async def _backfill(self, leader: str, model: str, patient: bool) -> None:
+        """Have `model` learn the log of `leader` and follow it, or wait for the one that does this already."""
+        task = self._backfills.get(model)
+        if task is None:
+            task = self._backfills[model] = asyncio.create_task(self._learn_and_join(leader, model))
+            task.add_done_callback(lambda task: self._ended(model, task))
+        await asyncio.wait([task], timeout=None if patient else BACKFILL_WAIT_S)
+        if not task.done():
+            done, last = self._learnt.get(model, (0, 0))
+            raise Backfilling(f"model {model} learns the log of {leader} first: event {done} of {last}; send the request again")
+        task.result()
+
+    def _ended(self, model: str, task: asyncio.Task[None]) -> None:
+        self._backfills.pop(model, None)
+        self._learnt.pop(model, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("model %s does not follow: %s", model, error)
+
+    async def _learn_and_join(self, leader: str, model: str) -> None:
+        engine = self._engine
+        theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
+        if (refused := engine.memory.refusal(2 * sum(theirs.memory.values()), "learning the log")) is not None:
+            raise refused
+        _require_comparable(theirs.config, engine.published(model).config, (model, leader))
+        await engine.warm(theirs.config.learner)
+
+        def at(event: int, last: int) -> None:
+            self._learnt[model] = (event, last)
+
+        ours, call = engine.published(model).config, engine.context.log_thread.call
+        past = await aside(learn_past, call, leader, theirs.config, ours, at)
+        async with self.relating, engine.served_model(leader).changing:
+            await self._join(leader, model, past)
+
+    async def _join(self, leader: str, model: str, past: Past | None) -> None:
+        """Log that `model` follows and that `leader` has this challenger, each unless it is logged already. past : what it has
+        learnt of the log of `leader`, aside"""
         engine, actor, names_to = self._engine, current_actor.get(), 0
         ours = engine.published(model)
         theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
@@ -95,6 +153,9 @@ class Challengers:
             _require_comparable(theirs.config, ours.config, (model, leader))
             if theirs.model.weights.link != ours.model.weights.link:
                 raise _cannot(model, leader, "their losses are of different kinds; choose a learner with the same loss")
+            if past is not None:
+                await self._join_at_once(leader, model, past, theirs, ours)
+                return
             names_to = await engine.logged_now(leader)
             names = Names.of(await engine.call(lambda s: Names.of(s.names(leader))))
             await self._configure(model, Change(ours.config, actor=actor, follow=leader), names=names)
@@ -108,6 +169,34 @@ class Challengers:
         meanwhile = await engine.call(lambda s: Names.of(s.names(leader, names_to)))
         if meanwhile:
             await self._configure(model, Change(ours.config, actor=actor), names=meanwhile)
+
+    async def _join_at_once(self, leader: str, model: str, past: Past, theirs: Published, ours: Published) -> None:
+        """Log the state of `past`, the rows of the leader since then, and that `model` follows, in one transaction."""
+        engine, actor, now_ms = self._engine, current_actor.get(), self._engine.clock.unix_ms()
+        for name in (leader, model):
+            engine.require_accepting(engine.served_model(name))
+        if (theirs.config, ours.config) != (past.theirs, past.ours):
+            raise changed_meanwhile(leader, "one of the two has other settings now")
+        several = (*theirs.pairs.challengers, model)
+
+        def work(store: Store) -> list[Appended | RiataError]:
+            if store.head(model).seq != ours.applied:
+                raise _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
+            begun = at_the_seam(store, past, model, now_ms)
+            follows = Change(ours.config, actor=actor, follow=leader).payload()
+            named = Change(theirs.config, actor=actor, challengers=several).payload()
+            group = [
+                *begun,
+                Append(model, "config", now_ms, payload=follows, names=Names.of(store.names(leader))),
+                Append(leader, "config", now_ms, payload=named, followers=several),
+            ]
+            return engine.context.log_thread.append_now(store, group)
+
+        answers = await engine.call(work)
+        for name, answer in zip((model, leader), answers[-2:], strict=True):
+            if isinstance(answer, RiataError):
+                raise engine.why_not_logged(answer)
+            await engine.wait_for(name, answer.seq, engine.settings.observe_timeout_ms)
 
     async def release(self, model: str) -> None:
         """Before `model` is dropped: end that it follows. Raises `Conflict` (code `has_challengers`) if others follow it."""
@@ -168,43 +257,6 @@ class Challengers:
         await append_and_serve(self._engine, append)
 
 
-def relations(engine: Engine, published: Published) -> dict[str, Any]:
-    """Return what a model follows, and its challengers with the difference of their losses from its own."""
-    name, pairs, served = published.model.origin.name, published.pairs, engine.served_models
-    follow = None
-    if pairs.follows:
-        leader = served.get(pairs.follows)
-        theirs = None if leader is None or leader.published is None else leader.published.pairs
-        follow = {
-            "model": pairs.follows,
-            "events": pairs.shared[OWN].losses.events,
-            "lag_events": max(served[name].logged - published.applied, 0),
-            "detached": theirs is None or name not in theirs.challengers,
-        }
-    found = {one: served[one].published for one in pairs.challengers if one in served}
-    challengers = [
-        {
-            "name": one,
-            "learner": write_document(other.config.learner),
-            "events": other.pairs.shared[OWN].losses.events,
-            "non_zeros": other.model.weights.non_zeros,
-            **comparison(pairs.shared[one], other.pairs.shared[OWN]),
-        }
-        for one, other in found.items()
-        if other is not None
-    ]
-    return {FOLLOW: follow, "challengers": challengers}
-
-
-def require_no_leader(published: Published) -> None:
-    """Raise `Conflict` (code `follows`) if a model gets its events from another one."""
-    if published.pairs.follows:
-        leader = published.pairs.follows
-        raise Conflict(
-            f"model {published.model.origin.name} follows {leader}: it learns the events of {leader}; send them there", "follows"
-        )
-
-
 def judge(found: Mapping[str, Any]) -> Ledger:
     """Return the verdict on a `comparison`: PROMOTE if the interval of the difference is below zero."""
     near, said = found["interval"], f"over {found['compared']} events its {found['measure']}"
@@ -237,7 +289,7 @@ def with_settings(own: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if name != FOLLOW}
+    return {name: value for name, value in document.items() if name not in (FOLLOW, BACKFILL)}
 
 
 def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:

@@ -14,6 +14,7 @@ from riata.base.actor import ACTOR
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, LogGap
+from riata.run.backfill import BACKFILL
 from riata.run.config import ModelConfig, change_from_payload, read_stored
 from riata.run.engine import Engine
 from riata.store import layout, records
@@ -22,9 +23,16 @@ from riata.store.store import Record, Store
 
 GONE: Final = "trimmed"  # kind of a change whose record is no longer in the log
 KINDS: Final = (
-    "created", "configured", "drifted", "named", "followed", "challenged", "restored", "imported", "promoted", "forgot", GONE,
+    "created", "configured", "drifted", "named", "followed", "challenged", "restored", "imported", "backfilled", "promoted",
+    "forgot", GONE,
 )  # fmt: skip
-_KINDS: Final = {"refit": "promoted", "challenger": "promoted", "import": "imported", FORGET: "forgot"}  # by the key of a source
+_KINDS: Final = {
+    "refit": "promoted",
+    "challenger": "promoted",
+    "import": "imported",
+    BACKFILL: "backfilled",
+    FORGET: "forgot",
+}  # by the key of a source
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,20 @@ def told_by(record: Record) -> Told:
     actor = str(source.pop(ACTOR, ""))
     kind = next((kind for key, kind in _KINDS.items() if key in source), "restored")
     shown: dict[str, Any] = {
-        key: source[key] for key in ("generation", "import", "refit", "challenger", "forced") if key in source
+        key: source[key]
+        for key in (
+            "generation",
+            "import",
+            "refit",
+            "challenger",
+            "forced",
+            BACKFILL,
+            "events",
+            "compared",
+            "difference",
+            "interval",
+        )
+        if key in source
     }
     shown |= {"rows": source[FORGET]["rows"]} if FORGET in source else {}
     return Told(record.last, kind, record.accepted_ms, actor, shown, config)

@@ -20,7 +20,12 @@ LOOKED_EVERY_S = 0.05
 
 
 class Compiling(Busy):
-    """A compiler runs for the kernels of a learner, and the caller does not wait for it."""
+    """A compiler runs for the kernels of a learner, and the caller does not wait for it.
+
+    state : what is waited for, as in the answer of `PUT`
+    """
+
+    state = "compiling"
 
     def __init__(self, why: str) -> None:
         super().__init__(why, "not_ready", CREATING_S)

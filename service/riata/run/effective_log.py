@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from riata.run.log_reading import read_log
+from riata.run.log_reading import READ_BYTES, read_log
 from riata.store.control_events import ControlEvents, ControlEventsSeen, Counted, joined
 from riata.store.segment import Segment
 from riata.store.store import Head, Record, Store
@@ -93,14 +93,14 @@ class EffectiveLog:
         return Window(low, high, standing - skipped, self.last, skipped, examples - standing)
 
 
-def read_effective_log(call: Call, name: str, segments: Sequence[Segment] = ()) -> EffectiveLog:
+def read_effective_log(call: Call, name: str, segments: Sequence[Segment] = (), bytes_max: int = READ_BYTES) -> EffectiveLog:
     """Read which events of a model count. What `segments` cover is not read from the log again; they are consecutive, and
     `segments_of` has bound them to the log. Raises what reading a log raises."""
     head: Head = call(lambda s: s.head(name)).result()
     first = segments[0].first if segments else head.first_seq
     after = segments[-1].last if segments else head.first_seq - 1
     seen = ControlEventsSeen(head.lineage, lambda event: chain_at(call, name, event))
-    for record in read_log(call, name, after):
+    for record in read_log(call, name, after, bytes_max):
         seen.note(record)
         after = record.last
     return EffectiveLog(first, after, joined([*(segment.control for segment in segments), seen.collected()]))

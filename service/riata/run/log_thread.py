@@ -85,6 +85,12 @@ class LogThread:
         self._queue.put(_Call(work, future))
         return future
 
+    def append_now(self, store: Store, several: Sequence[Append]) -> list[Appended | RiataError]:
+        """Append as one group, at once. Only inside of the work of `call`, for what depends on what the work has read."""
+        answers: list[Appended | RiataError] = []
+        self._append(store, [_Request(append, answers.append) for append in several])
+        return answers
+
     def waiting(self) -> int:
         """Return how many requests and calls wait, including those that wait to be gathered."""
         return self._queue.qsize() + len(self.gathering)

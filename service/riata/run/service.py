@@ -15,7 +15,6 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
-from riata.run.challengers import relations, require_no_leader
 from riata.run.changes import Changes
 from riata.run.cluster.lease import WriterPosition
 from riata.run.curvature_of import curvature_of
@@ -32,6 +31,7 @@ from riata.run.outcome import Observed, RowsRefused, row_errors
 from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
 from riata.run.refits.refits import Refits
+from riata.run.relations import relations, require_no_leader
 from riata.run.served_model import ServedModel
 from riata.run.several_classes import add_classes
 from riata.run.sketch_copy import PathQuestion, path_answer

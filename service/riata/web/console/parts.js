@@ -3,7 +3,7 @@
 import { h, number, put } from "./dom.js";
 
 const CURL = "curl localhost:8080/observe -H 'Content-Type: application/json' -d '{\"features\":{\"age\":41.5,\"country\":\"de\"},\"label\":1}'";
-export const KINDS = { created: "created", configured: "changed", drifted: "drift", named: "values found", followed: "follows", challenged: "challengers", restored: "restored", imported: "imported", promoted: "promoted", forgot: "rows forgotten", trimmed: "?" };
+export const KINDS = { created: "created", configured: "changed", drifted: "drift", named: "values found", followed: "follows", challenged: "challengers", restored: "restored", imported: "imported", backfilled: "log learnt", promoted: "promoted", forgot: "rows forgotten", trimmed: "?" };
 export const none = () => [h("p", {}, "No labelled event yet. Send one, for example:"), h("pre", {}, CURL)];
 export const percent = value => (value === null || value === undefined ? "–" : `${number(100 * value, 3)} %`);
 

@@ -64,7 +64,8 @@ async def list_models(call: Call) -> Answer:
 
 async def put_model(call: Call) -> Answer:
     """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 if it will be,
-    once the kernels of its learner are compiled: a model that is to follow another follows when the request is sent again."""
+    once the kernels of its learner are compiled: a model that is to follow another follows when the request is sent again. 202
+    too while a challenger learns the log of its leader."""
     name = new_model_name(call.request.path_params["model"])
     call.options()
     body = await call.json(MODEL_BYTES_MAX)
@@ -75,7 +76,7 @@ async def put_model(call: Call) -> Answer:
         created, config = await call.creating(name, lambda: call.parts.admin.put_model(name, body, patient=False))
     except Compiling as waiting:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
-        document = {"name": name, "created": False, "state": "compiling", "config": write_document(call.parts.admin.read(body))}
+        document = {"name": name, "created": False, "state": waiting.state, "config": write_document(call.parts.admin.read(body))}
         return json_answer(document, 202, (location, again))
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
     return json_answer(document, 201 if created else 200, (location,) if created else ())
@@ -254,7 +255,7 @@ def _models() -> Schema:
         "name": TEXT,
         "created": YES_OR_NO,
         "config": {"type": "object"},
-        "state": {"type": "string", "enum": ["ready", "compiling"]},
+        "state": {"type": "string", "enum": ["ready", "compiling", "backfilling"]},
     }
     error = {
         **FIGURE,
@@ -301,7 +302,12 @@ def _with_follow(config: Schema) -> Schema:
         "pattern": NAME_PATTERN,
         "description": "a model whose events this one learns; its settings hold where the document has none",
     }
-    return {**config, "properties": {**config["properties"], "follow": follow}}
+    backfill = {
+        **YES_OR_NO,
+        "default": False,
+        "description": "with `follow`: learn what the log of that model still has first. 202 until that is done; send it again",
+    }
+    return {**config, "properties": {**config["properties"], "follow": follow, "backfill": backfill}}
 
 
 TAG: Final = "models"

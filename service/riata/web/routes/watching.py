@@ -246,6 +246,8 @@ SCHEMAS: Final[Schema] = {
                             "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
                             "for were found. followed: it learns the events of another model from here on. challenged: which "
                             "models learn its events. "
+                            "backfilled: it has learnt the log of the model that it follows; `difference` is to the loss that "
+                            "the settings of that model would have had. "
                             "forgot: rows of subjects were forgotten. "
                             "trimmed: the event is no longer in the log",
                         },
