@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from riata.cli.refit_running import sentence
@@ -13,7 +15,8 @@ from riata.client import Riata
 from riata.client.errors import ApiNotFound
 from tests.cli.test_verbs import run
 from tests.run.refit_rows import SLOW, rows
-from tests.running import Running
+from tests.running import HANG_S, Running
+from tests.web.test_stream import events
 
 
 def test_a_running_service_refits_and_goes_on_from_the_optimum(tmp_path: Path) -> None:
@@ -25,7 +28,10 @@ def test_a_running_service_refits_and_goes_on_from_the_optimum(tmp_path: Path) -
             with pytest.raises(ApiNotFound) as refused:
                 riata.regret("m")
             assert refused.value.code == "no_refit"
-            done = run("refit", "m", "--url", service.url, "--promote", "--gamma", "2")
+            with ThreadPoolExecutor(1) as pool:
+                watched = pool.submit(refit_events, service.url)
+                done = run("refit", "m", "--url", service.url, "--promote", "--gamma", "2")
+                told = watched.result()
             assert done.exit_code == 0, done.output
             for said in (
                 "rows      1,200",
@@ -38,6 +44,14 @@ def test_a_running_service_refits_and_goes_on_from_the_optimum(tmp_path: Path) -
                 assert said in done.stdout
             (kept,) = riata.refits("m")["refits"]
             assert riata.get_refit("m", kept["id"])["promotion"]["promoted"] is True
+            assert {one["id"] for one in told} == {kept["id"]}
+            states = [one["state"] for one in told]
+            assert states == sorted(states, reverse=True)  # running, then done
+            assert told[-1]["promotion"]["promoted"] is True
+            assert (states[0], states[-1]) == ("running", "done")  # the start of the child takes longer than a stream rests
+            read = [one["progress"]["events_read"] for one in told if one["state"] == "running"]
+            assert 0 <= read[0] <= read[-1] <= 1201  # of rows, and the configuration
+            assert read == sorted(read)
             row = {"features": {"w0": 1}}
             (own,), (refitted,) = riata.predict([row], model="m"), riata.predict([row], model="m", from_refit=True)
             assert refitted["model"]["refit"] == kept["id"]
@@ -53,6 +67,18 @@ def test_a_running_service_refits_and_goes_on_from_the_optimum(tmp_path: Path) -
         assert service.stop() == 0
     offline = run("refit", "m", "--data", str(tmp_path / "data"), "--gamma", "2", "--json")
     assert json.loads(offline.stdout)["solutions"][0]["objective"] == pytest.approx(kept["certificate"]["objective"], rel=1e-6)
+
+
+def refit_events(url: str) -> list[dict[str, Any]]:
+    """What the stream of model m tells of its refit until that has ended."""
+    found = []
+    with httpx.stream("GET", f"{url}/models/m/stream", timeout=HANG_S) as answer:
+        for _, kind, document in events(answer.iter_lines()):
+            if kind == "refit":
+                found.append(document)
+                if document["state"] != "running":
+                    return found
+    raise AssertionError(f"the stream ended before the refit: {found}")
 
 
 def test_options_that_do_not_fit_are_refused() -> None:
