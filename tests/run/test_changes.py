@@ -6,6 +6,7 @@ from typing import Any
 
 from riata.base.actor import current_actor
 from riata.run.changes import Told, read_change
+from riata.run.event_times import UNKNOWN
 from riata.run.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
@@ -73,7 +74,15 @@ def test_points_of_the_curve_have_the_times_of_the_log() -> None:
         for seed in range(2):
             await node.observe(events(20, seed=seed))
         accepted = {record.last: record.accepted_ms for record in await node.engine.call(lambda s: s.read("m", 0))}
-        assert await node.service.event_times("m", [1, 11, 21, 22, 41]) == [accepted[n] for n in (1, 21, 21, 41, 41)]
-        assert await node.service.event_times("m", [42, 41]) == [None, accepted[41]]
+        found = await node.service.event_times("m", [1, 11, 21, 22, 41])
+        assert found == [(accepted[n], None) for n in (1, 21, 21, 41, 41)]
+        assert await node.service.event_times("m", [42, 41]) == [UNKNOWN, (accepted[41], None)]
+        hours = [9, 7, None, 12]
+        rows = [
+            {**row, "ts": f"1970-01-01T{hour:02}:00:00Z"} if hour else row for row, hour in zip(events(4), hours, strict=True)
+        ]
+        await node.observe(rows)
+        times = [one.ts_ms for one in await node.service.event_times("m", [43, 44, 45])]
+        assert times == [3_600_000 * hour for hour in (9, 9, 12)]
 
     run_with(store, work, SKETCH)

@@ -21,6 +21,7 @@ from riata.predict.uncertainty import Covariance
 from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes
 from riata.run.creating import Compiling
+from riata.run.event_times import UNKNOWN, EventTime
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
@@ -336,9 +337,9 @@ class FakeService:
         self.all.setdefault(model, FakeModel(model, ModelConfig()))
         return {"name": model, "created": created, "seq": 2}
 
-    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
+    async def event_times(self, model: str, events: Sequence[int]) -> list[EventTime]:
         self.model(model)
-        return [1000 * seq if seq > 1 else None for seq in events]
+        return [EventTime(1000 * seq, 500 * seq) if seq > 1 else UNKNOWN for seq in events]
 
     async def changes(self, model: str) -> list[dict[str, Any]]:
         self.model(model)

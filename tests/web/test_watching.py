@@ -167,6 +167,7 @@ def test_points_of_the_curve_have_times_if_asked_for(client: Client) -> None:
     plain = client.get("/models/default/metrics?since=0").json()["history"]
     dated = client.get("/models/default/metrics?since=0&times=true").json()["history"]
     assert [point.pop("time") for point in dated] == [None, *(f"1970-01-01T00:00:0{n}.000Z" for n in (2, 3, 4))]
+    assert [point.pop("ts") for point in dated] == [None, *(f"1970-01-01T00:00:0{n}Z" for n in ("1.000", "1.500", "2.000"))]
     assert dated == plain
     assert "history" not in client.get("/models/default/metrics?times=true").json()
     assert client.get("/models/default/metrics?times=1").json()["code"] == "bad_option"

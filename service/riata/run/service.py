@@ -20,7 +20,7 @@ from riata.run.cluster.lease import WriterPosition
 from riata.run.curvature_of import curvature_of
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
-from riata.run.event_times import EventTimes
+from riata.run.event_times import EventTime, EventTimes
 from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
@@ -257,8 +257,8 @@ class Service:
             )
         return stale_s
 
-    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
-        """Return when events of the log of `model` were accepted, unix ms; None for those that are no longer in it."""
+    async def event_times(self, model: str, events: Sequence[int]) -> list[EventTime]:
+        """Return when events of the log of `model` were accepted and when they happened, as far as known."""
         return await self._times.of(model, events)
 
     async def changes(self, model: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
 from riata.run.config import ModelConfig
+from riata.run.event_times import EventTime
 from riata.run.health import Health
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
@@ -149,8 +150,8 @@ class ServiceProtocol(Protocol):
         """Return the optima of the model's sketch under other penalties."""
         ...
 
-    async def event_times(self, model: str, events: Sequence[int]) -> list[int | None]:
-        """Return when events were accepted, unix ms; None for those that are no longer in the log."""
+    async def event_times(self, model: str, events: Sequence[int]) -> list[EventTime]:
+        """Return when events were accepted and when they happened, as far as known."""
         ...
 
     async def changes(self, model: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import { h, number, panel, put, short } from "./dom.js";
 import { KINDS, none } from "./parts.js";
 
 const SPANS = { all: 1, half: 2, tenth: 10 };
+const SCALES = { events: "labelled events", time: "when events were accepted", ts: "the newest time that senders gave (ts)" };
 
 /** The learning curve of a model, kept between polls; only new points are read. */
 export function history(model) {
@@ -31,8 +32,8 @@ export function marksOf(changes) {
 /** A chart of points with a choice of the span in the URL. lines: [label, key of a point] */
 export function curvePanel(context, title, lines, sentence) {
   let shown = { points: [], marks: [] };
-  const chart = curves(), scales = ["events", "time"].map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by));
-  const box = panel(title, () => ({ columns: ["seq", "events", "time", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, ...lines.map(line => point[line[1]])]) }));
+  const chart = curves(), scales = Object.keys(SCALES).map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by === "ts" ? "event time" : by));
+  const box = panel(title, () => ({ columns: ["seq", "events", "time", "ts", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, point.ts, ...lines.map(line => point[line[1]])]) }));
   const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks); } }, span === "all" ? "all" : `last ${span}`));
   put(box.extra, spans, scales);
 
@@ -48,17 +49,20 @@ export function curvePanel(context, title, lines, sentence) {
       const next = part.find(point => point.seq >= mark.seq);
       return next && Math.max(part[0].examples, next.examples - (next.seq - mark.seq));
     };
-    const text = sentence(part), dated = part.filter(point => point.time);
-    const by = context.params.get("by") === "time" && dated.length > 1 ? "time" : "events";
-    scales.forEach(one => one.setAttribute("aria-pressed", String(one.textContent === by)));
-    scales[1].disabled = dated.length < 2; // the log no longer has these events
+    const asked = context.params.get("by"), dated = { time: part.filter(point => point.time), ts: part.filter(point => point.ts) };
+    const text = sentence(part), by = dated[asked] && dated[asked].length > 1 ? asked : "events";
+    Object.keys(SCALES).forEach((one, at) => {
+      scales[at].setAttribute("aria-pressed", String(one === by));
+      scales[at].disabled = Boolean(dated[one]) && dated[one].length < 2; // the log no longer has these events, or senders give no ts
+    });
     chart.node.setAttribute("aria-label", `${title}. ${text}`);
-    put(box.caption, `${text} Horizontal: ${by === "time" ? "when events were accepted" : "labelled events"}. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
-    const drawn = by === "time" ? dated : part;
+    put(box.caption, `${text} Horizontal: ${SCALES[by]}. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
+    const drawn = dated[by] || part, dates = by !== "events";
+    let newest = -Infinity; // rows may come late: the axis never goes back
     chart.draw({
-      time: by === "time", x: drawn.map(point => (by === "time" ? Date.parse(point.time) / 1000 : point.examples)),
+      time: dates, x: drawn.map(point => (dates ? (newest = Math.max(newest, Date.parse(point[by]) / 1000)) : point.examples)),
       lines: lines.map(([label, key]) => ({ label, values: drawn.map(point => point[key] ?? null) })),
-      marks: marks.map(mark => ({ x: by === "time" ? Date.parse(mark.time) / 1000 : at(mark), label: mark.label })).filter(mark => Number.isFinite(mark.x)),
+      marks: marks.map(mark => ({ x: by === "time" ? Date.parse(mark.time) / 1000 : by === "events" ? at(mark) : NaN, label: mark.label })).filter(mark => Number.isFinite(mark.x)),
     });
   }
   return { node: box.node, body: box.body, caption: box.caption, show };

@@ -7,6 +7,7 @@ from typing import Final
 
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, nearest
+from riata.run.event_times import UNKNOWN
 from riata.web.answers import Answer, json_answer
 from riata.web.card import HORIZONS, card_of, markdown
 from riata.web.route import AT, Call, Route
@@ -25,8 +26,8 @@ async def card(call: Call) -> Answer:
     service = call.parts.service
     published, names = service.published(model), service.names(model)
     seq = published.model.seq
-    first, last = await service.event_times(model, [1, seq]) if seq else (None, None)
-    times = tuple(None if one is None else rfc3339(one) for one in (first, last))
+    events = await service.event_times(model, [1, seq]) if seq else [UNKNOWN, UNKNOWN]
+    times = [None if one.accepted_ms is None else rfc3339(one.accepted_ms) for one in events]
     changes = await service.changes(model)
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(None, card_of, published, names, (times[0], times[1]), changes)

@@ -9,7 +9,7 @@ from riata.run.challengers import CHALLENGERS_MAX
 from riata.web.answers import Answer, json_answer
 from riata.web.keys import require_visible
 from riata.web.route import AT, Call, Route
-from riata.web.schemas import COUNT, NAME_PATTERN, PROMOTION, TEXT, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.schemas import COUNT, NAME_PATTERN, PROMOTION, TEXT, YES_OR_NO, Schema, answer, array, json_body, record, ref
 from riata.web.scopes import ADMIN
 
 
@@ -35,6 +35,21 @@ def read_promotion(document: dict[str, Any]) -> tuple[str, bool]:
     if type(force) is not bool:
         raise BadInput("force: expected true or false", "wrong_type")
     return challenger, force
+
+
+def with_follow(config: Schema) -> Schema:
+    """Return the schema of the document of `PUT`: a configuration, or what a challenger has other than the model it follows."""
+    follow = {
+        "type": "string",
+        "pattern": NAME_PATTERN,
+        "description": "a model whose events this one learns; its settings hold where the document has none",
+    }
+    backfill = {
+        **YES_OR_NO,
+        "default": False,
+        "description": "with `follow`: learn what the log of that model still has first. 202 until that is done; send it again",
+    }
+    return {**config, "properties": {**config["properties"], "follow": follow, "backfill": backfill}}
 
 
 _NUMBER_OR_NULL: Final = {"type": ["number", "null"]}

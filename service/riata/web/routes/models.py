@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, nearest
 from riata.learn.learner import Weights
@@ -24,6 +23,7 @@ from riata.run.damage import ModelDamaged
 from riata.run.published import Published
 from riata.watch.warnings import CODES
 from riata.web.answers import Answer, json_answer
+from riata.web.curve_times import CURVE, dated
 from riata.web.keys import require_visible, visible
 from riata.web.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.route import AT, Call, Route
@@ -107,8 +107,7 @@ async def model_metrics(call: Call) -> Answer:
     if flag(options, "times") and since is not None:
         points = document["history"]
         times = await call.parts.service.event_times(model, [point["seq"] for point in points])
-        told = [None if time_ms is None else rfc3339(time_ms) for time_ms in times]
-        document["history"] = [{**point, "time": time} for point, time in zip(points, told, strict=True)]
+        document["history"] = dated(points, times)
     return json_answer(document)
 
 
@@ -226,10 +225,7 @@ def _figures() -> Schema:
         },
         "warnings": array(ref("Warning")),
         "non_zeros": COUNT,
-        "history": array(
-            {"type": "object", "properties": {"time": {"type": ["string", "null"]}}, "additionalProperties": FIGURE},
-            description="with since: points of the learning curve; those learnt in another log have the seq of their import",
-        ),
+        "history": CURVE,
     }
     warning = {
         "code": {"type": "string", "enum": list(CODES)},
@@ -274,7 +270,7 @@ def _models() -> Schema:
     weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": listed}
     damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
     return {
-        "ModelConfig": _with_follow(schema_of(ModelConfig)),
+        "ModelConfig": challengers.with_follow(schema_of(ModelConfig)),
         "ModelLine": record(line, closed=False),
         "DamagedModel": record({"name": line["name"], "damaged": damaged}),
         "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
@@ -293,21 +289,6 @@ def _models() -> Schema:
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
         "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
     }
-
-
-def _with_follow(config: Schema) -> Schema:
-    """Return the schema of the document of `PUT`: a configuration, or what a challenger has other than the model it follows."""
-    follow = {
-        "type": "string",
-        "pattern": NAME_PATTERN,
-        "description": "a model whose events this one learns; its settings hold where the document has none",
-    }
-    backfill = {
-        **YES_OR_NO,
-        "default": False,
-        "description": "with `follow`: learn what the log of that model still has first. 202 until that is done; send it again",
-    }
-    return {**config, "properties": {**config["properties"], "follow": follow, "backfill": backfill}}
 
 
 TAG: Final = "models"
