@@ -21,7 +21,6 @@ from riata.predict.model import Model as Served
 from riata.predict.model import Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.config import read_config
-from riata.run.decision import served_weights
 from riata.run.exports import read_export, write_export
 from riata.run.fit import NO_LOG, Fit, add_unlogged, unlogged
 from riata.wire.parse import Context, parse_examples
@@ -149,7 +148,7 @@ class Model:
         if self._served is None:
             state = self._state
             origin = Origin(state.name, NO_LOG, state.config.encoder, state.config.labels)
-            weights = served_weights(state.learner.weights(), state.config.served_shift)
+            weights = state.served_weights()
             self._served = make_model(origin, weights, 0, state.applied if state.has_learnt else 0)
         return self._served
 

@@ -17,7 +17,6 @@ from riata.model import Model
 from riata.run.backtest import backtest
 from riata.run.config import read_config, read_stored, stored_document
 from riata.run.config_changes import with_changes
-from riata.run.decision import served_weights
 from riata.run.refits import work
 from riata.run.replay import replay
 from riata.scale.rows_file import decode_rows, encode_rows
@@ -45,10 +44,7 @@ def test_what_is_learnt_is_what_rows_with_these_weights_teach(kind: str) -> None
     own = fitted(lines_of(data), {**document, "label_weight": WEIGHTS}, lines=7).state
     for name, array in sent.learner.freeze().items():
         assert own.learner.freeze()[name].tobytes() == array.tobytes(), name
-    assert (
-        served_weights(own.learner.weights(), own.config.served_shift).intercept
-        == served_weights(sent.learner.weights(), sent.config.served_shift).intercept + SHIFT
-    )
+    assert own.served_weights().intercept == sent.served_weights().intercept + SHIFT
     cumulative = own.progressive.figures()["cumulative"]
     assert cumulative["weight"] == 600.0  # figures are those of the rows as sent ...
     assert cumulative["calibration_ratio"] == pytest.approx(1.0, abs=0.15)  # ... and of the probabilities that are served

@@ -1,14 +1,42 @@
-"""Directory fsync, so that created and renamed files survive a power cut."""
+"""Directory fsync, so that created and renamed files survive a power cut; files that are replaced whole."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def sync_directory(directory: Path) -> None:
     """Make the entries of a directory durable: fsync of a file does not cover its name. Raises `OSError`."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    _sync(directory)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Yield the name of a file to write, which then takes the place of `path`, synced. After a crash or a power cut `path` is the
+    former file or the whole new one. After an error nothing is left of the new one. Raises `OSError`.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # processes may write the same file
+    try:
+        yield part
+        _sync(part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace the file by `content`, as `replaced` does. Raises `OSError`."""
+    with replaced(path) as part:
+        part.write_bytes(content)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

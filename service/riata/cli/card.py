@@ -19,7 +19,7 @@ def card(
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Show the card of a model: configuration, data, figures, warnings, largest weights and changes."""
-    from riata.cli.fit_request import write_whole
+    from riata.base.directories import write_whole
 
     with connected(url) as riata:
         content = riata.card(model, form="json" if as_json else "markdown")

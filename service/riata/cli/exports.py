@@ -21,7 +21,7 @@ def export(
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """Write a model to a file: its configuration, its state and the names of its features. The log is not part of it."""
-    from riata.cli.fit_request import write_whole
+    from riata.base.directories import write_whole
 
     with connected(url) as riata:
         content = riata.export(model)

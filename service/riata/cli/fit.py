@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.interactions import InteractionsOption
 from riata.cli.model_setup import POSITIVE_WEIGHT
 from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption

@@ -9,12 +9,13 @@ from typing import Any
 
 import typer
 
+from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Malformed
 from riata.batch.problem import Problem
 from riata.batch.solution import Solution
 from riata.cli.data_files import FileData, data_of_files
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.pool_options import PoolOptions, pool_of
 from riata.cli.progress import rows_so_far
 from riata.cli.solve import notes_of, solve, table_of

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.document import write_document
-from riata.run.decision import served_weights
 from riata.run.fit import Fit
 
 CLASSES_SHOWN: Final = 5
@@ -15,7 +14,7 @@ CLASSES_SHOWN: Final = 5
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
     """Return the report. Its figures are progressive: each row is predicted before it is learnt."""
     figures = run.state.progressive.figures()
-    weights = served_weights(run.state.learner.weights(), run.state.config.served_shift)
+    weights = run.state.served_weights()
     return {
         "rows": run.rows,
         "learnt": run.learnt,

@@ -62,10 +62,3 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         yield lambda: not asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def write_whole(out: Path, content: bytes) -> None:
-    """Write the file atomically: write to another name, then rename."""
-    part = out.with_name(out.name + ".part")
-    part.write_bytes(content)
-    part.replace(out)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import typer
 
+from riata.base.directories import write_whole
 from riata.base.errors import Malformed
 from riata.batch.data import Data
 from riata.batch.groups import grouping_of, read_groups
@@ -19,7 +20,7 @@ from riata.batch.problem import Problem
 from riata.batch.run_search import GAMMAS, KS, MEMORY_BYTES_MAX, GridPoint, RunLasso, RunSolution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_batch import export, rows_report
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible, write_whole
+from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.group_tables import group_tables
 from riata.cli.groups_view import draw_groups, shown
 from riata.cli.progress import pass_progress, rows_so_far

@@ -52,6 +52,7 @@ def export(
     Events that the log no longer has come from the archive of the data directory, if there is one. Nothing stored is changed.
     """
     with kept(data, store) as (_, opened):
+        from riata.base.directories import replaced
         from riata.cli.progress import seq_progress
         from riata.run.log_export import export_log
         from riata.run.replay import in_this_thread
@@ -59,13 +60,8 @@ def export(
 
         call = in_this_thread(opened)
         found = [] if data is None else segments_of(call, origin_of(opened, model), _segments(data, model, True))
-        part = to.with_name(f"{to.name}.part")
-        try:
-            with part.open("wb") as file, seq_progress(model) as advance:
-                window = export_log(call, model, found, file.write, advance)
-            part.replace(to)
-        finally:
-            part.unlink(missing_ok=True)
+        with replaced(to) as part, part.open("wb") as file, seq_progress(model) as advance:
+            window = export_log(call, model, found, file.write, advance)
     left_out = f"{window.skipped:,} skipped and {window.undone_by_restore:,} undone by a restore are left out"
     typer.echo(f"{to}: {window.events:,} examples of events {window.first} to {window.last} of {window.of}; {left_out}")
 

@@ -53,7 +53,7 @@ def sum_(
     The order of the sum depends on the numbers of the parts only, so the bits are the same for any number of machines. A missing
     part and parts of different calls are refused: there is no partial sum.
     """
-    from riata.cli.fit_request import write_whole
+    from riata.base.directories import write_whole
     from riata.scale.parts import sum_parts
 
     if out in files:

@@ -74,8 +74,8 @@ def posterior(
 
 def _learnt(request: Request) -> bytes:
     """Learn the rows of a file and return the export. Raises `BadInput` (too_many_features) if a row had no room."""
+    from riata.base.directories import write_whole
     from riata.cli.blocks import blocks, head_of
-    from riata.cli.fit_request import write_whole
     from riata.cli.fit_setup import recognised
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from riata.base.directories import replaced
 from riata.base.errors import BadInput
 from riata.cli.connect import Refusals
 from riata.cli.parquet import Writer
@@ -70,9 +71,8 @@ def writer_to(out: Path | None) -> Iterator[Write]:
         return
     if out.suffix not in SUFFIXES:
         raise BadInput(f"--out {out.name}: expected a name that ends in .csv, .parquet or .ndjson", "bad_option")
-    part = out.with_name(out.name + ".part")
     with ExitStack() as stack:
-        stack.callback(part.unlink, missing_ok=True)
+        part = stack.enter_context(replaced(out))
         if out.suffix == ".parquet":
             writer = stack.enter_context(Writer(part, out.name, COLUMNS))
             yield writer.write
@@ -85,7 +85,6 @@ def writer_to(out: Path | None) -> Iterator[Write]:
                     table = csv.writer(file, lineterminator="\n")
                     table.writerow(COLUMNS)
                     yield lambda answers: table.writerows([[answer[name] for name in COLUMNS] for answer in answers])
-        part.replace(out)
 
 
 def _line(answer: dict[str, Any]) -> str:

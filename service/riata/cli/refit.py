@@ -158,7 +158,8 @@ def _of_store(
     started = time.perf_counter()
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(*where))
-        from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
+        from riata.base.directories import write_whole
+        from riata.cli.fit_request import INTERRUPTED, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
         from riata.run.refitting import refitting

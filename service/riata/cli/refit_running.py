@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Unavailable
 from riata.batch.named import LAPS
 from riata.cli.connect import connected
-from riata.cli.fit_request import INTERRUPTED, interruptible, write_whole
+from riata.cli.fit_request import INTERRUPTED, interruptible
 from riata.cli.groups_view import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
 from riata.cli.solve import excess_line, notes_of, table_of

@@ -26,7 +26,7 @@ def give(
     as_json: bool,
 ) -> None:
     """Draw a report to `plot`, if it is given, which is noted in the report as `plot`. Then show it, or print it as JSON."""
-    from riata.cli.fit_request import write_whole
+    from riata.base.directories import write_whole
 
     if plot is not None:
         write_whole(plot, svg_of(report).encode())

@@ -27,7 +27,7 @@ def scorer(
 
     Both give the margins of the service, bit for bit, for rows of JSON. Models with texts are refused.
     """
-    from riata.cli.fit_request import write_whole
+    from riata.base.directories import write_whole
     from riata.learn.registry import SPECS
     from riata.scorer import files_of, model_of
 

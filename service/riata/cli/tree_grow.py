@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import typer
 
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed, nearest
-from riata.cli.fit_request import write_whole
 from riata.cli.open_table import PARQUET_MAGIC, as_lines
 from riata.cli.source import open_source
 from riata.cli.tables import CLASSES, layout_of

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from riata.base.arrays import F64, I64
 from riata.base.cores import cores
+from riata.base.directories import write_whole
 from riata.base.errors import RiataError
 from riata.estimators.parameters import keyword_constructor
 from riata.trees.curves import Variable, rows_of, variables_of
@@ -130,10 +131,8 @@ class FunctionalTreeClassifier(ClassifierMixin, BaseEstimator):
     def to_file(self, path: str | Path) -> Path:
         """Write the tree, for `from_file` and `riata tree`. Nothing in the file is executed. Returns the path."""
         check_is_fitted(self)
-        out = Path(path)
-        part = out.with_name(out.name + ".part")
-        part.write_bytes(self.tree_.encode())
-        return part.replace(out)
+        write_whole(Path(path), self.tree_.encode())
+        return Path(path)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from riata.base.arrays import F64
+from riata.base.directories import write_whole
 from riata.estimators.classes import CLASSES, binary_tags, require_binary, two_classes
 from riata.estimators.columns import Columns
 from riata.estimators.learnt import Learnt
@@ -107,10 +108,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
         The service knows classes as 0 and 1, or as -1 and 1 if those are the classes.
         """
         check_is_fitted(self)
-        out = Path(path)
-        part = out.with_name(out.name + ".part")
-        part.write_bytes(self._learnt.export())
-        return part.replace(out)
+        write_whole(Path(path), self._learnt.export())
+        return Path(path)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Tell scikit-learn whether there is a model."""

@@ -12,7 +12,6 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, positive, quantiles
-from riata.run.decision import served_weights
 from riata.run.exports import read_export
 
 
@@ -40,7 +39,7 @@ def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], 
     book = NameBook(state.config.encoder.names_max)
     book.add_all(names)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
-    weights = served_weights(state.learner.weights(), state.config.served_shift)
+    weights = state.served_weights()
     model = make_model(origin, weights, 0, state.applied if state.has_learnt else 0)
     if not isinstance(model, PosteriorModel):
         raise Malformed(

@@ -18,6 +18,7 @@ from riata.learn.one_vs_rest import each
 from riata.learn.registry import spec_of
 from riata.predict.explain import weights_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
+from riata.run.decision import served_weights
 from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
 from riata.run.loop_yield import no_yield
@@ -147,16 +148,11 @@ class ModelState:
             "carried": list(self.progressive.carried),
             **self.pairs.header(),
         }
-        arrays = {LEARNER + key: value for key, value in self.learner.freeze().items()}
-        arrays.update({WATCH + key: value for key, value in self.progressive.freeze().items()})
-        if self.drift is not None:
-            arrays.update({DRIFT + key: value for key, value in self.drift.freeze().items()})
-        if self.slices is not None:
-            arrays.update({SLICES + key: value for key, value in self.slices.freeze().items()})
-        if self.followed is not None:
-            arrays.update({FOLLOWED + key: value for key, value in self.followed.freeze().items()})
-        arrays.update({PAIRS + key: value for key, value in self.pairs.freeze().items()})
-        return Frozen(header, arrays)
+        parts: tuple[Any, ...] = (self.learner, self.progressive, self.drift, self.slices, self.followed, self.pairs)
+        named = zip((LEARNER, WATCH, DRIFT, SLICES, FOLLOWED, PAIRS), parts, strict=True)
+        return Frozen(
+            header, {first + key: array for first, one in named if one is not None for key, array in one.freeze().items()}
+        )
 
     @staticmethod
     def thaw(header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> ModelState:
@@ -176,6 +172,10 @@ class ModelState:
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
         return state
+
+    def served_weights(self) -> Weights:
+        """Return the learner's weights as they are served."""
+        return served_weights(self.learner.weights(), self.config.served_shift)
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of memory by part."""
@@ -324,10 +324,9 @@ class ModelState:
         self._start_over(read_stored(header["config"]), bits)
         self.learner.thaw(part(arrays, LEARNER))
         self.progressive.thaw(part(arrays, WATCH), carried(header))
-        if self.drift is not None:
-            self.drift.thaw(part(arrays, DRIFT))
-        if self.slices is not None:
-            self.slices.thaw(part(arrays, SLICES))
+        for prefix, one in ((DRIFT, self.drift), (SLICES, self.slices)):
+            if one is not None:
+                one.thaw(part(arrays, prefix))
         if self.followed is not None:
             self.followed = WeightHistory.thaw(part(arrays, FOLLOWED))
         self.skipped = number(header["skipped"])

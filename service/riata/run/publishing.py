@@ -12,7 +12,7 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.uncertainty import Covariance
 from riata.run.core import Schedule
-from riata.run.decision import margin_shift, served_weights
+from riata.run.decision import margin_shift
 from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.watch.costs import cost_figures
@@ -55,7 +55,7 @@ def schedule_of(state: ModelState) -> Schedule:
 def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
     spec_of(state.config.learner).rest(state.learner)
-    weights = served_weights(state.learner.weights(), state.config.served_shift)
+    weights = state.served_weights()
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()
     figures = state.progressive.figures()

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-from riata.base.directories import sync_directory
+from riata.base.directories import write_whole
 from riata.store.store import SharedStore, Store
 
 FILE: Final = "usage.json"
@@ -56,13 +55,7 @@ class FileLedger:
         return before
 
     def _write(self, day: int, used: Mapping[str, Used]) -> None:
-        part = self._path.with_name(self._path.name + ".part")
-        with part.open("w", encoding="utf-8") as file:
-            json.dump({"day": day, "used": used}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._path)
-        sync_directory(self._path.parent)
+        write_whole(self._path, json.dumps({"day": day, "used": used}).encode())
 
 
 class StoreLedger:

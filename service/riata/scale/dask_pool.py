@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,11 @@ from distributed.comm import CommClosedError
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
-from riata.batch.data import Part
-from riata.batch.jobs import Job, WalkName, tasks_of
-from riata.batch.pool import in_order, shared, summed
+from riata.batch.jobs import Job, WalkName
+from riata.batch.pool import in_order
 from riata.batch.segment_data import SegmentData
-from riata.scale.message import decode, decode_call, digest_of, encode_call, encode_error, reported
-from riata.scale.parts import numbers_of, result_of
+from riata.scale.message import decode, decode_call, digest_of, encode_error, reported
+from riata.scale.parts import RowsPool, result_of
 from riata.scale.rows_file import decode_rows, encode_rows
 
 PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
@@ -49,7 +48,7 @@ _LOST: Final = (
 )
 
 
-class DaskPool:
+class DaskPool(RowsPool):
     """The pool. Use as a context manager. `workers` : threads of the cluster's workers when it was made
 
     data       : whose parts it does; those of other data are refused
@@ -99,19 +98,6 @@ class DaskPool:
     def _asked(self, question: Callable[..., Any], patience_s: float | None = None, **words: object) -> Any:
         """What a method of the client returns. Raises `TimeoutError`. patience_s : None: ANSWER_S"""
         return self._client.sync(question, callback_timeout=patience_s or ANSWER_S, **words)
-
-    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
-        """See `riata.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
-        return summed(self.each(job, parts, given))
-
-    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
-        """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
-
-    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
-        """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
-        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
 
     def _tasks(self, content: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
         call = digest_of(content)

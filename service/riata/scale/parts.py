@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from riata.base.arrays import Arrays
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.batch.data import Part
 from riata.batch.jobs import Job, WalkName, run_task, tasks_of
-from riata.batch.pool import summed
+from riata.batch.pool import shared, summed
 from riata.batch.segment_data import SegmentData
-from riata.scale.message import decode, decode_call, digest_of, encode
+from riata.scale.message import decode, decode_call, digest_of, encode, encode_call
 from riata.scale.rows_file import decode_rows
 
 SUFFIX: Final = ".bin"
@@ -26,6 +26,37 @@ def numbers_of(parts: Sequence[Part], data: SegmentData) -> list[int]:
         return [number_of[id(part)] for part in parts]
     except KeyError:
         raise BadInput("this pool has workers for the parts of other data", "bad_option") from None
+
+
+class RowsPool:
+    """The calls of a pool whose workers have all rows in one file, and get tasks by number. `workers` : how many at once
+
+    _data       : whose parts it does
+    _rows       : digest of the rows file
+    _patience_s : for one part, at first
+    """
+
+    workers: int
+    _data: SegmentData
+    _rows: str
+    _patience_s: float
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `riata.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
+        return summed(self.each(job, parts, given))
+
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.batch.pool.Pool`. Raises as `fold`."""
+        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
+        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
+
+    def _tasks(self, content: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
+        """Yield the results of tasks of a call, in order. content : the call"""
+        raise NotImplementedError
 
 
 def result_of(data: SegmentData, job: Job | WalkName, given: Arrays, number: int, call: str) -> bytes:
@@ -58,10 +89,7 @@ def do_parts(rows: Path, call: Path, share: tuple[int, int], into: Path, segment
     tasks = tasks_of(job, given, len(data.parts))
     first, stop = (tasks * edge // shares for edge in (number, number + 1))
     for part in range(first, stop):
-        path = into / name_of(part)
-        beside = path.with_suffix(f".{os.getpid()}.part")
-        beside.write_bytes(result_of(data, job, given, part, digest_of(asked)))
-        beside.replace(path)
+        write_whole(into / name_of(part), result_of(data, job, given, part, digest_of(asked)))
     return stop - first
 
 

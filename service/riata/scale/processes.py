@@ -21,7 +21,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -30,13 +30,11 @@ from typing import Final
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt, Unavailable
-from riata.batch.data import Part
-from riata.batch.jobs import Job, WalkName, tasks_of
-from riata.batch.pool import in_order, shared, summed
+from riata.batch.pool import in_order
 from riata.batch.segment_data import SegmentData
 from riata.run.compilers import child_environment
-from riata.scale.message import decode, digest_of, encode_call, reported
-from riata.scale.parts import numbers_of
+from riata.scale.message import decode, digest_of, reported
+from riata.scale.parts import RowsPool
 from riata.scale.rows_file import encode_rows
 from riata.scale.worker import LENGTH, READY, frame, part_frame
 
@@ -135,7 +133,7 @@ class Worker:
             raise _Lost("it was silent for too long")
 
 
-class Processes:
+class Processes(RowsPool):
     """The pool. Use as a context manager. `workers` : how many processes
 
     data       : whose parts it does; those of other data are refused
@@ -175,22 +173,9 @@ class Processes:
         """Numbers of the processes that run."""
         return [worker.process.pid for worker in self._started if worker.process.poll() is None]
 
-    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
-        """See `riata.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
-        return summed(self.each(job, parts, given))
-
-    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
-        """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
-
-    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
-        """See `riata.batch.pool.Pool`. Raises as `fold`."""
-        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
-        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
-
-    def _tasks(self, call: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
-        digest = digest_of(call)
-        return in_order((partial(self._threads.submit, self._do, call, digest, n, patience_s) for n in numbers), self.workers)
+    def _tasks(self, content: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
+        digest = digest_of(content)
+        return in_order((partial(self._threads.submit, self._do, content, digest, n, patience_s) for n in numbers), self.workers)
 
     def _do(self, call: bytes, digest: str, number: int, patience_s: float) -> Arrays:
         why = ""

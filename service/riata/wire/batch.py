@@ -81,18 +81,7 @@ def select_rows(batch: Batch, keep: BOOL) -> Batch:
         return batch
     lengths = np.diff(batch.indptr)
     indptr = np.concatenate(([0], np.cumsum(lengths[keep]))).astype(np.int64)
-    entries = np.repeat(keep, lengths)
-    return Batch(
-        indptr=indptr,
-        hash=batch.hash[entries],
-        value=batch.value[entries],
-        label=batch.label[keep],
-        weight=batch.weight[keep],
-        event_id=batch.event_id[keep],
-        has_id=batch.has_id[keep],
-        subject=None if batch.subject is None else batch.subject[keep],
-        time=None if batch.time is None else batch.time[keep],
-    )
+    return _chosen(batch, indptr, np.repeat(keep, lengths), keep)
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:
@@ -130,16 +119,20 @@ def take_rows(batch: Batch, order: I64) -> Batch:
     lengths = np.diff(batch.indptr)[order]
     indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     entries = np.arange(indptr[-1]) + np.repeat(batch.indptr[order] - indptr[:-1], lengths)
+    return _chosen(batch, indptr, entries, order)
+
+
+def _chosen(batch: Batch, indptr: I64, entries: BOOL | I64, rows: BOOL | I64) -> Batch:
     return Batch(
         indptr=indptr,
         hash=batch.hash[entries],
         value=batch.value[entries],
-        label=batch.label[order],
-        weight=batch.weight[order],
-        event_id=batch.event_id[order],
-        has_id=batch.has_id[order],
-        subject=None if batch.subject is None else batch.subject[order],
-        time=None if batch.time is None else batch.time[order],
+        label=batch.label[rows],
+        weight=batch.weight[rows],
+        event_id=batch.event_id[rows],
+        has_id=batch.has_id[rows],
+        subject=None if batch.subject is None else batch.subject[rows],
+        time=None if batch.time is None else batch.time[rows],
     )
 
 

@@ -31,7 +31,7 @@ from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
 from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
-from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk
+from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk, whole_replies
 from tests.web.attack.test_keys import BODIES, made
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
@@ -121,19 +121,11 @@ def told(port: int, request: bytes) -> bytes:
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=300) as connection:
         connection.sendall(request)
-        while not whole(received):
+        while not whole_replies(received):
             part = connection.recv(1 << 20)
             assert part, received
             received += part
     return DATE.sub(b"", received)
-
-
-def whole(received: bytes) -> bool:
-    head, end, body = received.partition(b"\r\n\r\n")
-    if b"transfer-encoding: chunked" in head:
-        return body.endswith(b"0\r\n\r\n") or head.startswith(b"HEAD")
-    length = re.search(rb"content-length: (\d+)", head)
-    return bool(end) and length is not None and (len(body) >= int(length[1]) or head.startswith(b"HEAD"))
 
 
 def begin(stack: ExitStack, allowed: str | None, fast: bool) -> Served:

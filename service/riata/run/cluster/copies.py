@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.base.clock import Clock
-from riata.base.directories import sync_directory
+from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.follower import Fetched
@@ -110,9 +109,7 @@ class Copies:
         }
         try:
             if known and self._directory.is_dir():
-                beside = self._directory / f"{CONFIRMED}.tmp"
-                beside.write_text(json.dumps(known), encoding="ascii")
-                beside.replace(self._directory / CONFIRMED)
+                write_whole(self._directory / CONFIRMED, json.dumps(known).encode())
         except OSError as error:
             log.warning("%s cannot be written: %s", self._directory / CONFIRMED, error.strerror)
 
@@ -139,13 +136,7 @@ def write_copy(path: Path, edition: Edition, content: bytes, names: Names) -> No
         "names.length": names.length,
         "names.text": names.text,
     }
-    beside = path.with_suffix(".tmp")
-    with beside.open("wb") as file:
-        file.write(layout.encode_checkpoint({**header, "model": path.stem}, arrays))
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    sync_directory(path.parent)
+    write_whole(path, layout.encode_checkpoint({**header, "model": path.stem}, arrays))
 
 
 def read_copy(path: Path, clock: Clock) -> Kept:

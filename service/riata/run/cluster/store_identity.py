@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.directories import sync_directory
+from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.store.records import canonical_json, read_json
@@ -126,14 +125,8 @@ def load(path: Path) -> bytes:
 
 def save(path: Path, data: bytes) -> None:
     """Replace the note at `path` by `data`, synced. Raises `OSError`."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")  # two processes may share a directory
     path.parent.mkdir(parents=True, exist_ok=True)
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    sync_directory(path.parent)
+    write_whole(path, data)
 
 
 def encode(noted: Noted) -> bytes:

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from riata.base.clock import rfc3339
+from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
 from riata.base.priority import lower_priority
 from riata.learn.learner import Weights
@@ -237,9 +238,7 @@ class Refits:
             await self._engine.save(model, if_ahead=True)
             generations = await self._engine.call(lambda s: s.generations(model))
             content = await self._engine.call(lambda s: s.open_generation(model, generations[0].gen))
-            beside = self._folder(model) / f"{ONLINE}.part"
-            await asyncio.get_running_loop().run_in_executor(None, beside.write_bytes, content)
-            beside.replace(self._folder(model) / ONLINE)
+            await asyncio.get_running_loop().run_in_executor(None, write_whole, self._folder(model) / ONLINE, content)
 
     # -- the schedule ----------------------------------------------------------------------------------------------
 

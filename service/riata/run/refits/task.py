@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
+from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Conflict, Corrupt
 from riata.batch.groups import Grouping
@@ -161,9 +162,7 @@ class Outcome:
     def write(self, path: Path) -> None:
         """Write the file, under its name at once."""
         header = {"what": "refit", "version": 1, "link": self.weights.link, "bits": self.weights.bits, "document": self.document}
-        beside = path.with_suffix(".part")
-        beside.write_bytes(layout.encode_checkpoint(header, _arrays_of(self.weights)))
-        beside.replace(path)
+        write_whole(path, layout.encode_checkpoint(header, _arrays_of(self.weights)))
 
     @staticmethod
     def read(path: Path) -> Outcome:
