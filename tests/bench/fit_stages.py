@@ -22,7 +22,7 @@ from riata.cli.source import line_type, open_source
 from riata.learn.truncated_gradient import learner as truncated_gradient
 from riata.learn.truncated_gradient.step import learn_batches
 from riata.run.fit import Fit
-from riata.wire.parse import FORMATS
+from riata.wire.read_body import FORMATS
 from tests.bench import report
 
 T = TypeVar("T")

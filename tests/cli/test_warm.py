@@ -11,7 +11,7 @@ from riata.cli.app import app
 from riata.cli.warm import warm
 from riata.learn.registry import LearnerConfig, machine_code, one_of_each
 from riata.run.compilers import Compilers
-from riata.wire.parse import CURVES
+from riata.wire.read_body import CURVES
 from riata.wire.readers import READERS
 
 

@@ -15,7 +15,7 @@ from riata.base.errors import Busy
 from riata.jit.disk_cache import NotCompiled
 from riata.run import warm_up
 from riata.run.compilers import Compilers
-from riata.wire import parse
+from riata.wire import parse, read_body
 from riata.wire.encoder import EncoderConfig
 
 ROOT = Path(__file__).parents[2]
@@ -126,12 +126,12 @@ def test_a_reader_that_a_start_puts_off_is_refused_until_it_is_ready(monkeypatch
 
     def compile_all(_self: Compilers, parts: list[str], _tell: object, low_priority: bool) -> None:
         assert (parts, low_priority) == (["vw lines"], True)
-        assert sorted(parse.PUT_OFF) == ["vw"]
+        assert sorted(read_body.PUT_OFF) == ["vw"]
         missing.clear()
 
     monkeypatch.setattr(warm_up, "_READERS", {**readers, "vw lines": not_compiled})
     monkeypatch.setattr(Compilers, "compile", compile_all)
-    monkeypatch.setattr(parse, "PUT_OFF", set())
+    monkeypatch.setattr(read_body, "PUT_OFF", set())
     compilers, context = Compilers(), parse.Context(EncoderConfig())
     warm_up.warm_up_start(compilers)
     assert parse.parse_examples(b'{"features":{"a":1}}', "application/json", context, False).rows == 1

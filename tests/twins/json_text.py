@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from riata.wire import event_times
+from riata.wire.batch import NO_TIME
 from riata.wire.codes import OK
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.readers.json.reference import Pairs, decode, example_row, reference_json
@@ -24,6 +26,8 @@ class Outcome(NamedTuple):
     label: float
     weight: float
     event_id: bytes
+    subject: bytes = b""
+    time: int | None = None
 
 
 def known_key(name: bytes) -> int:
@@ -97,10 +101,16 @@ def read_number_member(key: bytes, text: bytes, rules: Rules) -> float | Refusal
     return result.label if key == b"label" else result.weight
 
 
+def unix_ms(text: bytes) -> int:
+    """The unix time of a text that `is_time` takes, ms; NO_TIME if there is no such time."""
+    found = event_times.unix_ms(text.decode())
+    return NO_TIME if found is None else found
+
+
 def read_string_member(key: bytes, text: bytes, rules: Rules) -> bytes | Refusal:
-    """An event id, or nothing for a time that is one."""
+    """An event id or a subject, or nothing for a time that is one."""
     result = read_member(key, text, rules)
-    return result if isinstance(result, Refusal) else result.event_id
+    return result if isinstance(result, Refusal) else result.event_id or result.subject
 
 
 def read_example(line: bytes, rules: Rules) -> SlowRow | Refusal:
@@ -118,7 +128,7 @@ def take_row(read: SlowRow | Refusal, rules: Rules) -> Outcome:
     if isinstance(read, Refusal):
         return Outcome(read.code, [], [], 0.0, 0.0, b"")
     code, hashes, values = twin_rows.finish_row([record[:3] for record in read.records], bool(rules.l2), crosses_of(rules))
-    return Outcome(code, hashes, values, read.label, read.weight, read.event_id)
+    return Outcome(code, hashes, values, read.label, read.weight, read.event_id, read.subject, read.time)
 
 
 def read_json(body: bytes, rules: Rules) -> list[Outcome] | int:

@@ -11,17 +11,17 @@ TWINS_OF = ("wire/parsed",)
 
 
 def list_rows(
-    code: Sequence[int], spans: Sequence[tuple[int, int]], with_id: Sequence[bool]
-) -> tuple[tuple[int, int, int], list[int], list[int]]:
-    """Of rows whose features are begin:end: (how many are accepted, how many of them have an id, where all of their features lie
-    one after the other or -1), their numbers, and where their features begin once they do."""
+    code: Sequence[int], spans: Sequence[tuple[int, int]], has: Sequence[tuple[bool, bool, bool]]
+) -> tuple[tuple[int, ...], list[int], list[int]]:
+    """Of rows whose features are begin:end: (how many are accepted, how many of them have an id, a subject, a time, where all of
+    their features lie one after the other or -1), their numbers, and where their features begin once they do."""
     rows = [i for i, found in enumerate(code) if found == 0]
     ends = [0]
     for i in rows:
         ends.append(ends[-1] + spans[i][1] - spans[i][0])
     neighbours = all(spans[i][1] == spans[j][0] for i, j in itertools.pairwise(rows))
     first = (spans[rows[0]][0] if rows else 0) if neighbours else -1
-    return (len(rows), sum(with_id[i] for i in rows), first), rows, ends
+    return (len(rows), *(sum(has[i][k] for i in rows) for k in range(3)), first), rows, ends
 
 
 def first_left(code: Sequence[int], start: int) -> int:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from riata.wire.batch import NO_TIME, Batch
+from riata.wire.subjects import subject_digest
+from tests.twins.json_text import Outcome
+
 NUMBERS = [
     "0",
     "-0",
@@ -113,6 +117,12 @@ TIMES = (
     '"2026-11-20T11:14:00"',
     "null",
     '"2026-11-20T11:14:00.Z"',
+    '"2024-02-29T00:00:00\\u005a"',
+    '"2025-02-29T00:00:00Z"',
+    '"1600-12-31T23:59:60.9999-23:59"',
+    '"0000-01-01T00:00:00Z"',
+    '"2026-11-20T24:00:00Z"',
+    '"2026-11-20T11:14:00+01:60"',
 )
 SPLICES = (
     "{",
@@ -191,12 +201,18 @@ def _example(rng: random.Random, hostile: bool, labelled: bool, labels: tuple[st
     if rng.random() < 0.3:
         strings = ("8f2c", "id-77", "i" * 256, "i" * 257, "", "é", "\\u0041", "\\u0000", "\x7f")
         members.append(f'"event_id"{colon}"{rng.choice(strings if hostile else strings[:3])}"')
+    if rng.random() < 0.3:
+        subjects = ("ann", "änn", '\\u00e4 \\"q\\"', "s" * 256, "s" * 257, "ü" * 129, "", "\\u0000", "\\ud83d\\ude00", "\\ud800")
+        members.append(f'"subject"{colon}"{rng.choice(subjects if hostile else subjects[:4])}"')
     if rng.random() < 0.2:
         members.append(f'"ts"{colon}{rng.choice(TIMES if hostile else TIMES[:3])}')
     if hostile and rng.random() < 0.1:
         members.append(
             rng.choice(
-                ('"prediction_id":"p"', '"extra":1', '"Label":1', members[0], members[-1], '"event_id":7', '"l\\u0061bel":1')
+                (
+                    *('"prediction_id":"p"', '"extra":1', '"Label":1', members[0], members[-1], '"event_id":7'),
+                    *('"subject":7', '"subject":null', '"l\\u0061bel":1'),
+                )
             )
         )
     rng.shuffle(members)
@@ -232,3 +248,11 @@ def make_line(rng: random.Random, labelled: bool = True, labels: tuple[str, ...]
     if way == 2:
         line = mutate(rng, line)
     return line.replace(b"\n", b" ")
+
+
+def check_notes(batch: Batch, k: int, outcome: Outcome, hash_key: int, labelled: bool) -> None:
+    """Event k of the batch has the subject and the time of the outcome."""
+    subject = bytes(16) if batch.subject is None else batch.subject[k].tobytes()
+    assert subject == (subject_digest(outcome.subject, hash_key) if outcome.subject else bytes(16))
+    time = NO_TIME if batch.time is None else int(batch.time[k])
+    assert time == (NO_TIME if outcome.time is None or not labelled else outcome.time)

@@ -16,7 +16,7 @@ from riata.run.config_changes import check_change, with_changes
 from riata.scorer import model_of
 from riata.trees.curves import curve_variable, number_variable
 from riata.trees.stage import BYTES_MAX
-from riata.wire import parse
+from riata.wire import read_body
 from riata.wire.curves import CURVES_MAX, POINTS_MAX
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
@@ -120,7 +120,7 @@ def test_nan_is_no_json_and_other_formats_have_no_curves() -> None:
 
 
 def test_curves_wait_for_the_kernels_that_compare_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "PUT_OFF", {parse.CURVES})
+    monkeypatch.setattr(read_body, "PUT_OFF", {read_body.CURVES})
     with pytest.raises(Busy) as refused:
         parse_examples(row(UP), "application/json", context(), True)
     assert refused.value.code == "not_ready"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -10,31 +11,22 @@ import numpy as np
 import pytest
 
 from riata.store.payload import SUBJECT_VERSION, TIME_VERSION, decode_batch, encode_batch
-from riata.wire import event_times
 from riata.wire.batch import NO_TIME, join_batches, select_rows, slice_rows, take_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.event_times import unix_ms
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.readers.json import members
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
+from tests.twins import json_text as twin
+from tests.wire.compiled_reader import bytes_of
 
 NDJSON = "application/x-ndjson"
 ROW: dict[str, Any] = {"features": {"age": 41.5, "ts": "2026-01-01T00:00:00Z"}, "label": 1, "event_id": "x"}
 NOON = "2026-11-20T12:00:00Z"
 NOON_MS = 1_795_176_000_000
-
-
-class Noting:
-    """Decodes as the module does, and notes what."""
-
-    def __init__(self, decoded: list[bytes]) -> None:
-        self._decoded, self._inside = decoded, event_times._TIMED
-
-    def decode(self, line: memoryview) -> Any:
-        self._decoded.append(bytes(line))
-        return self._inside.decode(line)
 
 
 def parsed(*rows: Any, labelled: bool = True) -> Parsed:
@@ -54,6 +46,7 @@ def parsed(*rows: Any, labelled: bool = True) -> Parsed:
         ("2026-02-29T12:00:00Z", None),
         ("2026-11-20T24:30:00Z", None),
         ("0000-01-01T00:00:00Z", None),
+        ("2026-11-20T12:00:00+01:60", None),
     ],
 )
 def test_a_time_is_read_to_the_millisecond_if_it_exists(text: str, ms: int | None) -> None:
@@ -127,16 +120,19 @@ def test_a_payload_with_wrong_times_is_refused() -> None:
         encode_batch(replace(batch, time=np.zeros(1, np.int64)))
 
 
-def test_only_rows_that_have_a_time_are_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[bytes] = []
-    monkeypatch.setattr(event_times, "_TIMED", Noting(decoded))
-    other = {"features": {"city": "K\u00f6ln", "ts": NOON}, "label": 0}
-    lines = [json.dumps(other), json.dumps({**other, "ts": NOON}), json.dumps(other).replace("label", "l\\u0061bel")]
-    lines.append(json.dumps({"ts": NOON, **other}).replace('"ts"', '"\\u0074s"', 1))
-    batch = parse_examples("\n".join(lines).encode(), NDJSON, Context(EncoderConfig()), labelled=True).batch
-    assert [line.decode().strip() for line in decoded] == [lines[1], lines[3]]
-    assert batch.time is not None
-    assert batch.time.tolist() == [NO_TIME, NOON_MS, NO_TIME, NOON_MS]
+def test_random_times_are_read_by_the_kernel_as_by_its_twin() -> None:
+    rng, none = random.Random(5), 0
+    for _ in range(3000):
+        year = rng.choice((0, 1, 1600, 1900, 1970, 2000, 2024, 9999, rng.randrange(10_000)))
+        day = f"{year:04}-{rng.randrange(14):02}-{rng.choice((0, 1, 28, 29, 30, 31, 32)):02}"
+        clock = f"{rng.randrange(25):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60, 61)):02}"
+        offset = rng.choice(("Z", "z", f"{rng.choice('+-')}{rng.choice((0, 23, 24)):02}:{rng.choice((0, 30, 59, 60)):02}"))
+        text = f"{day}{rng.choice('Tt ')}{clock}{rng.choice(('', '.5', '.0019', '.123456789'))}{offset}".encode()
+        data = bytes_of(text + b"!")
+        assert members.is_time(data, 0, len(text))
+        assert members.unix_ms(data, 0, len(text)) == twin.unix_ms(text), text
+        none += twin.unix_ms(text) == NO_TIME
+    assert 500 < none < 2900
 
 
 def test_rows_are_counted_by_their_age_when_they_are_accepted() -> None:

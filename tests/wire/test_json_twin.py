@@ -19,7 +19,7 @@ from riata.wire.readers.json.document import read_lines
 from riata.wire.scan.reference import ClassLabel
 from tests.twins import json_text as twin
 from tests.wire.compiled_reader import run
-from tests.wire.json_bodies import make_line
+from tests.wire.json_bodies import check_notes, make_line
 
 CONTEXTS = [
     (Context(EncoderConfig(text=("t", "body"), ngrams=3)), True),
@@ -39,7 +39,9 @@ def bits(values: list[float]) -> list[str]:
     return [value.hex() for value in values]
 
 
-def check_rows(parsed: Parsed, outcomes: list[twin.Outcome], lines: list[bytes]) -> None:
+def check_rows(
+    parsed: Parsed, outcomes: list[twin.Outcome], lines: list[bytes], hash_key: int = 0, labelled: bool = True
+) -> None:
     assert parsed.rows == len(outcomes) == len(lines)
     reason = {error.index: error.code for error in parsed.errors}
     place = {int(row): k for k, row in enumerate(parsed.row)}
@@ -68,6 +70,7 @@ def check_rows(parsed: Parsed, outcomes: list[twin.Outcome], lines: list[bytes])
         assert bool(batch.has_id[k]) == (outcome.event_id != b""), line
         if outcome.event_id:
             assert batch.event_id[k].tobytes() == hashlib.blake2b(outcome.event_id, digest_size=16).digest(), line
+        check_notes(batch, k, outcome, hash_key, labelled)
 
 
 def compare_ndjson(count: int, seed: int) -> None:
@@ -79,7 +82,7 @@ def compare_ndjson(count: int, seed: int) -> None:
         parsed = parse_examples(b"\n".join([b"", *lines]), "application/x-ndjson", context, labelled)
         rules = make_rules(context, labelled)
         outcomes = [twin.take_row(twin.read_example(line, rules), rules) for line in lines]
-        check_rows(parsed, outcomes, lines)
+        check_rows(parsed, outcomes, lines, context.encoder.hash_key, labelled)
         assert 0.05 * len(lines) < len(parsed.errors) < 0.95 * len(lines)  # else the generator tests one side only
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
-from riata.wire.parse import FORMATS, Context, make_rules, read_body
+from riata.wire.parse import Context, make_rules
 from riata.wire.parsed import new_names
+from riata.wire.read_body import FORMATS, read_body
 from riata.wire.rows import EQUALS, FOUND, KEY, PART, SHADOWED, make_sink
 from tests.twins import new_names as twin
 

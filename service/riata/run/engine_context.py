@@ -24,7 +24,7 @@ from riata.run.loop_yield import LoopYield
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.warm_up import warm_up_learner, warm_up_put_off
 from riata.store.store import SharedStore, Store
-from riata.wire.parse import PUT_OFF
+from riata.wire.read_body import PUT_OFF
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")

@@ -22,8 +22,9 @@ from riata.run.config import ModelConfig
 from riata.run.ordered_map import ordered_map
 from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import ClassesConfig, renumber_classes
-from riata.wire.parse import Context, format_of, make_rules, parse_examples
+from riata.wire.parse import Context, make_rules, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.read_body import format_of
 from riata.wire.rows import growth_of
 from riata.wire.workspace import Workspace, Workspaces
 

@@ -8,7 +8,7 @@ Theory of operation
     process ends.
 
     A start waits only for what most services need: JSON and the default learner. The other readers are put off: the service
-    compiles them once it is ready, at a low priority, and refuses their bodies until then (`wire.parse.PUT_OFF`).
+    compiles them once it is ready, at a low priority, and refuses their bodies until then (`wire.read_body.PUT_OFF`).
 
     What such a process does not finish is compiled in this process, where the error is raised.
 """
@@ -36,7 +36,7 @@ from riata.predict.uncertainty import EVIDENCE_MIN, Covariance
 from riata.run.compilers import Compilers
 from riata.store import payload
 from riata.watch import class_progressive, drift, progressive
-from riata.wire import parse
+from riata.wire import parse, read_body
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 
@@ -68,7 +68,7 @@ def _warm_up_curves() -> None:
 _DOCUMENT, _FIGURES, _BATCH = f"{ROW_READER.name} document", "figures", "batch"
 _READERS: Final = {f"{name} {split}": run for (name, split), run in parse.WARM_UPS.items()} | {
     _DOCUMENT: _warm_up_rows,
-    parse.CURVES: _warm_up_curves,
+    read_body.CURVES: _warm_up_curves,
 }
 
 
@@ -131,17 +131,17 @@ def warm_up(compilers: Compilers | None = None) -> None:
 def warm_up_start(compilers: Compilers) -> None:
     """`warm_up`, but readers that most services do not need are put off if they have to be compiled. Raises `Stopped`."""
     others = [name for name in _READERS if name not in _first()]
-    parse.PUT_OFF.update(name.split()[0] for name in others if not _is_loaded(_READERS[name]))
+    read_body.PUT_OFF.update(name.split()[0] for name in others if not _is_loaded(_READERS[name]))
     _make_ready(_first(), compilers)
 
 
 def warm_up_put_off(compilers: Compilers) -> None:
     """Make ready the readers that `warm_up_start` has put off, and accept their bodies. Raises `Stopped`."""
-    names = [name for name in _READERS if name.split()[0] in parse.PUT_OFF]
+    names = [name for name in _READERS if name.split()[0] in read_body.PUT_OFF]
     try:
         _make_ready(names, compilers, low_priority=True)
     finally:
-        parse.PUT_OFF.clear()  # whatever could not be compiled raises its error where it is read
+        read_body.PUT_OFF.clear()  # whatever could not be compiled raises its error where it is read
 
 
 def warm_up_learner(config: LearnerConfig, compilers: Compilers | None = None) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from riata.base.limits import FEATURES_PER_ROW_MAX, LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 from riata.wire.encoder import CROSSED_PER_ROW_MAX
+from riata.wire.subjects import SUBJECT_BYTES_MAX
 
 OK: Final = 0
 HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the reference reader
@@ -45,6 +46,7 @@ CURVE_NOT_FINITE: Final = 34
 CURVE_TOO_LONG: Final = 35
 CHANNELS_DIFFER: Final = 36
 CURVE_LENGTH: Final = 37
+BAD_SUBJECT: Final = 38
 
 SLUGS: Final[dict[int, tuple[str, str]]] = {
     SYNTAX: ("malformed", "not well-formed"),
@@ -58,6 +60,7 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     LABEL_NOT_ALLOWED: ("label_not_allowed", "a row to predict has no label; leave it out"),
     BAD_WEIGHT: ("bad_weight", f"expected a number above 0 and at most {WEIGHT_MAX:g}"),
     BAD_EVENT_ID: ("bad_event_id", "expected a string of 1 to 256 bytes of UTF-8"),
+    BAD_SUBJECT: ("bad_subject", f"expected a string of 1 to {SUBJECT_BYTES_MAX} bytes of UTF-8, without NUL"),
     BAD_TS: ("bad_ts", 'expected an RFC 3339 time such as "2026-11-20T11:14:00Z"'),
     BY_PREDICTION: (
         "labels_by_prediction_not_available",

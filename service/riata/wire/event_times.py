@@ -1,45 +1,30 @@
-"""When the event of a row happened: the key `ts` of an example in JSON, an RFC 3339 time, kept to the millisecond.
-
-The compiled reader checks the form of the text and notes that the row has one. The time is then read from the bytes of the
-row, if it was accepted (`wire.row_times`).
-"""
+"""When the event of a row happened: the key `ts` of an example in JSON, an RFC 3339 time, kept to the millisecond."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
-from riata.wire.batch import NO_TIME
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
-_LEAP: Final = ":60"
-
-
-class _Timed(msgspec.Struct):
-    """The only key of a row that is decoded; msgspec passes over the others."""
-
-    ts: str | None = None
-
-
-_TIMED: Final = msgspec.json.Decoder(_Timed)
-
-
-def time_in(line: memoryview) -> int | None:
-    """Return the time of an accepted row, unix ms, or NO_TIME; None if its `ts` names a day or an hour that does not exist."""
-    said = _TIMED.decode(line).ts
-    return NO_TIME if said is None else unix_ms(said)
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))", re.ASCII
+)
 
 
 def unix_ms(text: str) -> int | None:
-    """Return the unix time of an RFC 3339 time, ms, rounded down; None if its day or hour does not exist. A leap second is the
-    last one before it."""
-    text = text.upper()
-    if text[16:19] == _LEAP:
-        text = f"{text[:16]}:59{text[19:]}"
-    try:
-        return (datetime.fromisoformat(text) - _EPOCH) // _MS
-    except (ValueError, OverflowError):
+    """Return the unix time of an RFC 3339 time, ms, rounded down; None for another text, or a day, hour or offset that does not
+    exist. A leap second is the last second before it. The compiled reader has its own (`wire.readers.json.members`)."""
+    if (found := _TIME.fullmatch(text)) is None:
         return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    fraction, sign, hours, minutes = found.groups()[6:]
+    if sign is not None and (int(hours) > 23 or int(minutes) > 59):
+        return None
+    try:
+        at = datetime(year, month, day, hour, minute, 59 if second == 60 else second, tzinfo=UTC)
+    except ValueError:
+        return None
+    offset = timedelta() if sign is None else timedelta(hours=int(hours), minutes=int(minutes)) * int(f"{sign}1")
+    return (at - _EPOCH - offset) // _MS + int((fraction or "")[:3].ljust(3, "0"))

@@ -7,7 +7,8 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -32,11 +33,15 @@ from riata.wire.rows import (
     ROW_START,
     ROW_STOP,
     ROWS,
+    SUBJECT_START,
+    SUBJECT_STOP,
+    TIME_AT,
+    TIME_MS,
     BatchBuilder,
     Rules,
 )  # fmt: skip
 from riata.wire.scan.reference import label_hint
-from riata.wire.subjects import BAD_SUBJECT, BAD_SUBJECT_SLUG, SUBJECT, subject_digest
+from riata.wire.subjects import subject_hash
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
@@ -119,8 +124,8 @@ class Reading:
     lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
-    subjects: dict[int, bytes] = field(default_factory=dict)  # row -> its subject, if it names one and was accepted
-    times: dict[int, int] = field(default_factory=dict)  # row -> its time, unix ms, if it has one and was accepted
+    subjects: dict[int, bytes] = field(default_factory=dict)  # likewise its subject
+    times: dict[int, int] = field(default_factory=dict)  # likewise its time, unix ms
     class_names: dict[int, str] = field(default_factory=dict)  # row -> its class, if a reference reader read it as a text
     slow_names: list[bytes] = field(default_factory=list)  # shown names of found records whose span starts with -1
     is_passing: bool = True  # the sink is scratch that the next body reuses, so results are copied out
@@ -135,13 +140,6 @@ class Reading:
     def text(self, number: int) -> bytes:
         """The bytes of a row."""
         return self.data[self.sink.place[number, ROW_START] : self.sink.place[number, ROW_STOP]].tobytes()
-
-    def leave_subjects(self) -> None:
-        """Leave the rows that name a subject, a key that the compiled reader does not know, to the reference reader."""
-        for number in np.flatnonzero(self.sink.code[: self.rows] == UNKNOWN_KEY).tolist():
-            place = self.sink.place[number]
-            if self.data[place[FIELD_START] : place[FIELD_STOP]].tobytes() == SUBJECT.encode():
-                self.sink.code[number] = HANDOVER
 
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
@@ -191,12 +189,12 @@ def list_rows(
     indptr : i64[n + 1]                     written: where their features begin when concatenated
     kept : f64[n], f64[n], bool[n]          written: their labels and weights, and whether they carry an id
 
-    Returns                                 how many rows; how many of them carry an id; where the features of the first begin if
-                                            the features of all are contiguous and in order, otherwise -1
+    Returns                                 how many rows; how many of them carry an id, a subject, a time; where the features of
+                                            the first begin if the features of all are contiguous and in order, otherwise -1
     Cost                                    a few operations for each row
     Source                                  wire.rows, BatchBuilder; one kernel, because each numpy call may release the GIL
     """
-    n, ids, first, end = 0, 0, 0, 0
+    n, ids, subjects, times, first, end = 0, 0, 0, 0, 0, 0
     indptr[0] = 0
     for i in range(len(code)):
         if code[i] != OK:
@@ -210,8 +208,10 @@ def list_rows(
         rows[n], indptr[n + 1] = i, indptr[n] + end - begin
         kept[0][n], kept[1][n], kept[2][n] = told[0][i], told[1][i], place[i, ID_STOP] > place[i, ID_START]
         ids += kept[2][n]
+        subjects += place[i, SUBJECT_STOP] > place[i, SUBJECT_START]
+        times += place[i, TIME_AT] > place[i, ROW_START]
         n += 1
-    return n, ids, first
+    return n, ids, subjects, times, first
 
 
 def make_batch(reading: Reading) -> tuple[Batch, I64]:
@@ -224,7 +224,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
     rows, indptr = np.empty(most, np.int64), np.empty(most + 1, np.int64)
     label, weight, has_id = np.empty(most), np.empty(most), np.empty(most, np.bool_)
     told = (sink.label[:most], sink.weight[:most])
-    n, ids, first = list_rows(sink.code[:most], sink.place[:most], told, rows, indptr, (label, weight, has_id))
+    n, ids, subjects, times, first = list_rows(sink.code[:most], sink.place[:most], told, rows, indptr, (label, weight, has_id))
     rows, indptr, label, weight, has_id = rows[:n], indptr[: n + 1], label[:n], weight[:n], has_id[:n]
     if first >= 0:
         take = slice(first, first + int(indptr[-1]))
@@ -237,43 +237,35 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
         hashes, values = sink.hash[place], sink.value[place]
     digest = np.frombuffer(bytearray(n * ID_BYTES), np.uint8).reshape(n, ID_BYTES)  # np.zeros would release the GIL to clear it
     if ids or reading.identities:
-        _put_identities(reading, rows, digest, has_id)
-    return Batch(indptr, hashes, values, label, weight, digest, has_id, _subjects(reading, rows), _times(reading, rows)), rows
+        digest = _digests(reading, rows, ID_START, reading.identities, partial(hashlib.blake2b, digest_size=ID_BYTES))
+        has_id[np.searchsorted(rows, [*reading.identities])] = True
+    subject = None
+    if subjects or reading.subjects:
+        subject = _digests(reading, rows, SUBJECT_START, reading.subjects, subject_hash(int(reading.rules.key)))
+    timed = reading.rules.labelled and (times or reading.times)
+    return Batch(indptr, hashes, values, label, weight, digest, has_id, subject, _times(reading, rows) if timed else None), rows
 
 
-def _put_identities(reading: Reading, rows: I64, digest: U8, has_id: BOOL) -> None:
-    """Write the digests of event ids, including those from reference readers."""
-    place = reading.sink.place
-    for k in np.flatnonzero(has_id):
-        start, stop = place[rows[k], ID_START], place[rows[k], ID_STOP]
-        digest[k] = _digest(reading.data[start:stop].tobytes())
-    for number, identity in reading.identities.items():
-        at = int(np.searchsorted(rows, number))
-        digest[at] = _digest(identity)
-        has_id[at] = True
+def _digests(reading: Reading, rows: I64, column: int, others: dict[int, bytes], hashed: Callable[[Any], Any]) -> U8:
+    """Return the digests of a text of each of these accepted rows, u8[n, ID_BYTES]; zeros for a row without it.
+
+    column : of `place`, where the text starts; the next is where it stops
+    others : row -> the text, if a reference reader read it
+    """
+    data = memoryview(cast(Any, reading.data))
+    spans = reading.sink.place[rows, column : column + 2].tolist()
+    made = [hashed(data[start:stop]).digest() if stop > start else bytes(ID_BYTES) for start, stop in spans]
+    for number, text in others.items():
+        made[int(np.searchsorted(rows, number))] = hashed(text).digest()
+    return np.frombuffer(bytearray(b"".join(made)), np.uint8).reshape(len(rows), ID_BYTES)
 
 
-def _subjects(reading: Reading, rows: I64) -> U8 | None:
-    """The digests of the subjects of the accepted rows; None if no row names one."""
-    if not reading.subjects:
-        return None
-    digests, hash_key = np.zeros((len(rows), ID_BYTES), np.uint8), int(reading.rules.key)
-    for number, subject in reading.subjects.items():
-        digests[np.searchsorted(rows, number)] = np.frombuffer(subject_digest(subject, hash_key), np.uint8)
-    return digests
-
-
-def _times(reading: Reading, rows: I64) -> I64 | None:
-    """The times of the accepted rows; None if no row has one."""
-    if not reading.times:
-        return None
-    times = np.full(len(rows), NO_TIME)
+def _times(reading: Reading, rows: I64) -> I64:
+    """Return the times of these accepted rows, i64[n], unix ms or NO_TIME."""
+    place = reading.sink.place[rows]
+    times = np.where(place[:, TIME_AT] > place[:, ROW_START], place[:, TIME_MS], NO_TIME)
     times[np.searchsorted(rows, [*reading.times])] = [*reading.times.values()]
     return times
-
-
-def _digest(identity: bytes) -> U8:
-    return np.frombuffer(hashlib.blake2b(identity, digest_size=ID_BYTES).digest(), np.uint8)
 
 
 def shown_name(reading: Reading, found: int) -> bytes:
@@ -314,7 +306,7 @@ def row_errors(reading: Reading) -> list[RowError]:
 
 def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
     code = int(reading.sink.code[number])
-    slug, sentence = BAD_SUBJECT_SLUG if code == BAD_SUBJECT else SLUGS[code]
+    slug, sentence = SLUGS[code]
     if code == BAD_LABEL:
         sentence = label_hint(reading.rules)
     place = reading.sink.place[number]

@@ -44,10 +44,6 @@ class Functions:
     document  : the same for a body that is split by its grammar
     columns   : reads a body of columns, every row. Raises `Malformed` and `TooLarge`
     curved    : `reference` for a model with curves, which then reads every row; None: the format has no curves
-    subject   : returns the subject that an accepted row names, empty if none. Rows that the compiled reader refused for this
-                key are left to `reference`. None if the format has no subjects
-    time      : returns when the event of an accepted row happened, unix ms, NO_TIME if it does not say, None if there is no such
-                time. None if the format has no times
     joins     : picks the rows that label a prediction from the refused rows; None if the format has none
     is_single : whether a document is one row, answered by one object and not by an array
     as_line   : a document of one row as a line of this format; None if it is not that
@@ -59,8 +55,6 @@ class Functions:
     document: Read | None = None
     columns: ReadColumns | None = None
     curved: Callable[[Curves], Reference] | None = None
-    subject: Callable[[bytes], bytes] | None = None
-    time: Callable[[memoryview], int | None] | None = None
     joins: ReadJoins | None = None
     is_single: Callable[[bytes], bool] = lambda _body: False
     as_line: Callable[[bytes], bytes | None] = lambda _body: None

@@ -43,7 +43,7 @@ RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words 
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
-MARKS_MAX: Final = 13
+MARKS_MAX: Final = 16
 OWED: Final = 3
 _POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
 _POSITIONS_SPARE: Final = 128
@@ -84,8 +84,11 @@ END: Final = 8
 IN_FEATURES: Final = 9  # 1 if the field at fault is a key of a JSON "features" object
 CLASS_START: Final = 10  # the name of the row's class; start == stop if the label is a number
 CLASS_STOP: Final = 11
-TIME_AT: Final = 12  # a place after ROW_START if the row has a time; written by readers of formats that have times
-PLACES: Final = 13
+SUBJECT_START: Final = 12  # whom the row is about; start == stop if it does not say
+SUBJECT_STOP: Final = 13
+TIME_AT: Final = 14  # a place after ROW_START if the row has a time
+TIME_MS: Final = 15  # the time, unix ms; only if the row has one
+PLACES: Final = 16
 
 
 class RecordScratch(NamedTuple):
@@ -279,6 +282,8 @@ class SlowRow(NamedTuple):
     label: float = float("nan")
     weight: float = 1.0
     event_id: bytes = b""  # UTF-8; empty if there is none
+    subject: bytes = b""  # likewise
+    time: int | None = None  # unix ms
 
 
 class Refusal(NamedTuple):

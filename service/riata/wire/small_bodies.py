@@ -24,9 +24,10 @@ from riata.wire.batch import Batch, select_rows
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
-from riata.wire.parse import FORMATS, Context, Format, Labels, format_of, make_rules, read_body
+from riata.wire.parse import Context, Labels, make_rules
 from riata.wire.parsed import ID_BYTES, Reading, make_batch, names_in, new_names
-from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, Rules
+from riata.wire.read_body import FORMATS, Format, format_of, read_body
+from riata.wire.rows import BEGIN, END, ID_START, ID_STOP, ROW_START, SUBJECT_START, SUBJECT_STOP, TIME_AT, Rules
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
@@ -95,7 +96,8 @@ def _batch_of_one(reading: Reading) -> Batch:
     """What `make_batch` returns for a single accepted row, in as few steps as possible: their number determines the cost."""
     sink = reading.sink
     place = sink.place[0].tolist()
-    if reading.identities or reading.subjects or reading.times or place[ID_STOP] > place[ID_START]:
+    noted = place[ID_STOP] > place[ID_START] or place[SUBJECT_STOP] > place[SUBJECT_START] or place[TIME_AT] > place[ROW_START]
+    if noted or reading.identities or reading.subjects or reading.times:
         return make_batch(reading)[0]
     begin, end = place[BEGIN], place[END]
     return Batch(

@@ -7,13 +7,15 @@ belong together. Whoever knows the key of the model and guesses a name can check
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from riata.base.limits import EVENT_ID_BYTES_MAX
 
 SUBJECT: Final = "subject"  # key of a row
-SUBJECT_BYTES_MAX: Final = 256
+SUBJECT_BYTES_MAX: Final = EVENT_ID_BYTES_MAX  # the compiled reader checks both alike
 DIGEST_BYTES: Final = 16
-BAD_SUBJECT: Final = 1000  # a code of a row that no kernel returns, beside those of `wire.codes`
-BAD_SUBJECT_SLUG: Final = ("bad_subject", f"expected a string of 1 to {SUBJECT_BYTES_MAX} bytes of UTF-8, without NUL")
 
 
 def is_subject(value: object) -> bool:
@@ -26,7 +28,12 @@ def is_subject(value: object) -> bool:
         return False
 
 
+def subject_hash(hash_key: int) -> Callable[[Any], Any]:
+    """Return BLAKE2b with DIGEST_BYTES under the hash key of a model's encoder, to be called with a subject in UTF-8."""
+    return partial(hashlib.blake2b, digest_size=DIGEST_BYTES, key=hash_key.to_bytes(8, "little"), person=b"riata subject")
+
+
 def subject_digest(subject: bytes, hash_key: int) -> bytes:
-    """Return DIGEST_BYTES of BLAKE2b over a subject in UTF-8, under the hash key of a model's encoder."""
-    key = hash_key.to_bytes(8, "little")
-    return hashlib.blake2b(subject, digest_size=DIGEST_BYTES, key=key, person=b"riata subject").digest()
+    """Return the digest that the log keeps of a subject in UTF-8."""
+    digest: bytes = subject_hash(hash_key)(subject).digest()
+    return digest

@@ -66,7 +66,7 @@ def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows:
     rows : int
 
     Returns              nothing
-    Cost                 14 numbers for each row
+    Cost                 19 numbers for each row
     Source               wire.rows, `make_sink`
     """
     count[:] = 0

@@ -17,6 +17,7 @@ from riata.wire.parsed import Parsed
 from riata.wire.readers import READERS
 from riata.wire.scan.reference import ClassLabel
 from tests.twins import json_text as json_twin
+from tests.wire.json_bodies import check_notes
 
 CONTEXTS: Final = (
     (Context(EncoderConfig(bits=12, text=("t",), ngrams=2)), True),
@@ -35,7 +36,7 @@ TOKENS: Final = (
     b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
     b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
     b"|f a:1 ", b" 'tag|", b" 1:1 2:2 # c", b"9007199254740992.99999", b"\xc3\xa9", b"e\xcc\x81", b'"a":1,"a":2', b"0x10", b"-0",
-    b'"label":"a"',
+    b'"label":"a"', b'"subject":"', b'"subject":"\\u00e4",', b'"ts":"2024-02-29t23:59:60.9-01:30",',
 )  # fmt: skip
 
 
@@ -97,6 +98,7 @@ def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) ->
             label = parsed.classes.index(label.name if isinstance(label, ClassLabel) else name_of_number(label))
         if labelled and batch.label[k] != label:
             raise AssertionError("the readers do not read the same label")
+        check_notes(batch, k, outcomes[number], context.encoder.hash_key, labelled)
 
 
 def starts() -> list[bytes]:

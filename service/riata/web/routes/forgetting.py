@@ -9,7 +9,8 @@ from riata.web.answers import Answer, json_answer
 from riata.web.route import AT, Call, Route
 from riata.web.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record
 from riata.web.scopes import ADMIN
-from riata.wire.subjects import BAD_SUBJECT_SLUG, SUBJECT_BYTES_MAX, is_subject
+from riata.wire.codes import BAD_SUBJECT, SLUGS
+from riata.wire.subjects import SUBJECT_BYTES_MAX, is_subject
 
 SUBJECTS_MAX: Final = 1000
 BODY_BYTES_MAX: Final = 2 * SUBJECTS_MAX * (SUBJECT_BYTES_MAX + 4)
@@ -38,7 +39,7 @@ def read_request(document: dict[str, Any]) -> tuple[list[str], bool]:
             f"subject: expected 1 to {SUBJECTS_MAX} subjects, got {len(subjects)}; send several requests", "wrong_type"
         )
     if not all(map(is_subject, subjects)):
-        slug, sentence = BAD_SUBJECT_SLUG
+        slug, sentence = SLUGS[BAD_SUBJECT]
         raise BadInput(f"subject: {sentence}", slug)
     drop_trimmed = document.get("drop_trimmed", False)
     if type(drop_trimmed) is not bool:

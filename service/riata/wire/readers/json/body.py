@@ -74,6 +74,9 @@ from riata.wire.readers.json.texts import (
     MARKS,
     SIDE,
     STOPPED,
+    SUBJECT_FROM,
+    SUBJECT_TO,
+    TIME_READ,
     TIME_SEEN,
     WINDOW,
     fail,
@@ -94,7 +97,10 @@ from riata.wire.rows import (
     ROW_START,
     ROW_STOP,
     ROWS,
+    SUBJECT_START,
+    SUBJECT_STOP,
     TIME_AT,
+    TIME_MS,
     BatchBuilder,
     RecordScratch,
     Rules,
@@ -246,7 +252,7 @@ def take_row(
             first = 2 if row.kind[blame] & 3 == PLAIN else 0  # the field is the name itself, or the prefix
             mark[BLAME_START], mark[BLAME_STOP] = row.span[blame, first], row.span[blame, first + 1]
             mark[BLAME_INSIDE] = 1
-    if code == OK and sink.count[FOUND] == listed and max(mark[IDENTITY_STOP], mark[CLASS_TO]) <= side:
+    if code == OK and sink.count[FOUND] == listed and max(mark[IDENTITY_STOP], mark[CLASS_TO], mark[SUBJECT_TO]) <= side:
         mark[SIDE] = side  # nothing there is needed any more
     if code != OK:
         passed, end = skip_value(data, start, stop, depth)
@@ -265,7 +271,9 @@ def take_row(
     place[ROW_START], place[ROW_STOP], place[AT] = start, end, mark[STOPPED]
     place[FIELD_START], place[FIELD_STOP], place[IN_FEATURES] = mark[BLAME_START], mark[BLAME_STOP], mark[BLAME_INSIDE]
     place[ID_START], place[ID_STOP] = mark[IDENTITY_START], mark[IDENTITY_STOP]
-    place[CLASS_START], place[CLASS_STOP], place[TIME_AT] = mark[CLASS_FROM], mark[CLASS_TO], mark[TIME_SEEN]
+    place[CLASS_START], place[CLASS_STOP] = mark[CLASS_FROM], mark[CLASS_TO]
+    place[SUBJECT_START], place[SUBJECT_STOP] = mark[SUBJECT_FROM], mark[SUBJECT_TO]
+    place[TIME_AT], place[TIME_MS] = mark[TIME_SEEN], mark[TIME_READ]
     sink.label[number], sink.weight[number] = out[0], out[1]
     return end
 

@@ -138,7 +138,7 @@ def fast_example(data: U8, start: int, stop: int, row: RecordScratch, rules: Rul
     start, stop : int  expected position of the opening brace; end of what may be read
     row : RecordScratch  `position` lists what json_marks finds from `start` on; mark[COUNT] records and `pair` are written
     rules : Rules
-    mark : i64[...]    the span of an event id is written
+    mark : i64[...]    what `read_string_member` notes is written
 
     Returns            position after the closing brace; -1 if the example is not a common one, and what was written is invalid
     Cost               as `fast_features`

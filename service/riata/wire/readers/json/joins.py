@@ -18,6 +18,7 @@ from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.readers.json.reference import Pairs, decode, member
 from riata.wire.rows import Rules
 from riata.wire.scan.reference import Refused, label_hint
+from riata.wire.subjects import SUBJECT
 
 JOIN_KEYS: Final = ("prediction_id", "label", "weight", "ts")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -81,7 +82,7 @@ def _members(row: Pairs, rules: Rules) -> dict[str, Any]:
     keys = [key for key, _ in row]
     given = {key: item for key, item in row if item is not None}
     for key in keys:
-        if key not in EXAMPLE_KEYS:
+        if key not in EXAMPLE_KEYS or key == SUBJECT:  # whom the row is about was said with the prediction
             raise Refused(UNKNOWN_KEY, key)
         if keys.count(key) > 1:
             raise Refused(DUPLICATE_KEY, key)

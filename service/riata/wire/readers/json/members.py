@@ -1,4 +1,4 @@
-"""Reads the keys of an example and their simple values: label, weight, event id and time.
+"""Reads the keys of an example and their simple values: label, weight, event id, time and subject.
 
 Positions, codes and `mark` are as in `wire.readers.json.body`.
 """
@@ -12,10 +12,23 @@ import numpy as np
 from riata.base.arrays import F64, I64, U8
 from riata.base.limits import EVENT_ID_BYTES_MAX
 from riata.jit.kernel import inline_kernel, kernel
-from riata.wire.codes import BAD_EVENT_ID, BAD_LABEL, BAD_TS, BAD_WEIGHT, HANDOVER, INVALID_UTF8, LABEL_NOT_ALLOWED, OK, SYNTAX
+from riata.wire.batch import NO_TIME
+from riata.wire.codes import (
+    BAD_EVENT_ID,
+    BAD_LABEL,
+    BAD_SUBJECT,
+    BAD_TS,
+    BAD_WEIGHT,
+    HANDOVER,
+    INVALID_UTF8,
+    LABEL_NOT_ALLOWED,
+    OK,
+    SYNTAX,
+)
 from riata.wire.labels import CLASSES, is_plain_class, is_weight, label_of
 from riata.wire.readers.json.grammar import (
     COLON,
+    DOT,
     HAS_ESCAPE,
     HAS_NON_ASCII,
     LETTER_F,
@@ -28,13 +41,24 @@ from riata.wire.readers.json.grammar import (
     number_end,
     scan_string,
 )
-from riata.wire.readers.json.texts import CLASS_FROM, CLASS_TO, IDENTITY_START, IDENTITY_STOP, TIME_SEEN, fail, plain_string
+from riata.wire.readers.json.texts import (
+    CLASS_FROM,
+    CLASS_TO,
+    IDENTITY_START,
+    IDENTITY_STOP,
+    SUBJECT_FROM,
+    SUBJECT_TO,
+    TIME_READ,
+    TIME_SEEN,
+    fail,
+    plain_string,
+)
 from riata.wire.rows import Rules
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
 from riata.wire.scan.unicode import string_code
 
-EXAMPLE_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id")
-FEATURES, LABEL, WEIGHT, EVENT_ID, TS, PREDICTION_ID = range(len(EXAMPLE_KEYS))
+EXAMPLE_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id", "subject")
+FEATURES, LABEL, WEIGHT, EVENT_ID, TS, PREDICTION_ID, SUBJECT = range(len(EXAMPLE_KEYS))
 _KEY_BYTES = np.frombuffer("".join(EXAMPLE_KEYS).encode(), np.uint8)
 _KEY_AT = np.cumsum([0, *(len(key) for key in EXAMPLE_KEYS)])
 
@@ -175,22 +199,65 @@ def is_time(data: U8, p: int, stop: int) -> bool:
     return p + 6 == stop and digits_at(data, p + 1, 2, stop) and data[p + 3] == COLON and digits_at(data, p + 4, 2, stop)
 
 
+@inline_kernel
+def two_digits(data: U8, p: int) -> int:
+    """The number that the two digits at `p` say. Source: RFC 3339, section 5.6."""
+    return 10 * int(data[p]) + int(data[p + 1]) - 11 * ZERO
+
+
+@kernel
+def unix_ms(data: U8, p: int, stop: int) -> int:
+    """Read a time. A leap second is the last second before it.
+
+    Parameters
+    ----------
+    data : u8[...]     read only
+    p, stop : int      a text for which `is_time` is true
+
+    Returns            unix time, ms, rounded down; NO_TIME if there is no such day, hour or offset
+    Cost               one read of each byte
+    Source             RFC 3339, sections 5.6 and 5.7; days: Hinnant 2021, chrono-Compatible Low-Level Date Algorithms
+    """
+    year, month, day = 100 * two_digits(data, p) + two_digits(data, p + 2), two_digits(data, p + 5), two_digits(data, p + 8)
+    hour, minute, second = two_digits(data, p + 11), two_digits(data, p + 14), two_digits(data, p + 17)
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    days = 28 + int(leap) if month == 2 else 30 + (month + month // 8) % 2
+    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= days or hour > 23 or minute > 59 or second > 60:
+        return NO_TIME
+    p, ms, unit = p + 19, 0, 100
+    if data[p] == DOT:
+        p += 1
+        while ZERO <= data[p] <= NINE:  # a time ends with its offset
+            ms, unit, p = ms + unit * (int(data[p]) - ZERO), unit // 10, p + 1
+    offset = 0
+    if p + 1 < stop:
+        hours, minutes = two_digits(data, p + 1), two_digits(data, p + 4)
+        if hours > 23 or minutes > 59:
+            return NO_TIME
+        offset = (60 * hours + minutes) * (-1 if data[p] == MINUS else 1)
+    # Days since 1970 of a calendar whose years begin in March, so that leap days are the last ones.
+    year -= int(month <= 2)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    number = 365 * year + year // 4 - year // 100 + year // 400 + of_year - 719_468
+    return ((24 * number + hour) * 60 + minute - offset) * 60_000 + 1000 * min(second, 59) + ms
+
+
 @kernel
 def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> int:
-    """Read `event_id` or `ts`.
+    """Read `event_id`, `ts` or `subject`.
 
     Parameters
     ----------
     data : u8[...]
     p, stop : int      first byte of the value; end of what may be read, p < stop
-    mark : i64[MARKS]  the span of an event id, or where the time is, is written
-    which : int        EVENT_ID or TS
+    mark : i64[MARKS]  the span of an event id or a subject, or the time and where it is, is written
+    which : int        EVENT_ID, TS or SUBJECT
 
     Returns            position after it, or minus a code
     Cost               one read of each byte
     Source             the HTTP contract
     """
-    wrong = BAD_EVENT_ID if which == EVENT_ID else BAD_TS
+    wrong = BAD_EVENT_ID if which == EVENT_ID else BAD_SUBJECT if which == SUBJECT else BAD_TS
     if data[p] != QUOTE:
         return fail(mark, wrong, p)
     end, holds = scan_string(data, p + 1, stop)
@@ -198,15 +265,19 @@ def read_string_member(data: U8, p: int, stop: int, mark: I64, which: int) -> in
         return fail(mark, SYNTAX, -1 - end)
     start, last = plain_string(data, p + 1, end, holds, mark)
     if which == TS:
-        mark[TIME_SEEN] = p
-        return end + 1 if is_time(data, start, last) else -BAD_TS
-    code = OK if 1 <= last - start <= EVENT_ID_BYTES_MAX else BAD_EVENT_ID
+        time = unix_ms(data, start, last) if is_time(data, start, last) else NO_TIME
+        mark[TIME_SEEN], mark[TIME_READ] = p, time
+        return end + 1 if time != NO_TIME else -BAD_TS
+    code = OK if 1 <= last - start <= EVENT_ID_BYTES_MAX else wrong
     if code == OK and holds & HAS_ESCAPE:
         for i in range(start, last):
-            code = code if data[i] != 0 else BAD_EVENT_ID
+            code = code if data[i] != 0 else wrong
     if holds & HAS_NON_ASCII and string_code(data, start, last) == INVALID_UTF8:
         code = INVALID_UTF8
     if code != OK:
         return -code
-    mark[IDENTITY_START], mark[IDENTITY_STOP] = start, last
+    if which == SUBJECT:
+        mark[SUBJECT_FROM], mark[SUBJECT_TO] = start, last
+    else:
+        mark[IDENTITY_START], mark[IDENTITY_STOP] = start, last
     return end + 1

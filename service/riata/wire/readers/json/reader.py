@@ -11,23 +11,20 @@ from riata.wire.readers.json.file import label_of, looks_like_json, query_of, te
 _EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
 _FULL: Final = (
     b'{"features":{"a":1.5,"b":"c","t":"two words","d":["x"],"e":true},"label":1,"weight":2,"event_id":"i",'
-    b'"ts":"2026-11-20T11:14:00Z"}'
+    b'"ts":"2026-11-20T11:14:00Z","subject":"s"}'
 )
 
 
 def _load(_header: bytes) -> Functions:
-    from riata.wire.event_times import time_in
     from riata.wire.readers.json.document import as_line, is_single, read_document, read_lines
     from riata.wire.readers.json.joins import read_joins
-    from riata.wire.readers.json.reference import reference_json, subject_of
+    from riata.wire.readers.json.reference import reference_json
 
     return Functions(
         reference=reference_json,
         lines=read_lines,
         document=read_document,
         curved=lambda curves: partial(reference_json, curves=curves),
-        subject=subject_of,
-        time=time_in,
         joins=read_joins,
         is_single=is_single,
         as_line=as_line,

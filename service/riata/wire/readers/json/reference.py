@@ -8,9 +8,8 @@ again, reading every number with `float` and keeping every object as its pairs.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,6 +23,7 @@ from riata.base.limits import (
 from riata.maths.hashing import FIELD_NAMESPACE
 from riata.wire.codes import (
     BAD_EVENT_ID,
+    BAD_SUBJECT,
     BAD_TS,
     BAD_WEIGHT,
     BY_PREDICTION,
@@ -39,22 +39,12 @@ from riata.wire.codes import (
     UNKNOWN_KEY,
 )  # fmt: skip
 from riata.wire.curves import NO_CURVES, Curves
+from riata.wire.event_times import unix_ms
 from riata.wire.names import NO_NAMES
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records, hash_of
-from riata.wire.subjects import BAD_SUBJECT, SUBJECT, is_subject
-
-_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
-
-
-class _Named(msgspec.Struct):
-    """The only key of a row that `subject_of` decodes; msgspec passes over the others."""
-
-    subject: str | None = None
-
-
-_NAMED: Final = msgspec.json.Decoder(_Named)
+from riata.wire.subjects import SUBJECT, is_subject
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -122,7 +112,7 @@ def example_row(value: Any, rules: Rules, curves: Curves = NO_CURVES) -> SlowRow
     seen: set[str] = set()
     given: dict[str, Any] = {}
     for key, item in value:
-        if key not in EXAMPLE_KEYS and key != SUBJECT:
+        if key not in EXAMPLE_KEYS:
             raise Refused(UNKNOWN_KEY, key)
         if key in seen:
             raise Refused(DUPLICATE_KEY, key)
@@ -133,7 +123,8 @@ def example_row(value: Any, rules: Rules, curves: Curves = NO_CURVES) -> SlowRow
         raise Refused(MISSING_FEATURES)
     if rules.labelled and "label" not in given:
         raise Refused(MISSING_LABEL)
-    return SlowRow(given["features"], given.get("label", float("nan")), given.get("weight", 1.0), given.get("event_id", b""))
+    label, weight = given.get("label", float("nan")), given.get("weight", 1.0)
+    return SlowRow(given["features"], label, weight, given.get("event_id", b""), given.get(SUBJECT, b""), given.get("ts"))
 
 
 def member(key: str, item: Any, rules: Rules, curves: Curves = NO_CURVES) -> Any:
@@ -151,21 +142,14 @@ def member(key: str, item: Any, rules: Rules, curves: Curves = NO_CURVES) -> Any
             raise Refused(BAD_EVENT_ID, key)
         return item.encode()
     if key == "ts":
-        if not isinstance(item, str) or _TIME.fullmatch(item) is None:
+        if not isinstance(item, str) or (time := unix_ms(item)) is None:
             raise Refused(BAD_TS, key)
-        return item
+        return time
     if key == SUBJECT:
         if not is_subject(item):
             raise Refused(BAD_SUBJECT, key)
-        return item
+        return item.encode()
     raise Refused(BY_PREDICTION, key)
-
-
-def subject_of(line: bytes) -> bytes:
-    """The subject that an accepted row names, in UTF-8; empty if it names none."""
-    if SUBJECT.encode() not in line and b"\\" not in line:
-        return b""
-    return (_NAMED.decode(line).subject or "").encode()
 
 
 def _label(item: Any, rules: Rules) -> float:

@@ -1,0 +1,183 @@
+"""Reads the bytes of a body with the reader of its format; `wire.parse` makes of them what callers want.
+
+`read_body` lets the kernel of the reader read the whole body, and gives the rows that the kernel handed over to the reference
+reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+
+from riata.base.arrays import U8
+from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
+from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
+from riata.wire.curves import NO_CURVES, Curves
+from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.parsed import Reading
+from riata.wire.reader import Functions, Reader, Split
+from riata.wire.readers import READERS
+from riata.wire.refusals import check_mark, check_utf8, raise_for
+from riata.wire.rows import FEATURES, FOUND, KEY, RECORDS_PER_ROW_MAX, RecordScratch, Refusal, Rules, SlowRow, growth_of, make_row
+from riata.wire.scan.assemble import finish_row
+from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
+from riata.wire.scan.left_lines import leave_lines
+from riata.wire.scan.reference import ClassLabel
+from riata.wire.workspace import Workspace, workspace
+
+_COMPILING_S: Final = 5.0  # after how long to send a body again whose reader is being compiled
+CURVES: Final = "curves"  # in PUT_OFF, for the kernels that compare curves
+PUT_OFF: Final[set[str]] = set()  # names of readers that are compiled only after the start; any thread may change it
+
+
+class Format(NamedTuple):
+    """One media type: its reader, and how a body splits into rows. `functions` is None if they depend on the body's header."""
+
+    reader: Reader
+    split: Split
+    functions: Functions | None
+
+
+def _formats() -> Iterator[tuple[str, Format]]:
+    for reader in READERS:
+        functions = None if reader.has_header else reader.load(b"")
+        yield from ((media.name, Format(reader, media.split, functions)) for media in reader.media_types)
+
+
+FORMATS: Final[dict[str, Format]] = dict(_formats())
+
+
+def format_of(content_type: str) -> Format:
+    """Find the reader of a Content-Type header. Raises `Unsupported`, and `Busy` (code `not_ready`) if the reader is put off."""
+    kind, *parameters = (part.strip() for part in content_type.split(";"))
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+            raise Unsupported("only charset=utf-8 is read")
+    if kind.lower() not in FORMATS:
+        raise Unsupported(f"expected a Content-Type of {', '.join(FORMATS)}")
+    form = FORMATS[kind.lower()]
+    if form.reader.name in PUT_OFF:
+        said = f"the kernels that read {form.reader.title} are being compiled after the first start; try again"
+        raise Busy(said, "not_ready", _COMPILING_S)
+    return form
+
+
+def read_body(
+    body: bytes | PaddedBuffer | U8,
+    form: Format,
+    rules: Rules,
+    scratch: Workspace | None = None,
+    header: bytes = b"",
+    curves: Curves = NO_CURVES,
+) -> Reading:
+    """Read the whole body with the readers of `form`; every row then has its code. Raises as `parse_examples` does."""
+    if len(body) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body has at most {BODY_BYTES_MAX} bytes, this one has {len(body)}", "body_too_large")
+    if len(rules.crosses) and not form.reader.has_fields:
+        told = f"the model crosses fields, and features in {form.reader.title} have none; send JSON or VW text"
+        raise Unsupported(told, "crosses_need_fields")
+    functions = form.functions
+    if curves:
+        require_curves(form.reader.title, functions is not None and functions.curved is not None)
+    if functions is None:
+        if not header:
+            check_mark(body)
+            header, _, body = bytes(body).partition(b"\n")
+        functions = form.reader.load(header.removesuffix(b"\r"))
+    if functions.columns is not None:
+        columns = memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body))
+        return functions.columns(columns, rules)
+    if curves and functions.curved is not None:
+        functions = replace(functions, reference=functions.curved(curves))
+    reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
+    reading.joins = functions.joins
+    if curves:  # every row is left to the reference reader; what the compiled reader made of them is dropped
+        reading.sink.code[: reading.rows] = HANDOVER
+        reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
+    for number in reading.left():
+        row = take_slow(reading, row, number, slow(number))
+    return reading
+
+
+def require_curves(title: str, possible: bool = True) -> None:
+    """Raise `Busy` while the kernels that compare curves are put off, `Unsupported` for a format that has no curves."""
+    if not possible:
+        raise Unsupported(f"the model has fields that are curves, and rows in {title} have none; send JSON", "curves_need_json")
+    if CURVES in PUT_OFF:
+        raise Busy("the kernels that compare curves are being compiled; try again", "not_ready", _COMPILING_S)
+
+
+def _read_text(
+    body: bytes | PaddedBuffer | U8, how: tuple[Split, Functions], rules: Rules, scratch: Workspace | None
+) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
+    by_line, functions = how[0] == "lines", how[1]
+    read, reference = (functions.lines or leave_lines) if by_line else functions.document, functions.reference
+    if read is None or reference is None:
+        raise Unsupported(f"a body of {how[0]} has no reader")
+    check_mark(body)
+    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
+    if not by_line and not (whole := bytes(body)).isascii():
+        check_utf8(whole)
+    work = scratch or workspace(len(body), growth_of(rules))
+    data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
+    if isinstance(body, PaddedBuffer) and by_line and scratch is None:
+        data = body.room
+    text = Text(given.ctypes.data, len(body), data, work.ends)
+    if by_line:
+        sink = work.emptied()
+    else:
+        data[: len(body)], data[len(body)] = given, NEWLINE
+        sink = work.cleared(min(len(body) // 2 + 1, ROWS_PER_REQUEST_MAX))
+    reading = Reading(data, sink, rules, is_passing=scratch is None)
+    raise_for(read(text, row, sink, rules), reading)
+    reading.lines = work.ends.item(-1) if by_line else 0
+    if reading.rows == 0:
+        raise Malformed("the body holds no rows", "empty_body")
+
+    def slow(number: int) -> SlowRow | Refusal:
+        return reference(reading.text(number), rules)
+
+    return reading, row, slow
+
+
+def take_slow(reading: Reading, row: RecordScratch, number: int, result: SlowRow | Refusal) -> RecordScratch:
+    """Finish a row that a reference reader has read. Returns the scratch, or a larger one if the row needed that."""
+    sink = reading.sink
+    if isinstance(result, Refusal):
+        sink.code[number], reading.fields[number] = result.code, result.field
+        return row
+    records = result.records
+    if len(records) > RECORDS_PER_ROW_MAX:
+        sink.code[number] = TOO_MANY_IN_ROW
+        return row
+    if len(records) > len(row.value):
+        row = make_row(RECORDS_PER_ROW_MAX if len(reading.rules.crosses) else len(records))
+    first = len(reading.slow_names)
+    for k, (fingerprint, value, kind, _) in enumerate(records):
+        row.fingerprint[k], row.value[k], row.kind[k] = fingerprint, value, kind
+        row.span[k] = (-1, first + k, 0, 0)
+    code, blame = finish_row(row, len(records), sink, reading.rules, number)
+    if code == TOO_MANY_FEATURES:
+        raise_for(code, reading)
+    sink.code[number] = code
+    if code != OK:
+        name = records[blame][3].decode("utf-8", "replace")
+        reading.fields[number] = f"features.{name}" if records[blame][2] & KEY else name
+        return row
+    if len(reading.rules.seen):
+        reading.slow_names.extend(name for _, _, _, name in records)
+    sink.label[number], sink.weight[number] = result.label, result.weight
+    if isinstance(result.label, ClassLabel):
+        reading.class_names[number] = result.label.name
+    if result.event_id:
+        reading.identities[number] = result.event_id
+    if result.subject:
+        reading.subjects[number] = result.subject
+    if result.time is not None:
+        reading.times[number] = result.time
+    return row
