@@ -128,9 +128,14 @@ def test_a_row_without_a_label_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_options_about_columns_need_a_table(tmp_path: Path) -> None:
     path = tmp_path / "rows.ndjson"
     path.write_text('{"features": {"a": 1}, "label": 1}\n')
-    done = run("fit", "--online", str(path), "--drop", "a")
-    assert done.exit_code != 0
-    assert "options about columns are for CSV and Parquet" in " ".join(done.stderr.split())
+    for words, said in (
+        (("fit", "--online", "--drop", "a"), "options about columns are for CSV and Parquet"),
+        (("observe", "--subject", "a"), "rows in NDJSON and Arrow say it themselves"),
+        (("fit", "--online", "--subject", "a"), "no row of it can be forgotten later"),
+    ):
+        done = run(words[0], str(path), *words[1:])
+        assert done.exit_code != 0
+        assert said in " ".join(done.stderr.split())
 
 
 def test_stdin_is_a_table_if_it_is_said(service: FakeService) -> None:

@@ -20,6 +20,7 @@ from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers.arrow.columns import place_offsets
 from riata.wire.readers.arrow.names import write_digits
+from riata.wire.subjects import subject_digest
 from tests.arrow_stream import (
     END,
     MARK,
@@ -139,6 +140,11 @@ def test_rows_at_fault_are_refused_alone() -> None:
     ids = strings("event_id", ["", "x" * 257, b"\xff", "a\0b"])
     parsed = read(stream([*examples(names, [[1.0]] * 4, [1, 1, 1, 1]), ids], 4))
     assert codes(parsed) == dict.fromkeys(range(4), "bad_event_id")
+    whose = [strings("subject", ["", "ann", b"\xff", None]), strings("event_id", ["a", "b", "", "d"])]
+    parsed = read(stream([*examples(names, [[1.0]] * 4, [1, 1, 1, 1]), *whose], 4))
+    assert codes(parsed) == {0: "bad_subject", 2: "bad_event_id"}
+    assert parsed.batch.subject is not None
+    assert [row.tobytes() for row in parsed.batch.subject] == [subject_digest(b"ann", 0), bytes(16)]
     odd = [["a", "a"], [""], ["x" * 257], ["a\x01"], ["e\u0301"], ["\u00e9"], ["b"], ["b"], ["b"], ["b", "c"], ["ok"], ["\x85"]]
     held = [[1.0, 2.0], [1.0], [1.0], [1.0], [1.0], [1.0], [float("nan")], [float("inf")], [1e16], [1.0], [0.0], [1.0]]
     parsed = read(stream(examples(odd, held, [1] * 12), 12))

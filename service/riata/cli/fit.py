@@ -120,6 +120,7 @@ def fit(
     category: CategoryOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
+    subject: Annotated[str | None, typer.Option("--subject", hidden=True)] = None,
 ) -> None:
     """Learn a file of labelled rows without a service.
 
@@ -130,8 +131,7 @@ def fit(
     A service that imports the file of `--out` goes on learning from there. Ctrl-C keeps the model so far. Rows that are not
     learnt are reported with their line numbers, and the exit code is then 1.
     """
-    _require(form, online, batch, progress_table)
-    os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
+    _require(form, online, batch, progress_table, subject)
     settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
     layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
     request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
@@ -148,8 +148,12 @@ def _settings(given: list[str], options: dict[str, float | None]) -> list[str]:
     return [*given, *(f"{key}={value}" for key, value in options.items() if value is not None)]
 
 
-def _require(form: str, online: bool, batch: bool, progress_table: bool) -> None:
+def _require(form: str, online: bool, batch: bool, progress_table: bool, subject: str | None) -> None:
+    os.environ.setdefault(BLAS_THREADS, "1")  # like the service: the sums of a sketch then have the same bits
     require_format(form)
+    if subject is not None:
+        told = "a file is learnt without a log, so no row of it can be forgotten later; leave the column out with --drop"
+        raise BadInput(f"--subject: {told}, or send the rows to a service with riata observe", "bad_option")
     if batch and progress_table:
         raise BadInput(
             "--progress-table shows predictions before their rows are learnt, which --batch has not; leave it out", "bad_option"

@@ -55,6 +55,9 @@ class Layout:
 
     def require_no_columns(self, name: str) -> None:
         """Raise `BadInput` if columns are named for a file that has none."""
+        if self.roles.subject is not None:
+            told = "rows in NDJSON and Arrow say it themselves, as `subject`; VW text and svmlight cannot: send NDJSON or a table"
+            raise BadInput(f"{name}: --subject names a column of CSV and Parquet; {told}", "bad_option")
         if replace(self.roles, classes=False) != Roles():
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 

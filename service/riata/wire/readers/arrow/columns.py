@@ -5,6 +5,7 @@
     label    any number or bool           required if rows are to be learnt; null is absent
     weight   any number                   optional; null is absent
     event_id string                       optional; null is absent
+    subject  string                       optional; null is absent
 
 Lists and strings may have 64-bit offsets. Lists hold no nulls. Offsets must increase and stay inside the buffer that they index.
 That is checked here, except for the offsets of names: there are as many of those as features, and their reader checks them.
@@ -24,7 +25,7 @@ from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.jit.kernel import inline_kernel, quick_kernel
 from riata.wire.readers.arrow.message import Field, Frame, bad, read_stream
 
-COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id")
+COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id", "subject")
 _SLUG: Final = "arrow_columns"
 _INT, _FLOAT, _TEXT, _BOOL, _LIST, _LARGE_TEXT, _LARGE_LIST = 2, 3, 5, 6, 12, 20, 21
 _FLOATS: Final = {1: "<f4", 2: "<f8"}
@@ -71,7 +72,7 @@ class Columns:
     indices : u64[k] or None             in place of names
     values  : f64[m]                     read only; a view of the body if it holds doubles
     label, weight : Numbers
-    event_id : Texts or None
+    event_id, subject : Texts or None
     """
 
     rows: int
@@ -83,6 +84,7 @@ class Columns:
     label: Numbers
     weight: Numbers
     event_id: Texts | None
+    subject: Texts | None
 
 
 @inline_kernel
@@ -158,6 +160,7 @@ def read_columns(body: memoryview) -> Columns:
         label=read.get("label", NOTHING),
         weight=read.get("weight", NOTHING),
         event_id=read.get("event_id"),
+        subject=read.get("subject"),
     )
 
 
@@ -204,7 +207,7 @@ class _Reader:
             return self._list(field)
         length, nulls = self._take_node(field.name, self._frame.rows)
         given = self._validity(field.name, length, nulls)
-        if field.name == "event_id":
+        if field.name in ("event_id", "subject"):
             if field.kind not in (_TEXT, _LARGE_TEXT):
                 raise _wrong(field.name, "expected strings")
             ends, at, size = self._strings(field, length)

@@ -22,7 +22,7 @@ READER: Final = Reader(
         MediaType(
             "application/vnd.apache.arrow.stream",
             "columns",
-            "One record batch: names or indices, values, label, weight, event_id; not compressed.",
+            "One record batch: names or indices, values, label, weight, event_id, subject; not compressed.",
         ),
     ),
     load=_load,

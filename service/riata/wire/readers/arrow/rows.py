@@ -5,8 +5,8 @@ Theory of operation
     is hashed like such a line, eight at a time. An index is the feature that svmlight names so: its name is its decimal digits.
     The digits are written into the side area after the body first, and are then read as names.
 
-    A row is refused for its label, its weight or its event id, in this order, before its features are read. A row with a name
-    that is not plain is read name by name.
+    A row is refused for its label, its weight, its event id or its subject, in this order, before its features are read. A row
+    with a name that is not plain is read name by name.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from riata.wire.codes import (
     BAD_INDEX,
     BAD_LABEL,
     BAD_NAME,
+    BAD_SUBJECT,
     BAD_WEIGHT,
     DUPLICATE_INDEX,
     DUPLICATE_KEY,
@@ -54,11 +55,11 @@ from riata.wire.rows import (  # fmt: skip
     FIELD_START,
     FIELD_STOP,
     ID_START,
-    ID_STOP,
     IN_FEATURES,
     KEY,
     PLAIN,
     ROWS,
+    SUBJECT_START,
     BatchBuilder,
     RecordScratch,
     Rules,
@@ -212,27 +213,30 @@ def read_arrow(body: memoryview, rules: Rules) -> Reading:
 
 
 def _find_wrong(reading: Reading, columns: Columns) -> None:
-    """Check indices, and store event ids: a row with a bad one gets its code in the sink."""
+    """Check indices, and store subjects and event ids: a row with a bad one gets its code in the sink."""
     sink = reading.sink
     if columns.names is None and columns.indices is not None and bool((columns.indices > _INDEX_MAX).any()):
         wrong = np.flatnonzero(columns.indices > _INDEX_MAX)
         at = np.searchsorted(columns.name_list, wrong, side="right") - 1
         sink.code[at[(at >= 0) & (at < columns.rows)]] = BAD_INDEX
+    if columns.subject is not None:
+        _store_texts(reading, columns.subject, SUBJECT_START, BAD_SUBJECT)
     if columns.event_id is not None:
-        _identities(reading, columns.event_id)
+        _store_texts(reading, columns.event_id, ID_START, BAD_EVENT_ID)
 
 
-def _identities(reading: Reading, texts: Texts) -> None:
+def _store_texts(reading: Reading, texts: Texts, column: int, code: int) -> None:
+    """Store where the text of each row is, in `column` of `place` and the next; a row with a bad one gets the code."""
     sink, given = reading.sink, texts.given
     sizes = np.diff(texts.ends)
-    sink.place[:, ID_START] = np.where(given, texts.ends[:-1], 0)
-    sink.place[:, ID_STOP] = np.where(given, texts.ends[1:], 0)
+    sink.place[:, column] = np.where(given, texts.ends[:-1], 0)
+    sink.place[:, column + 1] = np.where(given, texts.ends[1:], 0)
     wrong: BOOL = given & ((sizes < 1) | (sizes > EVENT_ID_BYTES_MAX))
     first, last = int(texts.ends[0]), int(texts.ends[-1])
     if bool((reading.data[first:last] >= _HIGH).any() or (reading.data[first:last] == 0).any()):
         for number in np.flatnonzero(given & ~wrong).tolist():
             wrong[number] = not _is_text(reading.data[texts.ends[number] : texts.ends[number + 1]].tobytes())
-    sink.code[wrong] = BAD_EVENT_ID
+    sink.code[wrong] = code
 
 
 def _is_text(held: bytes) -> bool:
