@@ -57,7 +57,8 @@ REPEATED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weigh
 EXCEPTIONS: dict[str, set[str]] = {
     "shotgun": set(),  # but it is far from the optimum on columns that are not centred: its intercept moves once an epoch
     "parallel_sgd": REPEATED,  # a weight of 2 is one longer step, and the row twice is two steps at different times
-    "sllr_l1": REPEATED | {"check_sample_weights_not_overwritten"},  # it refuses rows of different weights
+    # It refuses rows of different weights.
+    "sllr_l1": REPEATED | {"check_sample_weights_not_overwritten", "check_class_weight_classifiers"},
 }
 
 
@@ -73,7 +74,7 @@ def test_parameters_are_the_settings_of_the_learner_and_of_the_encoder(made: Any
     settings = {field.name: field for field in dataclasses.fields(made.config) if field.name != "kind"}
     encoder = {field.name: field for field in dataclasses.fields(EncoderConfig) if field.name != "curves"}  # columns are numbers
     assert not settings.keys() & encoder.keys()
-    expected = {name: field.default for name, field in (settings | encoder).items()}
+    expected = {name: field.default for name, field in (settings | encoder).items()} | {"class_weight": None}
     assert made().get_params() == expected
     signature = inspect.signature(made)
     assert {name: parameter.default for name, parameter in signature.parameters.items()} == expected
@@ -82,6 +83,34 @@ def test_parameters_are_the_settings_of_the_learner_and_of_the_encoder(made: Any
 
 def test_every_learner_has_an_estimator() -> None:
     assert {made.config().kind for made in CLASSIFIERS} == set(SPECS)
+
+
+@pytest.mark.parametrize("made", [*CLASSIFIERS, SparseLogisticRegression, RunLassoClassifier])
+def test_class_weights_are_factors_of_the_weights_of_rows(made: Any) -> None:
+    x, y = matrix(200)
+    few: dict[str, Any] = {"bits": 12} if made in CLASSIFIERS else {}
+    few |= {"start": 100} if made is BayesianLogisticRegression else {}
+    rare = float((y == 1).sum())
+    by_class = {0: len(y) / 2 / (len(y) - rare), 1: len(y) / 2 / rare}
+    weight, balanced = np.where(y == 1, by_class[1], by_class[0]), made(**few, class_weight="balanced").fit(x, y)
+    plain = made(**few)
+    if made in CLASSIFIERS:
+        plain.partial_fit(x, y, [0, 1], weight)
+        parts = made(**few, class_weight=by_class).partial_fit(x[:90], y[:90], [0, 1]).partial_fit(x[90:], y[90:])
+        assert np.array_equal(parts.coef_, plain.coef_)
+        with pytest.raises(ValueError, match="compute_class_weight"):
+            balanced.partial_fit(x, y)
+    else:
+        plain.fit(x, y, weight)
+    assert np.array_equal(balanced.coef_, plain.coef_)
+    assert not np.array_equal(balanced.coef_, made(**few).fit(x, y).coef_)
+    for wrong, said in (
+        ({0: 1.0, 1: 1e4}, "for class"),
+        ({0: -1.0}, "for class"),
+        ({7: 2.0}, "class_weight"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            made(**few, class_weight=wrong).fit(x, y)
 
 
 def test_an_unknown_parameter_is_refused_by_name() -> None:

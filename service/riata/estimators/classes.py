@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import type_of_target
+
+from riata.base.arrays import F64
+from riata.base.limits import WEIGHT_MAX
 
 CLASSES: Final = 2
 
@@ -23,6 +27,23 @@ def two_classes(y: Any) -> Any:
     if len(classes) < CLASSES:
         raise ValueError("y holds 1 class; a classifier needs rows of two")
     return classes
+
+
+def weighted_by_class(weight: F64, class_weight: Any, classes: Any, y: Any) -> F64:
+    """Return the weights of rows multiplied by the factor of their class, f64[n].
+
+    class_weight : None: 1; a dictionary of factors, 1 for a class that it lacks; "balanced": both classes weigh the same
+    classes      : the two classes
+
+    Raises `ValueError` that names the class for a factor below 0, or above the largest importance of a row.
+    """
+    if class_weight is None:
+        return weight
+    factors = compute_class_weight(class_weight, classes=classes, y=y, sample_weight=weight)
+    for name, factor in zip(classes.tolist(), factors, strict=True):
+        if not 0.0 <= factor <= WEIGHT_MAX:
+            raise ValueError(f"class_weight: {factor:g} for class {name!r} is not from 0 to {WEIGHT_MAX:g}; divide both")
+    return np.asarray(weight * factors[(y == classes[1]).astype(np.intp)], np.float64)
 
 
 def binary_tags(tags: Any) -> Any:

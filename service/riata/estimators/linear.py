@@ -13,13 +13,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from riata.base.arrays import F64
 from riata.batch.data import DataInMemory, in_memory
-from riata.estimators.classes import binary_tags, require_binary, two_classes
+from riata.estimators.classes import binary_tags, require_binary, two_classes, weighted_by_class
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
     """Predicts from `coef_` f64[1, d], `intercept_` f64[1] and the parameter `link`."""
 
     link: str
+    class_weight: Any
     coef_: F64
     intercept_: F64
     classes_: Any
@@ -50,8 +51,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         require_binary(y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.classes_ = two_classes(y[weight > 0.0])
+        weight = weighted_by_class(weight, self.class_weight, self.classes_, y)
         kept = np.flatnonzero(weight)
-        self.classes_ = two_classes(y[kept])
         label = np.where(y == self.classes_[1], 1.0, -1.0)
         if len(kept) < len(weight):
             X, label, weight = X[kept], label[kept], weight[kept]

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from riata.base.arrays import F64
 from riata.base.directories import write_whole
-from riata.estimators.classes import CLASSES, binary_tags, require_binary, two_classes
+from riata.estimators.classes import CLASSES, binary_tags, require_binary, two_classes, weighted_by_class
 from riata.estimators.columns import Columns
 from riata.estimators.learnt import Learnt
 from riata.estimators.parameters import constructor, described, model_config
@@ -38,6 +38,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
     """
 
     config: ClassVar[type[Any]]
+    class_weight: Any
 
     def __init_subclass__(cls, config: type[Any], **others: Any) -> None:
         """Make a class for the learner of `config`, with its settings as parameters."""
@@ -58,8 +59,14 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
 
         sample_weight : importance of each row, up to 1000; a row of weight 0 is left out
 
+        Raises `ValueError` if `class_weight` is "balanced": a part of the rows does not have the counts of all.
         Changed parameters take effect if a service could change them too (`PATCH /models/{model}`), otherwise `ValueError`.
         """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight 'balanced' needs the counts of all rows, which partial_fit does not see: give a dictionary, as of "
+                "sklearn.utils.class_weight.compute_class_weight('balanced', classes=classes, y=y)"
+            )
         is_first = not self.__sklearn_is_fitted__()
         if is_first and hasattr(self, "classes_"):
             del self.classes_  # of a fit that failed
@@ -135,7 +142,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
         if not np.isin(y, self.classes_).all():
             raise ValueError(f"y holds classes besides {self.classes_.tolist()}")
         label = (y == self.classes_[1]).astype(np.float64)
-        refused = self._learnt.learn(X, label, weight)
+        refused = self._learnt.learn(X, label, weighted_by_class(weight, self.class_weight, self.classes_, y))
         if refused:
             why = next(iter(refused.values()))
             warnings.warn(f"{len(refused)} of {len(label)} rows were not learnt; the first: {why}", RuntimeWarning, stacklevel=3)

@@ -18,6 +18,11 @@ from riata.web.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
 
 ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name != "curves")  # columns are numbers
+CLASS_WEIGHT: Final = "class_weight"
+_CLASS_WEIGHT: Final = (
+    "Factors of the rows' weights by class: a dictionary, or 'balanced', in fit only, for factors by which both classes weigh "
+    "the same. Probabilities are then those of classes of such weights. Not part of an export: a service has label_weight."
+)
 _WIDTH: Final = 100
 
 
@@ -30,7 +35,7 @@ def constructor(config: type[Any]) -> Callable[..., None]:
     """Return the `__init__` of an estimator: keyword parameters with defaults, stored as they are, as scikit-learn asks."""
     learner, encoder = config(), EncoderConfig()
     defaults = {name: getattr(learner, name) for name in settings_of(config)} | {name: getattr(encoder, name) for name in ENCODER}
-    return keyword_constructor(defaults)
+    return keyword_constructor({**defaults, CLASS_WEIGHT: None})
 
 
 def keyword_constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
@@ -58,6 +63,10 @@ def described(about: str, config: type[Any]) -> str:
             lines.append(f"{name} : default={getattr(given(), name)!r}")
             text = properties[name].get("description", "")
             lines += textwrap.wrap(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    lines += [
+        f"{CLASS_WEIGHT} : default=None",
+        *textwrap.wrap(_CLASS_WEIGHT, _WIDTH, initial_indent="    ", subsequent_indent="    "),
+    ]
     return "\n".join(lines) + "\n"
 
 

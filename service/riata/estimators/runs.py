@@ -17,6 +17,7 @@ from riata.batch.problem import LinkName, Problem
 from riata.batch.run_search import GAMMAS, KS, RunLasso, RunSolution
 from riata.estimators.linear import LinearClassifier
 from riata.estimators.online import unnamed
+from riata.estimators.parameters import keyword_constructor
 
 
 class RunLassoClassifier(LinearClassifier):
@@ -44,6 +45,8 @@ class RunLassoClassifier(LinearClassifier):
         Largest violation of a condition of optimality, as a share of gamma.
     n_jobs : default=None
         Threads; they change nothing but the time. None: as many as there are processors.
+    class_weight : default=None
+        Factors of the rows' weights by class: a dictionary, or 'balanced' for factors by which both classes weigh the same.
 
     Attributes
     ----------
@@ -55,22 +58,14 @@ class RunLassoClassifier(LinearClassifier):
     certificate_ : objective, gap (how much better the optimum is at most) and kkt (largest violation, as a share of gamma)
     """
 
-    def __init__(
-        self,
-        *,
-        groups: Any = None,
-        gamma: Any = None,
-        k: Any = None,
-        link: str = "logistic",
-        tol: float = 1e-10,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.groups = groups
-        self.gamma = gamma
-        self.k = k
-        self.link = link
-        self.tol = tol
-        self.n_jobs = n_jobs
+    groups: Any
+    gamma: Any
+    k: Any
+    tol: float
+    n_jobs: int | None
+    __init__ = keyword_constructor(
+        {"groups": None, "gamma": None, "k": None, "link": "logistic", "tol": 1e-10, "n_jobs": None, "class_weight": None}
+    )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find runs and weights. Raises `ValueError` that names the group or parameter if they cannot be."""

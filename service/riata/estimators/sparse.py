@@ -17,6 +17,7 @@ from riata.batch.pool import Threads
 from riata.batch.problem import LinkName, Problem
 from riata.batch.solution import Solution
 from riata.estimators.linear import LinearClassifier
+from riata.estimators.parameters import keyword_constructor
 
 
 class SparseLogisticRegression(LinearClassifier):
@@ -43,6 +44,8 @@ class SparseLogisticRegression(LinearClassifier):
         to the optimum than this share of it.
     max_iter : default=None
         Most passes over the rows. None: 100, and 5000 of 'shotgun', most of whose passes read few columns.
+    class_weight : default=None
+        Factors of the rows' weights by class: a dictionary, or 'balanced' for factors by which both classes weigh the same.
 
     Attributes
     ----------
@@ -54,22 +57,22 @@ class SparseLogisticRegression(LinearClassifier):
     solver_ : the name of the solver that ran
     """
 
-    def __init__(
-        self,
-        *,
-        gamma: Any = 1.0,
-        link: str = "logistic",
-        solver: Any = "auto",
-        fit_intercept: bool = True,
-        tol: float = 1e-10,
-        max_iter: int | None = None,
-    ) -> None:
-        self.gamma = gamma
-        self.link = link
-        self.solver = solver
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
+    gamma: Any
+    solver: Any
+    fit_intercept: bool
+    tol: float
+    max_iter: int | None
+    __init__ = keyword_constructor(
+        {
+            "gamma": 1.0,
+            "link": "logistic",
+            "solver": "auto",
+            "fit_intercept": True,
+            "tol": 1e-10,
+            "max_iter": None,
+            "class_weight": None,
+        }
+    )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the optimum. Raises `ValueError` if there is none: the classes are separable and a column has no penalty."""
