@@ -39,6 +39,11 @@ class Node:
         body = "\n".join(json.dumps(row) for row in rows).encode()
         return parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
 
+    async def forget(self, model: str, subjects: list[str], drop_trimmed: bool) -> Any:
+        """Forget the rows of subjects, however long it takes."""
+        self.service.forget_jobs.patience_s = None
+        return (await self.service.forget_jobs.forget(model, subjects, drop_trimmed))["result"]
+
     async def observe(self, rows: list[dict[str, Any]], model: str = "m", **how: bool) -> Any:
         return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ import pytest
 
 from riata.base.errors import Conflict
 from riata.run.config import config_payload, read_config
+from riata.run.engine_settings import RefitSettings
 from riata.run.fit import NO_LOG, unlogged
+from riata.run.forget_jobs import FOLDER, TRIES
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.model_state import ModelState
 from riata.run.replay import replay
@@ -107,7 +111,7 @@ def test_the_state_is_that_of_a_log_that_never_had_the_rows(kind: str) -> None:
             await node.observe([row])
         await node.engine.save("m")
         gone = of(store, "ann")
-        answer = await node.admin.forget("m", ["ann"], False)
+        answer = await node.forget("m", ["ann"], False)
         assert (answer["rows"], answer["of"], answer["in_log"]) == (len(gone), 175, 35) == (35, 175, 35)
         assert (answer["before"]["examples"], answer["after"]["examples"]) == (175, 140)
         assert node.engine.published("m").figures["cumulative"]["examples"] == 140
@@ -132,14 +136,14 @@ def test_subjects_are_forgotten_one_after_the_other_and_again() -> None:
 
     async def work(node: Node) -> None:
         await node.observe(rows(100, 1))
-        assert (await node.admin.forget("m", ["nobody"], False))["seq"] == 0
+        assert (await node.forget("m", ["nobody"], False))["seq"] == 0
         assert [record.kind for record in store.read("m", 0)] == ["config", "observe"]
-        first = await node.admin.forget("m", ["ann"], False)
+        first = await node.forget("m", ["ann"], False)
         assert (first["rows"], first["of"]) == (20, 100)
-        again = await node.admin.forget("m", ["ann"], False)
+        again = await node.forget("m", ["ann"], False)
         assert (again["seq"], again["rows"], again["of"]) == (0, 0, 80)
         await node.observe(rows(50, 2))
-        second = await node.admin.forget("m", ["bob", "ann"], False)
+        second = await node.forget("m", ["bob", "ann"], False)
         assert (second["rows"], second["of"]) == (10 + 10 + 20, 130)
         check(store, second, of(store, "ann", "bob"))
         logged = [forgotten_by(record).tolist() for record in store.read("m", 0, 2**30)]
@@ -162,7 +166,7 @@ def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_und
         await node.admin.change("m", {"decision": {"cost_fp": 3.0, "cost_fn": 1.0}})
         await node.admin.restore("m", node.store.generations("m")[0].gen)
         await node.observe(rows(40, 3))
-        answer = await node.admin.forget("m", ["ann"], False)
+        answer = await node.forget("m", ["ann"], False)
         assert (answer["rows"], answer["of"], answer["refits_undone"]) == (12 + 8, 100, [])
         check(store, answer, of(store, "ann"))
         assert node.engine.published("m").config.decision.cost_fp == 2.0
@@ -176,7 +180,7 @@ def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_und
     async def after_a_refit(node: Node) -> None:
         promoted = reborn.head("m").seq
         await node.observe(rows(20, 4))
-        answer = await node.admin.forget("m", ["bob"], False)
+        answer = await node.forget("m", ["bob"], False)
         assert (answer["rows"], answer["refits_undone"]) == (12 + 8 + 4, [promoted])
         ann = {event for event in of(reborn, "ann") if event < promoted}  # a later row of hers is not forgotten
         twin = never(reborn, ann | of(reborn, "bob"), answer["seq"] - 1)
@@ -194,11 +198,11 @@ def test_challengers_are_refused_and_a_promoted_one_is_learnt_again_under_its_se
         await node.observe(rows(100, 1))
         for name in ("m", "c"):
             with pytest.raises(Conflict) as refused:
-                await node.admin.forget(name, ["ann"], False)
+                await node.forget(name, ["ann"], False)
             assert refused.value.code == "has_challengers"
         promoted = (await node.admin.promote("m", "c", force=True))["seq"]
         await node.admin.drop_model("c")
-        answer = await node.admin.forget("m", ["ann"], False)
+        answer = await node.forget("m", ["ann"], False)
         assert (answer["rows"], answer["refits_undone"]) == (20, [promoted])
         twin = MemoryStore()
         create_model(twin, config=read_config({**SMALL, "learner": {"kind": "truncated_gradient", "eta": 0.125}}))
@@ -219,7 +223,7 @@ def test_events_that_arrive_meanwhile_are_learnt_once() -> None:
 
     async def work(node: Node) -> None:
         await node.observe(rows(150, 1))
-        forgetting = asyncio.create_task(node.admin.forget("m", ["ann"], False))
+        forgetting = asyncio.create_task(node.forget("m", ["ann"], False))
         answers = [await node.observe(rows(20, seed)) for seed in range(2, 12)]
         answer = await forgetting
         assert sum(one.accepted for one in answers) == 200
@@ -251,9 +255,9 @@ def test_a_trimmed_log_is_refused_or_learnt_from_its_oldest_event() -> None:
         first = store.head("m").first_seq
         assert first > 50
         with pytest.raises(Conflict) as refused:
-            await node.admin.forget("m", ["ann"], False)
+            await node.forget("m", ["ann"], False)
         assert refused.value.code == "log_trimmed"
-        answer = await node.admin.forget("m", ["ann"], True)
+        answer = await node.forget("m", ["ann"], True)
         left = 201 - first + 1
         assert (answer["trimmed"], answer["of"], answer["rows"]) == (first - 1, left, left // 5)
         assert answer["after"]["examples"] == left - left // 5
@@ -277,14 +281,53 @@ def test_remembered_predictions_of_the_subject_are_deleted() -> None:
         body = b'{"features":{"size":1},"subject":"ann"}\n{"features":{"size":2},"subject":"bob"}\n{"features":{"size":3}}'
         parsed = parse_examples(body, "application/x-ndjson", node.service.context("m", True), labelled=False)
         kept = await node.service.remember("m", encode_waiting(parsed.batch, parsed.names))
-        answer = await node.admin.forget("m", ["ann"], False)
+        answer = await node.forget("m", ["ann"], False)
         assert (answer["predictions"], answer["seq"]) == (1, 0)
         labelled = [{"prediction_id": one, "label": 1} for one in kept]
         observed = await node.observe(labelled)
         assert (observed.accepted, [error.code for error in observed.errors]) == (2, ["prediction_unknown"])
-        assert (await node.admin.forget("m", ["bob"], False))["rows"] == 1  # a joined row keeps its subject
+        assert (await node.forget("m", ["bob"], False))["rows"] == 1  # a joined row keeps its subject
 
     run_with(store, work)
+
+
+def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path) -> None:
+    store, kept = MemoryStore(), RefitSettings(tmp_path)
+
+    async def begin(node: Node) -> None:
+        await node.observe(rows(100, 1))
+        jobs, changing = node.service.forget_jobs, node.engine.served_model("m").changing
+        jobs.patience_s = 0.0
+        async with changing:
+            job = await jobs.forget("m", ["ann"], False)
+            assert (job["state"], job["progress"], job["result"], job["error"]) == ("running", 0.0, None, None)
+            assert (await jobs.forget("m", ["ann"], False))["id"] == job["id"]
+            await node.observe(rows(10, 2), wait_applied=False)
+            stopping = asyncio.create_task(jobs.stop())
+            await asyncio.sleep(0)
+        await stopping
+        assert [one["error"]["code"] for one in await jobs.listed("m")] == ["stopping"]
+
+    run_with(store, begin, refits=kept)
+    (note,) = (tmp_path / FOLDER).iterdir()
+    held = note.read_text()
+    assert "ann" not in held
+    note.with_name("m-f1.json").write_text(json.dumps({**json.loads(held), "id": "f1", "tries": TRIES}))
+    note.with_name("m-f2.json").write_text("no note")
+    reborn = store.crash()
+
+    async def go_on(node: Node) -> None:
+        while (jobs := await node.service.forget_jobs.listed("m"))[0]["state"] == "running":
+            await asyncio.sleep(0.01)
+        (job,) = jobs
+        assert (job["id"], job["progress"]) == (json.loads(held)["id"], 1.0)
+        assert (job["result"]["rows"], job["result"]["of"]) == (20, 110)
+        gone = {event for event in of(reborn, "ann") if event <= 101}
+        assert len(gone) == 20
+        check(reborn, job["result"], gone)
+        assert [one.name for one in (tmp_path / FOLDER).iterdir()] == ["m-f2.json"]
+
+    run_with(reborn, go_on, refits=kept)
 
 
 def copied(store: MemoryStore) -> MemoryStore:
@@ -321,7 +364,7 @@ def test_a_kill_at_any_call_of_the_store_forgets_everything_or_nothing() -> None
 
             for name in ("append", "read", "stage", "commit", "trim", "generations"):
                 setattr(store, name, spied(getattr(store, name)))
-            await node.admin.forget("m", ["ann"], False)
+            await node.forget("m", ["ann"], False)
 
         run_with(store, forget)
         if not left:
@@ -329,7 +372,7 @@ def test_a_kill_at_any_call_of_the_store_forgets_everything_or_nothing() -> None
         seen.add(replay(left[0], "m").state.progressive.examples)
 
         async def again(node: Node) -> None:
-            await node.admin.forget("m", ["ann"], False)
+            await node.forget("m", ["ann"], False)
 
         run_with(left[0], again)
         report = replay(left[0].crash(), "m")

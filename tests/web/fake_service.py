@@ -34,6 +34,7 @@ from riata.wire.names import NamesSeen
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
 from tests.doubles.manual_clock import ManualClock
+from tests.web.fake_forget_jobs import FakeForgetJobs
 from tests.web.fake_refits import FakeRefits
 
 EXPORT_MAGIC = b"fake export of "
@@ -80,6 +81,7 @@ class FakeService:
         self.kept: list[bytes] = []  # rows of predictions that wait for their label
         self.all = {"default": FakeModel("default", ModelConfig())}
         self.refits = FakeRefits(self)
+        self.forget_jobs = FakeForgetJobs(self)
 
     async def start(self) -> None:
         self.started += 1
@@ -320,11 +322,6 @@ class FakeService:
             raise NotFound(f"no generation {generation}", "generation_not_found")
         m.seq += 1
         return {"generation": generation, "seq": m.seq}
-
-    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:  # noqa: ARG002
-        m = self.model(model)
-        counts = dict.fromkeys(("seq", "rows", "of", "in_log", "predictions", "snapshots_deleted", "trimmed"), 0)
-        return {"model": m.name, **counts, "refits_undone": [], "before": {}, "after": {}}
 
     async def export(self, model: str) -> bytes:
         await self.snapshot_now(model)  # what is exported is a generation, written now

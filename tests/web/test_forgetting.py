@@ -13,6 +13,18 @@ def test_one_subject_or_a_list_is_forgotten(client: Client) -> None:
         assert (answer.status_code, answer.json()["model"]) == (200, "default")
 
 
+def test_what_takes_long_is_answered_before_it_is_done(client: Client) -> None:
+    begun = client.post("/models/default/forget", '{"subject":"annab"}')
+    assert (begun.status_code, begun.headers["location"], begun.json()["state"]) == (202, "/models/default/forget", "running")
+    looks = [client.get("/models/default/forget").json()["forget"][0] for _ in range(2)]
+    assert [(one["id"], one["state"], one["progress"]) for one in looks] == [
+        (begun.json()["id"], "running", 0.5),
+        (begun.json()["id"], "done", 1.0),
+    ]
+    assert looks[1]["result"]["model"] == "default"
+    assert client.get("/models/nothing/forget").json()["code"] == "model_not_found"
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -29,8 +29,10 @@ def forget(
 
     What is not deleted is listed in the guide: above all the stored bytes of the rows, which leave when the log is trimmed.
     """
-    with connected(url) as riata:
-        answer = riata.forget(subjects, model=model, drop_trimmed=drop_trimmed)
+    from riata.cli.progress import share_progress
+
+    with connected(url) as riata, share_progress("learning again") as advance:
+        answer = riata.forget(subjects, model=model, drop_trimmed=drop_trimmed, on_progress=advance)
     typer.echo(json.dumps(answer) if as_json else told(answer))
 
 

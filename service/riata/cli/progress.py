@@ -63,6 +63,18 @@ def seq_progress(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def share_progress(name: str) -> Iterator[Callable[[float], None]]:
+    """Show the progress of work on a service; yields a function to call with the share that is done, from 0 to 1."""
+    console = Console(stderr=True)
+    shown = Progress(
+        TextColumn(name), BarColumn(), TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
+    )
+    with shown:
+        task = shown.add_task(name, total=1.0)
+        yield lambda share: shown.update(task, completed=share)
+
+
+@contextmanager
 def fit_progress(total: int | None) -> Iterator[Callable[[int, int, float], None]]:
     """Show how much of `total` bytes is read; yields a function to call with (bytes read, rows read, progressive loss)."""
     console = Console(stderr=True)

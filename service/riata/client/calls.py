@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.client.errors import ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
+from riata.client.errors import ApiConflict, ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
 from riata.wire.tables import VALUES_MAX, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
@@ -19,6 +19,7 @@ JSON: Final = "application/json"
 COMPILING_AGAIN_S: Final = 2.0
 COMPILING_S_MAX: Final = 1800.0  # a busy machine may be many times slower than an idle one, where it takes a minute
 TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
+FORGOTTEN_EVERY_S: Final = 0.5  # how often to ask whether rows are forgotten
 BACKUP_S_MAX: Final = 86_400.0
 BINARY: Final = "application/octet-stream"
 Rows = Any  # examples, one alone, flat dictionaries, a table of `riata.wire.tables`, or a body in bytes
@@ -202,11 +203,20 @@ def restore(model: str, generation: int) -> Call:
 
 
 def forget(subjects: str | Iterable[str], model: str, drop_trimmed: bool) -> Call:
-    """Forget the rows of subjects. Repeatable: what is forgotten is not found again."""
+    """Forget the rows of subjects. Repeatable: what is forgotten is not found again. The answer may be a job that runs."""
     named = subjects if isinstance(subjects, str) else list(subjects)
     document = {"subject": named, **({"drop_trimmed": True} if drop_trimmed else {})}
     headers = {"content-type": JSON}
-    return Call("POST", _model(model, "/forget"), {}, headers, _json(document, "the request"), timeout_s=BACKUP_S_MAX)
+    return Call("POST", _model(model, "/forget"), {}, headers, _json(document, "the request"))
+
+
+def forgotten(job: Mapping[str, Any], jobs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the job as it is among `jobs`; None if it is not there: the request has to be sent again. Raises `ApiConflict` if it
+    has failed."""
+    found: Mapping[str, Any] | None = next((one for one in jobs["forget"] if one["id"] == job["id"]), None)
+    if found is not None and found["error"] is not None:
+        raise ApiConflict(409, found["error"])
+    return found
 
 
 def begin_refit(model: str, request: Mapping[str, Any]) -> Call:

@@ -195,13 +195,29 @@ class AsyncRiata:
         return await self._object(calls.restore(model, generation))
 
     async def forget(
-        self, subjects: str | Iterable[str], *, model: str = "default", drop_trimmed: bool = False
+        self,
+        subjects: str | Iterable[str],
+        *,
+        model: str = "default",
+        drop_trimmed: bool = False,
+        on_progress: Callable[[float], None] | None = None,
     ) -> dict[str, Any]:
         """Have a model learn its log again without the rows of one or more subjects. Returns what changed, once it is served.
 
         drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
+        on_progress  : called with the share that is done, from 0 to 1, while it takes long
         """
-        return await self._object(calls.forget(subjects, model, drop_trimmed))
+        asked = calls.forget(subjects, model, drop_trimmed)
+        job: Mapping[str, Any] | None = None
+        while True:
+            if job is None and "state" not in (job := await self._object(asked)):
+                return dict(job)
+            if job["state"] == "done":
+                return dict(job["result"])
+            if on_progress is not None:
+                on_progress(job["progress"])
+            await self._sleep(calls.FORGOTTEN_EVERY_S)
+            job = calls.forgotten(job, await self._object(calls.get_model(model, "/forget")))
 
     async def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from riata.base.actor import with_actor
@@ -19,7 +19,6 @@ from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.exports import export_config, read_export, write_export
-from riata.run.forgetting import forget_subjects
 from riata.run.model_state import ModelState
 from riata.run.relations import FOLLOW
 from riata.store import layout, records
@@ -120,10 +119,6 @@ class Admin:
         content = await self._engine.call(lambda s: s.open_generation(model, generation))
         seq = await self._restore_content(model, content, with_actor({"generation": generation}))
         return {"generation": generation, "seq": seq}
-
-    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
-        """Forget the rows of subjects; see `riata.run.forgetting`."""
-        return await forget_subjects(self._engine, model, subjects, drop_trimmed)
 
     async def export(self, model: str) -> bytes:
         """Return one checkpoint of the present state with the names of its weights: all that another service needs."""

@@ -10,8 +10,9 @@ is killed has forgotten either nothing or everything. The same request sent agai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from riata.base.actor import with_actor
@@ -28,30 +29,33 @@ from riata.run.relearning import CHANGED, Relearning, Relearnt
 from riata.store import records
 from riata.store.control_events import forget_source
 from riata.store.store import Append, Owner, Store
-from riata.wire.subjects import subject_digest
 
+WHAT: Final = "forgetting rows"
 TRIES: Final = 3  # if others change the model meanwhile
 _LATEST_MS: Final = 2**53 - 1  # later than any prediction is remembered
 
 
-async def forget_subjects(engine: Engine, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
-    """Forget all rows of these subjects that were acknowledged. Returns what changed once it is served and old states are gone.
+async def forget_subjects(
+    engine: Engine, model: str, digests: Sequence[bytes], drop_trimmed: bool, last: int, advance: Callable[[float], None]
+) -> dict[str, Any]:
+    """Forget all rows of these subjects up to event `last`. Returns what changed once it is served and old states are gone.
 
+    digests      : of the subjects, as `wire.subjects.subject_digest` makes them
     drop_trimmed : of a log that was trimmed, go on from what it still has, so that the model no longer includes what was trimmed
+    advance      : called with the share of the work that is done, by the thread that learns; what it raises ends the work
 
     Raises `Conflict`: `log_trimmed` if the log was trimmed and `drop_trimmed` is false, `has_challengers` if the model follows
     another or is followed, `other_role` in a process that does not learn; `Busy`: `changed_meanwhile` if others keep changing the
     model, `candidate_behind` if the log grows faster than it is learnt; `Unavailable` (code `memory_full`) if there is no memory
     for a second state.
     """
-    learning = engine.led("forgetting rows")
+    learning = engine.led(WHAT)
     served_model = engine.served_model(model)
     async with served_model.changing:
         before = engine.published(model)
         await _check(engine, model, before, drop_trimmed)
-        digests = [subject_digest(subject.encode(), before.config.encoder.hash_key) for subject in subjects]
         predictions = await engine.call(lambda s: _forget_predictions(s, model, set(digests)))
-        seq, found = await _forget_rows(engine, model, digests)
+        seq, found = await _forget_rows(engine, model, partial(_relearn, engine, model, digests, last, advance))
         deleted = await _delete_states(engine, model, learning.owner, seq) if seq else 0
         after = engine.published(model)
     return {
@@ -88,12 +92,12 @@ async def _check(engine: Engine, model: str, published: Published, drop_trimmed:
     await engine.warm(published.config.learner)
 
 
-async def _forget_rows(engine: Engine, model: str, digests: Sequence[bytes]) -> tuple[int, Relearnt]:
+async def _forget_rows(engine: Engine, model: str, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:
     """Log the event that forgets the rows. Returns it when it is served, 0 if there are no rows; and what was found."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1, thread_name_prefix="riata-forget", initializer=lower_priority) as pool:
         for _ in range(TRIES):
-            found = await loop.run_in_executor(pool, _relearn, engine, model, digests)
+            found = await loop.run_in_executor(pool, relearn)
             if not found.forgotten:
                 return 0, found
             if await engine.logged_now(model) - found.state.applied > BEHIND_MAX:
@@ -108,8 +112,8 @@ async def _forget_rows(engine: Engine, model: str, digests: Sequence[bytes]) -> 
     raise Busy(f"model {model} was changed while its log was learnt again; try again when nobody changes it", CHANGED)
 
 
-def _relearn(engine: Engine, model: str, digests: Sequence[bytes]) -> Relearnt:
-    relearning = Relearning(engine.context.log_thread.call, model, digests, engine.published(model).config)
+def _relearn(engine: Engine, model: str, digests: Sequence[bytes], last: int, advance: Callable[[float], None]) -> Relearnt:
+    relearning = Relearning(engine.context.log_thread.call, model, (digests, last), engine.published(model).config, advance)
     relearning.catch_up()
     return relearning.catch_up()  # what came meanwhile: soon done, so that little has to be learnt again at the event
 

@@ -20,7 +20,7 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -67,7 +67,7 @@ class Relearnt:
 class _Log:
     """What the first pass found."""
 
-    def __init__(self, call: Call, name: str) -> None:
+    def __init__(self, call: Call, name: str, advance: Callable[[int], None]) -> None:
         self.head: Head = call(lambda s: s.head(name)).result()
         seen = ControlEventsSeen(self.head.lineage, partial(chain_at, call, name))
         skips: set[int] = set()
@@ -76,6 +76,7 @@ class _Log:
         for record in read_log(call, name, last, PACED_BYTES):
             seen.note(record)
             last = record.last
+            advance(last)
             if record.kind == "skip":
                 skips.add(records.decode_skip(record.payload)[0])
             elif record.kind == "restore" and len(rows := forgotten_by(record)):
@@ -110,11 +111,19 @@ class _OtherSettings(Exception):
 class Relearning:
     """Learns a log again without the rows of some subjects. For one thread."""
 
-    def __init__(self, call: Call, name: str, subjects: Sequence[bytes], in_force: ModelConfig) -> None:
-        """subjects: 16 bytes each, as `wire.subjects.subject_digest` makes them. in_force: the present configuration."""
-        self._call, self._name, self._in_force = call, name, in_force
-        self._subjects = np.frombuffer(b"".join(subjects), "V16")
-        self._log = _Log(call, name)
+    def __init__(
+        self,
+        call: Call,
+        name: str,
+        rows: tuple[Sequence[bytes], int],
+        in_force: ModelConfig,
+        advance: Callable[[float], None] = lambda _share: None,
+    ) -> None:
+        """rows: subjects, 16 bytes each, as `wire.subjects.subject_digest` makes them, and the last event that may be forgotten.
+        in_force: the present configuration. advance: called with the share of the work that is done."""
+        self._call, self._name, self._in_force, self._advance = call, name, in_force, advance
+        self._subjects, self._last = np.frombuffer(b"".join(rows[0]), "V16"), rows[1]
+        self._log = _Log(call, name, partial(self._passed, 0))
         self._restarted = False
         self._begin(one_configuration=self._log.head.first_seq > 1)
 
@@ -141,12 +150,17 @@ class Relearning:
             self._read()
         return self.found
 
+    def _passed(self, whole: int, event: int) -> None:
+        """Report that the log was read `whole` times, and up to an event. It is read twice."""
+        self._advance(min(1.0, (whole + event / max(1, self._last)) / 2))
+
     def _read(self) -> None:
         for run in runs(read_log(self._call, self._name, self.found.state.applied, PACED_BYTES)):
             if run[0].kind == "observe":
                 self._learn(run)
             else:
                 self._control(run[0])
+            self._passed(1, run[-1].last)
 
     def _learn(self, run: list[Record]) -> None:
         found, state, first = self.found, self.found.state, run[0].first
@@ -156,6 +170,7 @@ class Relearning:
                 low, high = np.searchsorted(self._log.known, [first, first + batch.n]).tolist()
                 known = self._log.known[low:high]
                 theirs = np.setdiff1d(first + np.flatnonzero(self._of_subjects(batch)), known)
+                theirs = theirs[theirs <= self._last]
                 found.forgotten += theirs.tolist()
                 if counts:
                     found.unlearnt += len(theirs)

@@ -21,6 +21,7 @@ from riata.run.curvature_of import curvature_of
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.event_times import EventTime, EventTimes
+from riata.run.forget_jobs import ForgetJobs
 from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
@@ -55,6 +56,7 @@ class Service:
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
         self.refits = Refits(engine)
+        self.forget_jobs = ForgetJobs(engine)
         self._changes = Changes(engine)
         self._times = EventTimes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
@@ -64,6 +66,7 @@ class Service:
         await self._engine.start()
         self._expiry.start()
         self.refits.start()
+        self.forget_jobs.start()
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon; `stop` has to follow."""
@@ -72,6 +75,7 @@ class Service:
     async def stop(self) -> None:
         """Learn what is logged, save it, release the store."""
         await self._expiry.stop()
+        await self.forget_jobs.stop()
         await self.refits.stop()
         await self._engine.stop()
 
@@ -309,16 +313,13 @@ class Service:
                 "seq": published.model.seq,
                 "generation": published.model.gen,
                 "published": rfc3339(published.published_ms),
-                "age_s": self._age_s(published),
+                "age_s": (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000,
             },
         }
 
     def _positions(self) -> Mapping[str, WriterPosition]:
         """What the writer of this process has learnt, served or not."""
         return {} if self._engine.learning is None else self._engine.learning.writer.positions()
-
-    def _age_s(self, published: Published) -> float:
-        return (self._engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
 
     def _append_of(self, model: str, parsed: Parsed, atomic: bool) -> Append:
         """Return the log's append for parsed rows. Raises `RowsRefused`."""

@@ -57,6 +57,18 @@ class RefitsProtocol(Protocol):
         ...
 
 
+class ForgetJobsProtocol(Protocol):
+    """Rows of subjects that models forget. Raises errors as `RefitsProtocol` does."""
+
+    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
+        """Have a model learn its log again without the rows of these subjects. Returns the job, done or still running."""
+        ...
+
+    async def listed(self, model: str) -> list[dict[str, Any]]:
+        """Return the last jobs of a model, newest first."""
+        ...
+
+
 class ServiceProtocol(Protocol):
     """Learning and predicting.
 
@@ -66,6 +78,11 @@ class ServiceProtocol(Protocol):
     @property
     def refits(self) -> RefitsProtocol:
         """The refits."""
+        ...
+
+    @property
+    def forget_jobs(self) -> ForgetJobsProtocol:
+        """What is being forgotten."""
         ...
 
     async def start(self) -> None:
@@ -200,10 +217,6 @@ class AdminProtocol(Protocol):
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of a generation."""
-        ...
-
-    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
-        """Have a model learn its log again without the rows of these subjects. Returns what changed."""
         ...
 
     async def export(self, model: str) -> bytes:

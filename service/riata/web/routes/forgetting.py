@@ -7,8 +7,8 @@ from typing import Any, Final
 from riata.base.errors import BadInput, nearest
 from riata.web.answers import Answer, json_answer
 from riata.web.route import AT, Call, Route
-from riata.web.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record
-from riata.web.scopes import ADMIN
+from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.scopes import ADMIN, WATCH
 from riata.wire.codes import BAD_SUBJECT, SLUGS
 from riata.wire.subjects import SUBJECT_BYTES_MAX, is_subject
 
@@ -18,11 +18,20 @@ KEYS: Final = ("subject", "drop_trimmed")
 
 
 async def forget(call: Call) -> Answer:
-    """Forget the rows of subjects. Answers when they are no longer in the model."""
+    """Forget the rows of subjects. Answers when they are no longer in the model, or 202 if that takes long."""
     model, _ = call.asked()
     call.parts.service.published(model)
     subjects, drop_trimmed = read_request(await call.json(BODY_BYTES_MAX))
-    return json_answer(await call.parts.admin.forget(model, subjects, drop_trimmed))
+    job = await call.parts.service.forget_jobs.forget(model, subjects, drop_trimmed)
+    if job["state"] == "running":
+        return json_answer(job, 202, ((b"location", f"/models/{model}/forget".encode()),))
+    return json_answer(job["result"])
+
+
+async def list_forgotten(call: Call) -> Answer:
+    """The last requests to forget, newest first, with their progress or result."""
+    model, _ = call.asked()
+    return json_answer({"forget": await call.parts.service.forget_jobs.listed(model)})
 
 
 def read_request(document: dict[str, Any]) -> tuple[list[str], bool]:
@@ -80,6 +89,18 @@ SCHEMAS: Final = {
             "after": _FIGURES,
         }
     ),
+    "ForgetJob": record(
+        {
+            "id": TEXT,
+            "model": TEXT,
+            "state": {"type": "string", "enum": ["running", "done", "failed"]},
+            "created": TIME,
+            "progress": {"type": "number", "minimum": 0, "maximum": 1, "description": "share of the work that is done"},
+            "result": {"anyOf": [ref("Forgotten"), {"type": "null"}], "description": "the answer, once it is done"},
+            "error": {"anyOf": [record({"code": TEXT, "detail": TEXT}), {"type": "null"}], "description": "why it failed"},
+        }
+    ),
+    "ForgetJobs": record({"forget": array(ref("ForgetJob"))}),
 }
 ROUTES: Final = (
     Route(
@@ -87,9 +108,18 @@ ROUTES: Final = (
         f"{AT}/forget",
         (ADMIN,),
         forget,
-        "Forget the rows of subjects.",
-        answer("Forgotten"),
+        "Forget the rows of subjects. 202: it goes on, also after a restart; `GET` of the same address tells when it is done.",
+        answer("Forgotten") | answer("ForgetJob", 202),
         (404, 409, 503, 507),
         body=json_body("Forget", {"subject": "customer-4711"}),
+    ),
+    Route(
+        "GET",
+        f"{AT}/forget",
+        (ADMIN, WATCH),
+        list_forgotten,
+        "The last requests to forget since the start of the process, newest first.",
+        answer("ForgetJobs"),
+        (404, 409, 503),
     ),
 )
