@@ -343,10 +343,25 @@ def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None
     console.browser.run("document.querySelector('[aria-label=\"data: Log loss\"]').click()")
     console.shows("save as CSV")
     titles = "return [...document.querySelectorAll('#log-loss [role=region] th')].map(one => one.textContent)"
-    assert console.browser.run(titles) == ["seq", "events", "time", "faded", "base rate"]
+    assert console.browser.run(titles) == ["seq", "events", "time", "ts", "faded", "base rate"]
     size = console.browser.screenshot()[16:24]
     assert min(struct.unpack(">II", size)) > 300
     console.well()
+
+
+def test_the_curve_has_an_axis_of_event_time_where_senders_give_it(console: Console) -> None:
+    console.ask("PUT", "/models/dated", json={})
+    sent = [{"features": {"age": 40 + at % 2}, "label": at % 2, "ts": f"2026-01-01T00:00:{at:02}Z"} for at in range(60)]
+    for row in sent:
+        until("it is accepted", lambda: console.ask("POST", "/models/dated/observe", json=row)["status"] == 202)  # noqa: B023
+    until("it is learnt", lambda: console.ask("GET", "/models/dated")["served"]["seq"] == 61)
+    console.open("overview", model="dated", span="all")
+    console.press("event time")
+    console.shows("Horizontal: the newest time that senders gave (ts).")
+    points = console.ask("GET", "/models/dated/metrics?since=0&times=true")["history"]
+    assert [point["ts"] for point in points] == [f"2026-01-01T00:00:{at:02}.000Z" for at in (9, 19, 49)]
+    console.well()
+    console.ask("DELETE", "/models/dated?confirm=dated")
 
 
 def test_a_service_that_is_gone_is_noticed_and_so_is_its_return(console: Console) -> None:
