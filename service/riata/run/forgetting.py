@@ -56,7 +56,7 @@ async def forget_subjects(
         await _check(engine, model, before, drop_trimmed)
         predictions = await engine.call(lambda s: _forget_predictions(s, model, set(digests)))
         seq, found = await _forget_rows(engine, model, partial(_relearn, engine, model, digests, last, advance))
-        deleted = await _delete_states(engine, model, learning.owner, seq) if seq else 0
+        deleted = await _delete_states(engine, model, learning.owner, seq, found.earlier)
         after = engine.published(model)
     return {
         "model": model,
@@ -123,9 +123,15 @@ def _payload(found: Relearnt, source: dict[str, Any]) -> bytes:
     return records.encode_restore({**source, **forget_source(found.forgotten)}, found.state.freeze().encode(), through)
 
 
-async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int) -> int:
-    """Delete the generations from before event `seq`, after new ones took their place. Returns how many were deleted."""
-    old = [one.gen for one in await engine.call(lambda s: s.generations(model)) if one.applied < seq]
+async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int, earlier: int) -> int:
+    """Delete the generations from before the event that forgot rows, after new ones took their place. Returns how many.
+
+    seq     : that event; 0 if no row was found
+    earlier : the last one before; if the process was killed after it, its generations may still be there
+    """
+    old = [one.gen for one in await engine.call(lambda s: s.generations(model)) if one.applied < (seq or earlier)]
+    if not (old or seq):
+        return 0
     for _ in range(GENERATIONS_KEPT_MIN):
         await engine.save(model)
     await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq))  # keeps all events

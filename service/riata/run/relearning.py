@@ -54,6 +54,7 @@ class Relearnt:
     examples  : how many events counted before
     undone    : promotions of refits that were left out
     first     : the oldest event that the log still has
+    earlier   : the last event that forgot rows before; 0 if there is none
     """
 
     state: ModelState
@@ -62,6 +63,7 @@ class Relearnt:
     unlearnt: int = 0
     examples: int = 0
     undone: list[int] = field(default_factory=list)
+    earlier: int = 0
 
 
 class _Log:
@@ -133,6 +135,7 @@ class Relearning:
         self._classes: tuple[str, ...] = ()
         self._one_configuration = one_configuration
         self.found = Relearnt(ModelState(self._name, head.lineage), head.first_seq)
+        self.found.earlier = max((event for event, _ in self._log.forgets), default=0)
         state = self.found.state
         state.read_again = partial(read_again, self._call)
         if one_configuration:
