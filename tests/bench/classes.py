@@ -4,8 +4,8 @@ Each set is written once as VW text with the number of the class as the label, a
 river gets the same features as dictionaries, scaled to unit variance where they are numbers of a table. 20 Newsgroups are words
 with their counts. Its file has one class after another, so it is measured in random order as well. Of KDD Cup 99 every sixteenth
 row of the ten-percent file is taken, in its order: the attack kinds come in bursts. UCI zoo and scikit-learn's digits are short,
-and their figures are means over shuffles. "Truncated gradient" has its defaults, which choose no step if there are several
-classes; the column after it has another step and scale.
+and their figures are means over shuffles. "Truncated gradient" has its defaults, with which it chooses its step; the column
+after it has a step and scale that are set.
 
 The second table compares one-vs-rest with one multinomial model, in a twin of a few lines: the same adaptive steps on the same
 features, divided by the largest value so far, and the logistic function of each margin or the softmax of all as the only

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn import first_rows
+from riata.learn import first_rows, tuned
 from riata.learn.learner import Learner
-from riata.learn.one_vs_rest import each
+from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import build_learner, spec_of
-from riata.learn.truncated_gradient.config import candidates
+from riata.learn.truncated_gradient.config import candidates, candidates_of_classes
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.learn.tuned import Tuned
-from riata.run.config import read_config
-from riata.run.state_parts import build_parts
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, same
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_step import Event
 
 BITS = 10
+OWN = ("tuned_counts", *first_rows.NAMES)
 TRIED = candidates(TruncatedGradientConfig())
 
 
@@ -71,6 +73,9 @@ def test_steps_and_scales_are_tried_where_they_have_a_meaning() -> None:
         config = TruncatedGradientConfig(**settings)
         assert candidates(config) == [replace(config, tuned=False)]
     assert {one.scale for one in candidates(TruncatedGradientConfig(scale="counts"))} == {"counts"}
+    several = candidates_of_classes(TruncatedGradientConfig())
+    assert several[:5] == TRIED[:5]
+    assert several[5:] == [replace(one, accumulator=10.0 * 0.03) for one in TRIED[5:]]
 
 
 def test_the_best_on_the_rows_so_far_goes_on() -> None:
@@ -140,11 +145,85 @@ def test_candidates_that_were_dropped_are_the_same_when_they_have_learnt_the_row
     assert same(kept.freeze(), dropped.freeze())
 
 
-def test_each_of_several_classes_has_the_step_that_is_set() -> None:
-    several, _ = build_parts(read_config({"labels": "classes", "classes": {"names": ["a", "b", "c"]}}), BITS)
-    assert {type(one) for one in each(several)} == {TruncatedGradient}
-    two, _ = build_parts(read_config({}), BITS)
-    assert isinstance(two, Tuned)
+def of_classes(classes: int, rows: int = 64) -> Tuned[TruncatedGradientConfig]:
+    """The default learner of up to five classes, of which some are known, with other numbers of first rows."""
+
+    def build(own: TruncatedGradientConfig) -> Learner:
+        return OneVsRest(lambda: TruncatedGradient(own, BITS), 0, 5)
+
+    return Tuned(build, TRIED, rows, least=16, classes=classes)
+
+
+def with_classes(n: int) -> Batch:
+    """Rows whose first feature decides their class: two of them at first, and a third from row 20 on."""
+    batch = to_batch([event for event in sparse_events(2 * n, seed=11) if event.features][:n])
+    first = batch.hash[batch.indptr[:-1]].astype(np.float64)
+    return replace(batch, label=np.where(np.arange(n) < 20, first % 2, first % 3))
+
+
+def class_losses(margin: F64, batch: Batch) -> float:
+    """Of probabilities that sum to one over the classes that have had a row, this one among them."""
+    total, known = 0.0, set()
+    for row, label, weight in zip(margin.tolist(), batch.label.astype(int).tolist(), batch.weight.tolist(), strict=True):
+        known.add(label)
+        total -= weight * math.log(sigma(row[label]) / sum(sigma(row[k]) for k in known))
+    return total
+
+
+def sigma(margin: float) -> float:
+    return 1.0 / (1.0 + math.exp(-margin))
+
+
+def test_several_classes_have_one_choice_whenever_they_became_known() -> None:
+    batch = with_classes(150)
+    held = cut(batch, 0, 64)
+    losses = []
+    for one in TRIED:
+        losses.append(class_losses(OneVsRest(partial(TruncatedGradient, one, BITS), 3, 5).step(held).margin, held))
+    best = TRIED[int(np.argmin(losses))]
+    assert min(losses) < 0.99 * losses[0]
+    expected = OneVsRest(partial(TruncatedGradient, best, BITS), 3, 5)
+    expected.step(batch)
+
+    named, late, stopped = of_classes(3), of_classes(2), of_classes(2)
+    named.step(batch)
+    for learner in (late, stopped):
+        learner.step(cut(batch, 0, 20))
+        learner.grow(3)
+    late.step(cut(batch, 20, 150))
+    stopped.step(cut(batch, 20, 41))
+    again = of_classes(3)
+    again.thaw(stopped.freeze())
+    assert again.memory()["candidates"] == 0  # each would be as large as the model
+    again.step(cut(batch, 41, 150))
+    for learner in (named, late, again):
+        assert (learner.chosen, learner.ended) == (best, True)
+        assert same(learner.freeze(), {**expected.freeze(), **{k: v for k, v in named.freeze().items() if k in OWN}})
+    late.grow(5)
+    assert late.step(cut(batch, 0, 3)).margin.shape == (3, 5)
+
+
+def test_the_first_rows_of_many_classes_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = with_classes(40)
+    monkeypatch.setattr(tuned, "FEATURES_OF_CLASSES", 4 * (cut(batch, 0, 32).nnz + 32))
+    learner = of_classes(3)
+    learner.step(cut(batch, 0, 31))
+    assert not learner.ended
+    learner.step(cut(batch, 31, 32))
+    assert learner.ended
+
+
+def test_a_state_of_several_classes_without_a_choice_goes_on_as_it_was() -> None:
+    batch = with_classes(150)
+    before = OneVsRest(partial(TruncatedGradient, TRIED[0], BITS), 3, 5)
+    before.step(cut(batch, 0, 40))
+    learner, other = of_classes(3), of_classes(3)
+    learner.thaw(before.freeze())
+    assert (learner.chosen, learner.ended) == (TRIED[0], True)
+    rest = cut(batch, 40, 150)
+    assert learner.step(rest).margin.tobytes() == before.step(rest).margin.tobytes()
+    other.thaw(learner.freeze())
+    assert same(other.freeze(), learner.freeze())
 
 
 def test_a_state_that_cannot_be_is_refused() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
+from riata.run import state_parts
 from riata.run.config import read_config
 from riata.run.file_reading import Block
 from riata.run.fit import Fit
@@ -31,6 +32,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ftrl_proximal": {"kind": "ftrl_proximal"},
     "taylor_sketch": {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20, "mode": "hybrid", "k": 6},
 }
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_enough_to_choose_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_parts, "LEAST_OF_CLASSES", 16)
 
 
 def document(learner: str = "truncated_gradient", **classes: Any) -> dict[str, Any]:

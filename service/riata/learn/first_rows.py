@@ -20,14 +20,18 @@ _LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms
 
 
 class FirstRows:
-    """The learnt rows of a stream, up to a number of them, or earlier if they have FEATURES features. Then none are held.
+    """The learnt rows of a stream, up to a number of them, or earlier if they are much to learn again. Then none are held.
 
     `ended` says that they were enough. It is not among `arrays`, so it must be restored by who holds them.
     """
 
-    def __init__(self, rows: int) -> None:
-        """rows : how many are enough, a power of two"""
+    def __init__(self, rows: int, is_much: Callable[[Batch], bool] | None = None) -> None:
+        """
+        rows    : how many are enough, a power of two
+        is_much : whether fewer are enough, asked when their number has doubled; None: if they have FEATURES features
+        """
         self.ended = False
+        self._is_much = is_much or _many_features
         self._rows = rows
         self._n = 0
         self._held: list[Batch] = []
@@ -91,8 +95,13 @@ class FirstRows:
         held = join_batches(self._held)
         self._held = [held]
         again(held)
-        if held.n >= self._rows or held.nnz >= FEATURES:
+        if held.n >= self._rows or self._is_much(held):
             self._held, self._n, self.ended = [], 0, True
+
+
+def _many_features(rows: Batch) -> bool:
+    """Whether they have FEATURES features."""
+    return rows.nnz >= FEATURES
 
 
 def rows_of(arrays: Arrays) -> Batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +33,8 @@ class LearnerSpec(Generic[C]):
                       they are, and later events move them further
     chosen          : settings that the learner has chosen by itself, and whether the choice has ended; empty if it chooses none
     rest            : frees what a learner keeps only for rows that follow at once; changes no later result
-    of_class        : the configuration of the learner of each class, if there are several
+    candidates      : configurations for several classes: the one that does best on the first rows is that of the learner of each
+                      class. One: it is that one
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
@@ -61,7 +62,7 @@ class LearnerSpec(Generic[C]):
     forget: Callable[[Learner, float], None] | None = None
     chosen: Callable[[Learner], Mapping[str, Any]] = lambda _learner: {}
     rest: Callable[[Learner], None] = lambda _learner: None
-    of_class: Callable[[C], C] = lambda config: config
+    candidates: Callable[[C], Sequence[C]] = lambda config: [config]
     real_labels: Mapping[str, Any] | None = field(default=None)
     takes_many: bool = False
     keeps_curvature: bool = False

@@ -6,6 +6,10 @@ or earlier if they have many features, the choice remains and nothing is held: f
 
 Candidates learn the rows since the last comparison only, as long as they are in memory. They are no part of the state: after a
 restart, after `rest`, or after something was forgotten they learn all rows held, and are the same to the last bit.
+
+Of several classes a candidate is a learner of all of them, `OneVsRest`, and one choice is made for all, by the log loss of the
+probabilities that sum to one. Classes count from their first row on, so when a class becomes known has no effect on the choice.
+Candidates are then made one after another, and only the best is kept: each is as large as the model.
 """
 
 from __future__ import annotations
@@ -21,15 +25,21 @@ from riata.base.errors import Corrupt
 from riata.learn.first_rows import NAMES, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
-from riata.maths.log_loss import log_losses
+from riata.learn.one_vs_rest import OneVsRest
+from riata.maths.classes import class_probabilities
+from riata.maths.links import LOGISTIC
+from riata.maths.log_loss import PROBABILITY_MIN, log_losses
 from riata.wire.batch import Batch, slice_rows
 
 C = TypeVar("C")
 
 ROWS: Final = 4096  # a power of two
 LEAST: Final = 64  # fewer rows say nothing yet
-OF_EACH_LABEL: Final = 8  # as many have to be held: one label is learnt best with a step as large as can be
+LEAST_OF_CLASSES: Final = 256  # several classes need more
+OTHERS: Final = 8  # rows held that have another label than most: one label is learnt best with a step as large as can be
 CLEARLY: Final = 0.99  # of the loss of the first candidate, below which another is better
+FEATURES_OF_CLASSES: Final = 2**20  # and intercepts, of the rows held, times the learners that learn each
+UNKNOWN: Final = -1e308  # the margin of a class before its first row: its probability is 0
 _CHOICE: Final = "tuned_counts"
 
 
@@ -41,24 +51,32 @@ def settled(arrays: Arrays) -> Arrays:
 class Tuned(Generic[C]):
     """Learns with one of several configurations, and serves the weights of that one. For logistic losses."""
 
-    def __init__(self, build: Callable[[C], Learner], candidates: Sequence[C], rows: int = ROWS, least: int = LEAST) -> None:
+    def __init__(
+        self,
+        build: Callable[[C], Learner],
+        candidates: Sequence[C],
+        rows: int = ROWS,
+        least: int = LEAST,
+        classes: int | None = None,
+    ) -> None:
         """Make an empty learner.
 
-        build      : makes the empty learner of a configuration
+        build      : makes the empty learner of a configuration; of several classes a `OneVsRest` without classes
         candidates : the configurations; the first is in force until one of the others is better
         rows       : number of first rows, a power of two
         least      : number of rows that the first is in force for
+        classes    : number of classes now, if there are several; otherwise None
         """
         self._build = build
         self._candidates = candidates
-        self._first = FirstRows(rows)
+        self._first = FirstRows(rows, None if classes is None else _many_of_classes)
         self._least = least
+        self._classes = classes
         self._choice = 0
-        self._inside = build(candidates[0])
-        # Of the candidates, or none. The one inside is among them, and has learnt all rows held.
-        self._learners: list[Learner] = []
-        self._losses: list[list[F64]] = []  # of the rows that each of them has learnt
-        self._compared = 0  # rows held that all of them have learnt
+        self._inside = self._made(0, classes)
+        # Candidates by their numbers, with the losses of the rows held that they have learnt; the one inside is among them. Empty
+        # after `rest`, and always if there are several classes.
+        self._kept: dict[int, tuple[Learner, list[F64]]] = {}
 
     @property
     def chosen(self) -> C:
@@ -99,6 +117,12 @@ class Tuned(Generic[C]):
         """As the learner inside."""
         return self._inside.closed_vocabulary()
 
+    def grow(self, classes: int) -> None:
+        """Have at least this many classes, if there are several."""
+        if self._classes is not None:
+            self._classes = max(self._classes, classes)
+            _grow(self._inside, classes)
+
     def forget(self, keep: float, forget: Callable[[Learner, float], None]) -> None:
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
         forget(self._inside, keep)
@@ -107,7 +131,7 @@ class Tuned(Generic[C]):
 
     def rest(self) -> None:
         """Free the candidates that are not in force. They are made again when they are needed, from the rows held."""
-        self._learners, self._losses, self._compared = [], [], 0
+        self._kept = {}
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results: the arrays of the learner inside, and
@@ -121,6 +145,8 @@ class Tuned(Generic[C]):
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
         own = {_CHOICE, *NAMES}
+        if self._classes is not None and _CHOICE not in arrays:  # of ALGO_VERSION 6 and before: several classes had no choice
+            arrays = settled(arrays)
         if not own <= arrays.keys():
             raise Corrupt(f"learner state: expected arrays {sorted(own)} among {sorted(arrays)}")
         check_counts(_CHOICE, arrays[_CHOICE], 2)
@@ -128,7 +154,7 @@ class Tuned(Generic[C]):
         held = rows_of(arrays)
         if choice >= len(self._candidates) or ended > 1 or (ended and held.n):
             raise Corrupt("learner state: the choice is not one of the candidates, or rows are held for no purpose")
-        inside = self._build(self._candidates[choice])
+        inside = self._made(choice, self._classes)
         inside.thaw({name: array for name, array in arrays.items() if name not in own})
         self._inside, self._choice = inside, choice
         self._first.restore(held, bool(ended))
@@ -138,36 +164,70 @@ class Tuned(Generic[C]):
         """Return bytes by part."""
         parts = self._inside.memory()
         held = self._first.nbytes
-        others = sum(sum(one.memory().values()) for one in self._learners if one is not self._inside)
+        others = sum(sum(one.memory().values()) for one, _ in self._kept.values() if one is not self._inside)
         return {**parts, "first_rows": held, "candidates": others, "checkpoint": parts["checkpoint"] + held + 16}
+
+    def _made(self, choice: int, classes: int | None) -> Learner:
+        """The empty learner of a candidate, with this many classes."""
+        learner = self._build(self._candidates[choice])
+        _grow(learner, classes)
+        return learner
 
     def _learn(self, rows: Batch, skip: BOOL) -> Stepped:
         stepped = self._inside.step(rows, skip)
-        if self._learners:
-            self._losses[self._choice].append(_losses_of(stepped, rows)[~stepped.refused])
+        if self._choice in self._kept:
+            self._kept[self._choice][1].append(_losses_of(stepped, rows)[~stepped.refused])
         return stepped
 
     def _choose(self, held: Batch) -> None:
         """Have every candidate learn the rows held, and go on with the best; with the first, unless another is clearly better."""
-        positive = int((held.label > 0.5).sum())
-        if held.n < self._least or min(positive, held.n - positive) < OF_EACH_LABEL:
+        _, counts = np.unique(held.label, return_counts=True)
+        if held.n < self._least or held.n - int(counts.max()) < OTHERS:
             return
-        if not self._learners:
-            self._learners = [self._build(candidate) for candidate in self._candidates]
-            self._losses = [[] for _ in self._candidates]
-        rows = slice_rows(held, self._compared, held.n)
-        self._compared = held.n
-        for learner, losses in zip(self._learners, self._losses, strict=True):
-            if learner is not self._inside:
-                losses.append(_losses_of(learner.step(rows), rows))
-        totals = [math.fsum(np.concatenate(losses).tolist()) for losses in self._losses]
-        best = int(np.argmin(totals))
-        self._choice = best if totals[best] < CLEARLY * totals[0] else 0
-        self._inside = self._learners[self._choice]
+        first = least = math.inf
+        for choice in range(len(self._candidates)):
+            learner, losses = self._kept.get(choice) or (self._made(choice, _classes_of(held)), [])
+            rows = slice_rows(held, sum(map(len, losses)), held.n)
+            losses.append(_losses_of(learner.step(rows), rows))
+            if self._classes is None:
+                self._kept[choice] = learner, losses
+            loss = math.fsum(np.concatenate(losses).tolist())
+            first = loss if choice == 0 else first
+            if choice == 0 or loss < min(least, CLEARLY * first):
+                self._choice, self._inside, least = choice, learner, loss
+        _grow(self._inside, self._classes)
+
+
+def _grow(learner: Learner, classes: int | None) -> None:
+    if classes is not None and isinstance(learner, OneVsRest):
+        learner.grow(classes)
+
+
+def _classes_of(held: Batch) -> int:
+    """The number of classes up to the last one that has a row."""
+    return 1 + int(held.label.max())
+
+
+def _many_of_classes(held: Batch) -> bool:
+    return (held.nnz + held.n) * (1 + _classes_of(held)) >= FEATURES_OF_CLASSES  # each has an intercept too
 
 
 def _losses_of(stepped: Stepped, rows: Batch) -> F64:
     """The log losses of rows before they were learnt, times their weights."""
+    if stepped.margin.ndim > 1:
+        return _losses_of_classes(stepped, rows)
     losses = np.empty(rows.n)
     log_losses(stepped.margin, stepped.refused, rows.label, rows.weight, losses)
     return losses
+
+
+def _losses_of_classes(stepped: Stepped, rows: Batch) -> F64:
+    """The same of several classes, if `rows` are all since the beginning. Classes that have had no row so far have no share."""
+    labels, first, own = np.unique(rows.label, return_index=True, return_inverse=True)
+    margin = stepped.margin[:, labels.astype(np.int64)]
+    impossible = stepped.refused | ~np.isfinite(margin).all(axis=1)  # as in `log_losses`
+    margin = np.where((first <= np.arange(rows.n)[:, None]) & ~impossible[:, None], margin, UNKNOWN)
+    probability = np.empty_like(margin)
+    class_probabilities(margin, LOGISTIC, probability, np.empty(rows.n, np.int64))
+    told = np.where(impossible, 0.0, probability[np.arange(rows.n), own])
+    return rows.weight * [-math.log(max(one, PROBABILITY_MIN)) for one in told.tolist()]

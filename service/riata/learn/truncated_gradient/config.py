@@ -104,9 +104,10 @@ class TruncatedGradientConfig:
             "Choose the step from the first 4096 rows, or fewer if these have many features. At 64 rows, and whenever their "
             "number has doubled, eight learners learn them again, and the one with the lowest progressive log loss goes on, if "
             "it is 1 % better than with eta 0.9: with eta 0.3, 2.7, 8.1, and 24.3 (this with ten times the accumulator); with "
-            "scale counts and eta 2.7, 8.1 and 24.3. Only with the logistic loss, with normalised, and for two classes; an eta "
-            "that is set to another value than 0.9 stays. Default true: the best eta of public streams is between 0.3 and 24. "
-            "False: every setting stays."
+            "scale counts and eta 2.7, 8.1 and 24.3. Only with the logistic loss and with normalised; an eta that is set to "
+            "another value than 0.9 stays. Several classes have one choice, made from 256 rows on, and ten times the "
+            "accumulator with scale counts. Default true: the best eta of public streams is between 0.3 and 24. False: every "
+            "setting stays."
         ),
     ] = True
     step: Annotated[
@@ -218,6 +219,12 @@ def candidates(config: TruncatedGradientConfig) -> list[TruncatedGradientConfig]
     if config.scale == "largest":
         found += [replace(own, eta=ETA * times, scale="counts") for times in (3.0, 9.0, 27.0)]
     return found
+
+
+def candidates_of_classes(config: TruncatedGradientConfig) -> list[TruncatedGradientConfig]:
+    """The same for several classes: those with the scale of counts have ten times the accumulator, as rows of a class are few."""
+    accumulator = min(10.0 * config.accumulator, ACCUMULATOR_MAX)
+    return [one if one.scale == config.scale else replace(one, accumulator=accumulator) for one in candidates(config)]
 
 
 def _conflict(detail: str) -> BadInput:

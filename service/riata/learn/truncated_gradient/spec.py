@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from riata.base.arrays import Arrays
@@ -12,7 +11,7 @@ from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
 from riata.learn.standardised import SLOTS, Standardised
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig, candidates, kernel_settings
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, candidates, candidates_of_classes, kernel_settings
 from riata.learn.tuned import Tuned, settled
 
 
@@ -81,7 +80,7 @@ SPEC: Final = LearnerSpec(
     forget=_forget,
     chosen=_chosen,
     rest=_rest,
-    of_class=lambda config: replace(config, tuned=False),
+    candidates=candidates_of_classes,
     slot_lists=("slot", "seen", "column_slot", SLOTS),
     wants_scaled=lambda config: not config.normalised,
     older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "tuned": False},
