@@ -86,7 +86,7 @@ def _read(name: str, value: object) -> Declared:
     listed = table.get("features")
     features = (listed,) if isinstance(listed, str) else tuple(listed) if isinstance(listed, list | tuple) else ()
     if not features or not all(isinstance(one, str) and one for one in features):
-        raise BadInput(f'group {name!r}: features: expected names or patterns, as "t{{00..59}}" or ["a", "b"]', "bad_groups")
+        raise BadInput(f'group {name!r}: features: expected names or patterns, such as "t{{00..59}}" or ["a", "b"]', "bad_groups")
     for key in ("runs", "ordered"):
         if not isinstance(table.get(key, True), bool):
             raise BadInput(f"group {name!r}: {key}: expected true or false", "bad_groups")

@@ -46,7 +46,7 @@ def compare(
         str | None, typer.Option(help=f"{', '.join(KINDS)}: whose link, gamma and rho. [default: {KINDS[0]}]")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, as encoder.ngrams=2. Repeatable.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as encoder.ngrams=2. Repeatable.")
     ] = None,
     model_file: Annotated[Path | None, typer.Option(help="Configuration of the model in JSON or TOML.")] = None,
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads that solve. They do not change the result.")] = 2,

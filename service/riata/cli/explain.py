@@ -66,7 +66,7 @@ def _row(features: Iterable[str]) -> dict[str, Any]:
     for feature in features:
         name, is_given, text = feature.partition("=")
         if not (name and is_given):
-            raise BadInput(f"{feature[:64]}: expected NAME=VALUE, as age=40 or country=de", "bad_option")
+            raise BadInput(f"{feature[:64]}: expected NAME=VALUE, such as age=40 or country=de", "bad_option")
         if name in row:
             raise BadInput(f"{name[:64]}: given twice", "bad_option")
         try:

@@ -61,7 +61,7 @@ EXAMPLE: Final = """Examples:
 
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, as eta=0.5 or encoder.ngrams=2. Repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as eta=0.5 or encoder.ngrams=2. Repeatable."),
 ]
 LabelsOption = Annotated[
     str, typer.Option(help="0/1, -1/+1, real, classes or auto, which detects 0/1 and -1/+1 from the first rows.")

@@ -11,7 +11,9 @@ import typer
 from riata.base.errors import BadInput
 
 GroupsOption = Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")]
-GroupOption = Annotated[list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, as sensor=t{00..59}. Repeatable.")]
+GroupOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, such as sensor=t{00..59}. Repeatable.")
+]
 SvgOption = Annotated[Path | None, typer.Option(help="Draw groups, runs and weights to this file.")]
 
 
@@ -26,7 +28,7 @@ def group_tables(file: Path | None, given: Iterable[str]) -> dict[str, Any]:
     for one in given:
         name, is_given, pattern = one.partition("=")
         if not is_given or not name or not pattern:
-            raise BadInput(f"--group {one}: expected NAME=PATTERN, as sensor=t{{00..59}}", "bad_groups")
+            raise BadInput(f"--group {one}: expected NAME=PATTERN, such as sensor=t{{00..59}}", "bad_groups")
         if name in tables:
             raise BadInput(f"--group {one}: there are two groups {name!r}", "bad_groups")
         tables[name] = pattern

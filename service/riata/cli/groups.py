@@ -41,7 +41,7 @@ def groups(
         str | None, typer.Option(help=f"Of the model that is written: {', '.join(KINDS)}. [default: {KINDS[0]}]")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, as encoder.ngrams=2. Repeatable.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as encoder.ngrams=2. Repeatable.")
     ] = None,
     bits: Annotated[int | None, typer.Option(help="The table of weights has 2^bits slots. [default: 22]")] = None,
     gamma: Annotated[

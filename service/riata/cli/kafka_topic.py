@@ -70,7 +70,7 @@ class KafkaTopic:
         for option in options:
             name, equals, value = option.partition("=")
             if not equals:
-                raise BadInput(f"--kafka {option[:64]}: expected NAME=VALUE, as security.protocol=SASL_SSL", "bad_option")
+                raise BadInput(f"--kafka {option[:64]}: expected NAME=VALUE, such as security.protocol=SASL_SSL", "bad_option")
             shared[name] = value
         if (password := os.environ.get(PASSWORD_VARIABLE)) is not None:
             shared["sasl.password"] = password

@@ -61,7 +61,9 @@ def add_curves(document: dict[str, Any], given: Iterable[str]) -> None:
     for one in given:
         field, equals, path = one.partition("=")
         if not (field and equals and Path(path).is_file()):
-            raise BadInput(f"--curve {one}: expected FIELD=FILE, as ecg=ecg.tree, and a file of `riata tree --out`", "bad_option")
+            raise BadInput(
+                f"--curve {one}: expected FIELD=FILE, such as ecg=ecg.tree, and a file of `riata tree --out`", "bad_option"
+            )
         text = base64.b64encode(Path(path).read_bytes()).decode()
         document.setdefault("encoder", {}).setdefault("curves", {})[field] = text
 
@@ -73,7 +75,7 @@ def apply_setting(document: dict[str, Any], setting: str) -> None:
 
     key, is_given, text = setting.partition("=")
     if not is_given or not key:
-        raise BadInput(f"--set {setting}: expected KEY=VALUE, as eta=0.5 or encoder.ngrams=2", "bad_option")
+        raise BadInput(f"--set {setting}: expected KEY=VALUE, such as eta=0.5 or encoder.ngrams=2", "bad_option")
     try:
         value = json.loads(text)
     except ValueError:

@@ -60,7 +60,9 @@ def create(
     label_weight: LabelWeightOption = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of the learner, or of encoder.* or the model, as eta=0.5. Repeat it for several."),
+        typer.Option(
+            "--set", help="A setting of the learner, or of encoder.* or the model, such as eta=0.5. Repeat it for several."
+        ),
     ] = None,
     follow: Annotated[
         str | None,

@@ -32,7 +32,7 @@ def posterior(
     labels: Annotated[str, typer.Option(help="0/1, -1/+1 or auto, which detects them from the first rows.")] = "auto",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the particle filter, as gamma=0.1. Repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the particle filter, such as gamma=0.1. Repeatable."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model to this file, for POST /models/{model}/import.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = """Examples:
 
-- `riata sequences clicks.txt` where a line is a sequence of states, as `home search item cart`.
+- `riata sequences clicks.txt` where a line is a sequence of states, such as `home search item cart`.
 - `riata sequences clicks.ndjson --components 3 --states home,search,item,cart` for lines such as `["home", "search"]`; a line
   with another state is reported."""
 SHOWN_MAX: Final = 10  # lines with errors

@@ -102,7 +102,7 @@ class ModelConfig:
     weights_followed: Annotated[
         tuple[Annotated[str, MaxLen(FOLLOWED_NAME_MAX)], ...],
         MaxLen(FOLLOWED_MAX),
-        f"names of features, as country=de: their weights are kept at up to {POINTS_MAX} moments",
+        f"names of features, such as country=de: their weights are kept at up to {POINTS_MAX} moments",
     ] = ()
 
     classes: Annotated[
@@ -128,7 +128,7 @@ class ModelConfig:
         if "" in self.slices or len(set(self.slices)) < len(self.slices):
             raise BadInput("slices: expected different names of fields, as country", "out_of_range")
         if "" in self.weights_followed or len(set(self.weights_followed)) < len(self.weights_followed):
-            raise BadInput("weights_followed: expected different names of features, as country=de", "out_of_range")
+            raise BadInput("weights_followed: expected different names of features, such as country=de", "out_of_range")
         if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
             raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
         if self.label_weight.is_wanted and not (is_logistic(learner) and self.labels in _CLASSES):

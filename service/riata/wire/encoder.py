@@ -46,7 +46,7 @@ class EncoderConfig:
     crosses: Annotated[
         tuple[tuple[Annotated[str, MaxLen(NAME_BYTES_MAX)], ...], ...],
         MaxLen(CROSSES_MAX),
-        "Pairs and triples of fields whose combinations are features of their own, as `country=DE × device=phone`; a"
+        "Pairs and triples of fields whose combinations are features of their own, such as `country=DE × device=phone`; a"
         " namespace of VW text is a field.",
     ] = ()
     curves: Annotated[

@@ -103,10 +103,10 @@ class Reader:
     """One wire format: the `READER` of `riata.wire.readers.<folder>.reader`.
 
     name        : what `--format` accepts
-    title       : its name in help texts, as "VW text"
+    title       : its name in help texts, such as "VW text"
     shape       : what its rows look like, for the error "unknown format"
     media_types : media types of its bodies; the command line sends the first one that splits at newlines
-    suffixes    : of files, as ".vw"; consulted if the first lines of a file are not recognised
+    suffixes    : of files, such as ".vw"; consulted if the first lines of a file are not recognised
     load        : its functions. Imports them inside the function: they need the compiler. The argument is the header of the
                   body, empty if `has_header` is false; raises `Malformed` if the header is not one
     has_fields  : whether features have fields, which crosses need
