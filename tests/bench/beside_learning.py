@@ -13,11 +13,11 @@ not earlier ones were answered. In turns:
   them.
 - bulk: predictions beside bodies of 1000 rows over HTTP, sent over two connections as fast as they are acknowledged after their
   fsync. Here the event loop, the parsers, the store and the client of the bodies have work too.
-- bulk at 70 %: the same bodies at fixed times, at 70 % of the speed that bulk had in the first round.
+- bulk at 70 %: the same bodies at fixed times, at 70 % of the speed that bulk had just before.
 - bulk alone: the same bodies as fast as they are acknowledged, without predictions.
-- another process, idle and beside learning: the same requests, sent to a separate process that writes one fixed answer to every
-  request, while the service is idle or learns. It shares only the machine with the learner, so any server on it would be
-  affected as much.
+- another process, idle, beside learning and beside bulk: the same requests, sent to a separate process that writes one fixed
+  answer to every request, while the service is idle, learns, or takes bodies. It shares only the machine with the service, so any
+  server on it would be affected as much.
 
 Latency is counted from the moment a request was due. A prediction that is not answered with 200 has failed. A body that is not
 answered with 202 is refused: the client sends it again after 20 ms. Rows of bulk are counted when they are learnt.
@@ -59,6 +59,7 @@ BULK_ALONE: Final = "bulk alone"
 SHARE: Final = 0.7  # of the speed of bulk
 OTHER_IDLE: Final = "another process, idle"
 OTHER: Final = "another process, beside learning"
+OTHER_BULK: Final = "another process, beside bulk"
 BULK_MODEL: Final = "bulk"
 SENDERS: Final = 2
 BODIES: Final = 20
@@ -152,12 +153,16 @@ class Node:
     def bulk(self) -> Measure:
         """Predictions while bodies come in over HTTP as fast as they are acknowledged."""
         measure = self._beside_bulk(self.ask)
-        self._full_rows_s = self._full_rows_s or measure.facts["rows_s"]
+        self._full_rows_s = measure.facts["rows_s"]
         return measure
 
     def part(self) -> Measure:
-        """Predictions while bodies come in at SHARE of the speed that they had in the first round."""
+        """Predictions while bodies come in at SHARE of the speed that they had when they were last sent at full speed."""
         return self._beside_bulk(self.ask, SHARE * self._full_rows_s)
+
+    def other_bulk(self) -> Measure:
+        """Answers of another process while bodies come in."""
+        return self._beside_bulk(self.ask_other)
 
     def bulk_alone(self) -> Measure:
         """Bodies, and no predictions."""
@@ -333,7 +338,12 @@ def main() -> int:
             sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
             sides += [Side(KERNEL, at.kernel), Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
             if asked == BULK_MODEL:
-                sides += [Side(BULK, at.bulk), Side(PART, at.part), Side(BULK_ALONE, at.bulk_alone)]
+                sides += [
+                    Side(BULK, at.bulk),
+                    Side(PART, at.part),
+                    Side(BULK_ALONE, at.bulk_alone),
+                    Side(OTHER_BULK, at.other_bulk),
+                ]
             found = contest.contest(sides, repeats, same)
         claimed = claims(found) + claimed if asked == FED else bulk_claims(found)
         what = "the model that learns" if asked == FED else "a model beside the one that learns"

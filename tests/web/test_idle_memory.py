@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
+
+import pytest
 
 from riata.base.heap import resident_bytes
 from riata.web.body import SMALL_BYTES, Bodies
-from riata.web.idle_memory import BURST_BYTES, GAIN_BYTES, IDLE_TRIMS, IdleMemory, Quiet, RenewedPool
+from riata.web.idle_memory import BURST_BYTES, GAIN_BYTES, IDLE_TRIMS, NICENESS, IdleMemory, Quiet, RenewedPool
 
 MIB = 2**20
 
@@ -51,6 +55,15 @@ def test_the_peak_is_reported_once_and_small_bodies_are_not_counted() -> None:
     bodies.take({}, SMALL_BYTES)  # however little room there is
     bodies.give_back(scope)
     assert (bodies.held, bodies.most_since(), bodies.most_since()) == (0, 9 * MIB, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no priority of a thread")
+def test_its_threads_come_after_the_event_loop() -> None:
+    pool = RenewedPool(1, "priority")
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    assert pool.submit(os.getpriority, os.PRIO_PROCESS, 0).result(60) == max(before, NICENESS)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+    pool.shutdown()
 
 
 def test_a_renewed_pool_ends_its_threads_and_does_what_waits() -> None:

@@ -13,9 +13,11 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from riata.base.heap import resident_bytes, trim_heap
+from riata.base.priority import lower_priority
 from riata.web.body import Bodies
 
 P = ParamSpec("P")
@@ -26,10 +28,11 @@ BURST_BYTES: Final = 8 * 2**20  # peak of held bytes; a smaller one leaves littl
 QUIET_SHARE: Final = 4  # a burst is over when at most 1/QUIET_SHARE of its bytes are held
 GAIN_BYTES: Final = 8 * 2**20  # a trim that returns less has not helped
 IDLE_TRIMS: Final = 2  # trimming ends after this many trims in a row that did not help
+NICENESS: Final = 10  # of threads that parse long bodies: after the event loop, before the learner (ADR 31)
 
 
 class RenewedPool(Executor):
-    """A thread pool whose threads can be replaced by new ones. Called in the event loop only."""
+    """A thread pool of lower priority whose threads can be replaced by new ones. Called in the event loop only."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
@@ -50,7 +53,7 @@ class RenewedPool(Executor):
         old.shutdown(wait=False)
 
     def _make(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+        return ThreadPoolExecutor(self._threads, self._name, partial(lower_priority, NICENESS))
 
 
 @dataclass(slots=True)
