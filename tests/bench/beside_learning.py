@@ -331,7 +331,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     seconds, repeats = (0.5, 1) if options.quick else (options.seconds, options.repeats)
-    tables = []
+    tables, floor = [], ""
     claimed: list[Claim] = []
     for asked in (BULK_MODEL, FED):
         with node(asked, seconds) as at:
@@ -347,6 +347,10 @@ def main() -> int:
             found = contest.contest(sides, repeats, same)
         claimed = claims(found) + claimed if asked == FED else bulk_claims(found)
         what = "the model that learns" if asked == FED else "a model beside the one that learns"
+        if asked == BULK_MODEL:
+            busy, alone = (contest.fact(found[name], "p99_us") for name in (OTHER_BULK, OTHER_IDLE))
+            floor = "Beside bulk, answers of another process, which only shares the machine, have "
+            floor += f"{busy / alone:.1f} times their idle p99."
         tables.append(f"## Asked: {what}\n\n{table(found)}")
     note = (
         f"{RATE} predictions a second over {open_load.CONNECTIONS} connections, {seconds:g} s a side, {repeats} rounds; "
@@ -359,7 +363,7 @@ def main() -> int:
         (__doc__ or "").partition("\n\n")[2],
         claimed,
         list(reversed(tables)),
-        [note],
+        [note, floor],
         "python -m tests.bench.beside_learning" + (" --quick" if options.quick else ""),
         ["uvicorn", "uvloop", "numba", "numpy"],
         write=not options.no_write,
