@@ -37,7 +37,7 @@ ROWS_A_SECOND: Final = 1000
 EVERY_S: Final = 2.0  # the poll of the console, `app.js`
 LOOK_S: Final = 20.0
 SIDE_S: Final = 10.0
-REPEATS: Final = 3
+REPEATS: Final = 8
 NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 SEEN: Final = "return performance.getEntriesByType('resource').map(one => [one.name, one.transferSize])"
 
