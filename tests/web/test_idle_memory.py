@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
-
-import pytest
 
 from riata.base.heap import resident_bytes
 from riata.web.body import SMALL_BYTES, Bodies
@@ -57,7 +54,6 @@ def test_the_peak_is_reported_once_and_small_bodies_are_not_counted() -> None:
     assert (bodies.held, bodies.most_since(), bodies.most_since()) == (0, 9 * MIB, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no priority of a thread")
 def test_its_threads_come_after_the_event_loop() -> None:
     pool = RenewedPool(1, "priority")
     before = os.getpriority(os.PRIO_PROCESS, 0)
