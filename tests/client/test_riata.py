@@ -37,7 +37,8 @@ def test_creating_a_model_waits_while_its_kernels_are_compiled() -> None:
     waiting = answer(202, {"name": "m", "created": False, "state": "compiling", "config": {}})
     there = answer(200, {"name": "m", "created": False, "state": "ready", "config": {}})
     script = Script(waiting, waiting, there)
-    assert client(script).create_model("m", {"labels": "0/1"})["state"] == "ready"
+    made = client(script).create_model("m", {"labels": "0/1"})
+    assert (made["state"], made["created"]) == ("ready", True)
     assert [request.method for request in script.requests] == ["PUT"] * 3
     assert {request.content for request in script.requests} == {b'{"labels": "0/1"}'}
     assert script.waits == [calls.COMPILING_AGAIN_S] * 2

@@ -170,7 +170,7 @@ class Riata:
         while calls.is_not_ready(answer, waited_s):
             self._sleep(calls.COMPILING_AGAIN_S)
             waited_s += calls.COMPILING_AGAIN_S
-            answer = self._object(calls.create_model(model, document))
+            answer = {**self._object(calls.create_model(model, document)), "created": True}  # by the first request
         return answer
 
     def change(self, model: str, **settings: Any) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class AsyncRiata:
         while calls.is_not_ready(answer, waited_s):
             await self._sleep(calls.COMPILING_AGAIN_S)
             waited_s += calls.COMPILING_AGAIN_S
-            answer = await self._object(calls.create_model(model, document))
+            answer = {**await self._object(calls.create_model(model, document)), "created": True}  # by the first request
         return answer
 
     async def change(self, model: str, **settings: Any) -> dict[str, Any]:
