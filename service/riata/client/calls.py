@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -37,6 +37,10 @@ class Call:
     content: bytes = b""
     repeatable: bool = True
     timeout_s: float = TIMEOUT_S
+
+
+# What takes several requests: yields each call, to be sent its answer, and the seconds to wait in between; returns the result.
+Steps = Generator[Call | float, Any, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +158,20 @@ def create_model(model: str, document: Mapping[str, Any]) -> Call:
     return Call("PUT", _model(model), {}, {"content-type": JSON}, _json(document, "the document"))
 
 
-def is_not_ready(answer: Mapping[str, Any], waited_s: float) -> bool:
-    """Return whether a model is not ready yet because its kernels are being compiled, or because it learns the log of the model
-    that it is to follow, which takes any time. Then the call that creates it is to be sent again after COMPILING_AGAIN_S. Raises
-    `Unreachable` after COMPILING_S_MAX of compiling."""
-    if answer.get("state") not in ("compiling", "backfilling"):
-        return False
-    if waited_s >= COMPILING_S_MAX and answer["state"] == "compiling":
-        raise Unreachable(f"model {answer.get('name')} is not ready after {waited_s:.0f} s: its kernels are still being compiled")
-    return True
+def creating(model: str, document: Mapping[str, Any]) -> Steps:
+    """Create a model, and wait while its kernels are compiled, or while it learns the log of the model that it is to follow,
+    which takes any time. Raises `Unreachable` after COMPILING_S_MAX of compiling."""
+    call, waited_s = create_model(model, document), 0.0
+    answer: dict[str, Any] = yield call
+    while (state := answer.get("state")) in ("compiling", "backfilling"):
+        if waited_s >= COMPILING_S_MAX and state == "compiling":
+            raise Unreachable(
+                f"model {answer.get('name')} is not ready after {waited_s:.0f} s: its kernels are still being compiled"
+            )
+        yield COMPILING_AGAIN_S
+        waited_s += COMPILING_AGAIN_S
+        answer = {**(yield call), "created": True}  # by the first request
+    return answer
 
 
 def change_model(model: str, changes: Mapping[str, Any]) -> Call:
@@ -210,13 +219,25 @@ def forget(subjects: str | Iterable[str], model: str, drop_trimmed: bool) -> Cal
     return Call("POST", _model(model, "/forget"), {}, headers, _json(document, "the request"))
 
 
-def forgotten(job: Mapping[str, Any], jobs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the job as it is among `jobs`; None if it is not there: the request has to be sent again. Raises `ApiConflict` if it
-    has failed."""
-    found: Mapping[str, Any] | None = next((one for one in jobs["forget"] if one["id"] == job["id"]), None)
-    if found is not None and found["error"] is not None:
-        raise ApiConflict(409, found["error"])
-    return found
+def forgetting(
+    subjects: str | Iterable[str], model: str, drop_trimmed: bool, on_progress: Callable[[float], None] | None
+) -> Steps:
+    """Forget the rows of subjects, and wait until that is done. Raises `ApiConflict` if the job fails."""
+    asked = forget(subjects, model, drop_trimmed)
+    found: dict[str, Any] | None = None
+    while True:
+        job: dict[str, Any] = (yield asked) if found is None else found
+        if "state" not in job:
+            return job
+        if job["error"] is not None:
+            raise ApiConflict(409, job["error"])
+        if job["state"] == "done":
+            return dict(job["result"])
+        if on_progress is not None:
+            on_progress(job["progress"])
+        yield FORGOTTEN_EVERY_S
+        jobs = yield get_model(model, "/forget")
+        found = next((one for one in jobs["forget"] if one["id"] == job["id"]), None)  # None: the request has to be sent again
 
 
 def begin_refit(model: str, request: Mapping[str, Any]) -> Call:

@@ -166,12 +166,7 @@ class Riata:
     def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Create a model, or change its changeable settings. If kernels of its learner have to be compiled first, which takes
         a minute or more, this waits until the model exists."""
-        answer, waited_s = self._object(calls.create_model(model, document)), 0.0
-        while calls.is_not_ready(answer, waited_s):
-            self._sleep(calls.COMPILING_AGAIN_S)
-            waited_s += calls.COMPILING_AGAIN_S
-            answer = {**self._object(calls.create_model(model, document)), "created": True}  # by the first request
-        return answer
+        return self._follow(calls.creating(model, document))
 
     def change(self, model: str, **settings: Any) -> dict[str, Any]:
         """Change settings of a model while it learns, for example `gamma=0.3`. They are in effect on return."""
@@ -232,17 +227,7 @@ class Riata:
         drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
         on_progress  : called with the share that is done, from 0 to 1, while it takes long
         """
-        asked = calls.forget(subjects, model, drop_trimmed)
-        job: Mapping[str, Any] | None = None
-        while True:
-            if job is None and "state" not in (job := self._object(asked)):
-                return dict(job)
-            if job["state"] == "done":
-                return dict(job["result"])
-            if on_progress is not None:
-                on_progress(job["progress"])
-            self._sleep(calls.FORGOTTEN_EVERY_S)
-            job = calls.forgotten(job, self._object(calls.get_model(model, "/forget")))
+        return self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress))
 
     def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""
@@ -316,6 +301,19 @@ class Riata:
 
     def _json(self, call: Call) -> Any:
         return calls.read_json(self._send(call))
+
+    def _follow(self, steps: calls.Steps) -> dict[str, Any]:
+        answer: Any = None
+        try:
+            while True:
+                step = steps.send(answer)
+                if isinstance(step, float):
+                    self._sleep(step)
+                    answer = None
+                else:
+                    answer = self._object(step)
+        except StopIteration as done:
+            return dict(done.value)
 
     def _object(self, call: Call) -> dict[str, Any]:
         answer = self._json(call)
