@@ -55,6 +55,17 @@ def test_it_is_served_as_it_is_built(client: Client) -> None:
     assert client.get("/openapi.json").json() == json.loads(json.dumps(openapi_document()))
 
 
+def test_a_document_that_its_caller_changes_does_not_change_the_next() -> None:
+    before = golden_text(openapi_document())
+    changed = openapi_document()
+    changed["components"]["schemas"].popitem()
+    for item in changed["paths"].values():
+        for operation in item.values():
+            operation["responses"]["500"].clear()
+    changed["components"]["schemas"]["ModelList"]["properties"].clear()
+    assert golden_text(openapi_document()) == before
+
+
 def test_every_reference_leads_somewhere() -> None:
     text = json.dumps(openapi_document())
     known = set(openapi_document()["components"]["schemas"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from http import HTTPStatus
 from typing import Final
 
@@ -67,7 +68,7 @@ def _responses(route: Route) -> Schema:
 
 
 def openapi_document() -> Schema:
-    """Build the document."""
+    """Build the document. The caller may change it: it shares nothing with the next one."""
     paths: Schema = {}
     for route in DESCRIBED:
         slug = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
@@ -85,9 +86,10 @@ def openapi_document() -> Schema:
         if route.body is not None:
             item["requestBody"] = route.body
         paths.setdefault(route.path, {})[method] = item
-    return {
+    document: Schema = {
         "openapi": OPENAPI_VERSION,
         "info": {"title": "Riata", "version": riata.__version__, "description": DESCRIPTION},
         "paths": paths,
         "components": {"schemas": SCHEMAS, "securitySchemes": SECURITY},
     }
+    return deepcopy(document)
