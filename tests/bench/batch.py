@@ -1,13 +1,14 @@
-"""Batch optima to a duality gap of 1e-6: time of MP and RMMP beside liblinear, skglm and celer, at the same objective.
+"""Batch optima to a duality gap of 1e-6: time of MP and RMMP beside liblinear, skglm, celer and glmnet, at the same objective.
 
 The intercept is penalised like the other weights, because liblinear cannot do otherwise: it is a column of ones there, and has
 gamma here. Penalties are shares of the smallest gamma at which a free intercept would be the only weight. A peer's tolerance is
 the loosest of a ladder with which its objective is within 1e-6 of the optimum, found beforehand. Runs are interleaved, in one
 thread, and take processor time; medians are shown. From 200,000 rows on, ours with two threads takes wall time, and so does each
-peer for the last column. Converting the rows is not counted on any side: ours begins with rows, skglm and celer with columns.
+peer for the last column. Converting the rows is not counted on any side: ours begins with rows, skglm, celer and glmnet with
+columns.
 
-Writes batch.md. Takes half an hour. skglm and celer are not among the packages of the tests, and are left out if they cannot be
-imported: `pip install --no-deps --target DIR skglm celer`, and DIR in PYTHONPATH. A peer that takes more than PATIENCE times
+Writes batch.md. Takes half an hour. skglm, celer and glmnet are not among the packages of the tests, and are left out if they
+cannot be imported: `pip install --no-deps --target DIR skglm celer python-glmnet`, and DIR in PYTHONPATH. A peer that takes more than PATIENCE times
 liblinear's time to a looser tolerance is not measured further.
 """
 
@@ -43,7 +44,7 @@ REPEATS: Final = 3
 PATIENCE: Final = 5.0
 MANY_ROWS: Final = 200_000  # from which on two threads are measured
 OURS: Final = ("ours", "two threads")
-PEERS: Final = ("liblinear", "skglm", "celer")
+PEERS: Final = ("liblinear", "skglm", "celer", "glmnet")
 CELLS: Final[dict[str, Callable[[], Matrix]]] = {
     "spambase": lambda: uci("spambase", "uci_spambase.csv.gz", lambda row: row["spam"] == "1", "spam"),
     "ads": lambda: uci("ads", "uci_internet_ads.csv.gz", lambda row: row["class"].startswith("ad"), "class"),
@@ -101,9 +102,18 @@ def celer(x: Any, y: Any, gamma: float, tolerance: float) -> Any:
     return Celer(C=1.0 / gamma, tol=tolerance, fit_intercept=False, max_iter=200).fit(x, y).coef_.ravel()
 
 
+def glmnet(x: Any, y: Any, gamma: float, tolerance: float) -> Any:
+    """Its weights, by its own Fortran; its tolerance is a share of the null deviance, so it is smaller than those of the others."""
+    from glmnet import LogitNet  # type: ignore[import-not-found]
+
+    last = gamma / len(y)
+    model = LogitNet(lambda_path=[last], standardize=False, fit_intercept=False, n_splits=0, tol=1e-4 * tolerance)
+    return model.fit(x, y).coef_path_[0, :, -1]
+
+
 def peers() -> dict[str, Fit]:
     """Those that can be imported."""
-    more: dict[str, Fit] = {"skglm": skglm, "celer": celer}
+    more: dict[str, Fit] = {"skglm": skglm, "celer": celer, "glmnet": glmnet}
     return {"liblinear": liblinear} | {name: fit for name, fit in more.items() if find_spec(name)}
 
 
@@ -187,7 +197,7 @@ def page(cells: list[Cell]) -> str:
     """The evidence page."""
     heads = ["data", "rows x features", "penalty", "non-zeros", "solver, passes", "gap / objective", "s", *PEERS, "ratio"]
     texts = [
-        "# Batch optima beside liblinear, skglm and celer",
+        "# Batch optima beside liblinear, skglm, celer and glmnet",
         (__doc__ or "").split("\n\n")[1].replace("\n", " "),
         COLUMNS,
         report.table([*heads, "ratio, 2 threads"], [row_of(cell) for cell in cells]),

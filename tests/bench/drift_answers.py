@@ -151,7 +151,7 @@ def _midway(made: tuple[Batch, F64]) -> tuple[Batch, int, F64]:
 
 
 def run(config: LearnerConfig, batch: Batch, keep: float | None) -> Run:
-    """One pass, test then train. keep: what is kept of the past after a costly alarm; None for all."""
+    """One pass, test then train. keep: what is kept of the past after a costly alarm; None for all; 0 for a new learner."""
     learner, detector, margins = build_learner(config, BITS), DriftDetector("logistic", REST), []
     alarms: list[Alarm] = []
     for start in range(0, batch.n, STEP):
@@ -162,23 +162,27 @@ def run(config: LearnerConfig, batch: Batch, keep: float | None) -> Run:
         if (alarm := detector.unanswered) is not None:
             detector.answer(alarm.seq)
             alarms.append(alarm)
-            if keep is not None and alarm.is_costly:
+            if keep is None or not alarm.is_costly:
+                continue
+            if keep == 0.0:
+                learner = build_learner(config, BITS)
+            else:
                 forget(spec_of(config), learner, keep)
     return Run(losses("logistic", np.concatenate(margins), batch.label, False), alarms)
 
 
 def drifting_rows(name: str, made: Made) -> list[list[str]]:
-    """A line for each learner: alarms, delay, and the loss after the drift with and without forgetting."""
+    """A line for each learner: alarms, delay, and the loss after the drift with each answer."""
     lines = []
     for kind, config in LEARNERS.items():
-        noted, forgot = run(config, made.batch, None), run(config, made.batch, KEEP)
-        after = [one.loss[made.at :].mean() for one in (noted, forgot)]
+        noted, forgot, begun = (run(config, made.batch, keep) for keep in (None, KEEP, 0.0))
+        after = [one.loss[made.at :].mean() for one in (noted, forgot, begun)]
         first = next((alarm for alarm in forgot.alarms if alarm.seq > made.at), None)
-        owed = ["", "", ""]
+        owed = [""] * 5
         if made.steady is not None:
             steady = run(config, made.steady[0], None).loss[made.at :].mean() - made.steady[1][made.at :].mean()
             excess = [loss - made.bayes[made.at :].mean() - steady for loss in after]
-            owed = [f"{one:.4f}" for one in excess] + [f"{excess[1] / excess[0]:.2f}"]
+            owed = [f"{one:.4f}" for one in excess] + [f"{one / excess[0]:.2f}" for one in excess[1:]]
         delay = "" if first is None or made.steady is None else f"{first.seq - made.at:,}"
         signals = "" if first is None else f"{first.signal}{'' if first.is_costly else ', not costly'}"
         lines.append([f"{name}, {kind}", str(len(forgot.alarms)), signals, delay, *(f"{one:.4f}" for one in after), *owed])
@@ -198,12 +202,13 @@ def text(progress: Progress) -> str:
             millions = batch.n / 1e6
             counts = [f"{batch.n:,}", str(len(noted.alarms)), f"{len(noted.alarms) / millions:.2f}", f"{100.0 * worse:.2f} %"]
             steady.append([f"{name}, {kind}", *counts])
-    heads = ["stream, learner", "alarms", "first after the drift", "delay", "loss, note", "loss, forget"]
-    heads += ["excess owed to the drift, note", "forget", "ratio"]
+    heads = ["stream, learner", "alarms", "first after the drift", "delay", "loss, note", "loss, forget", "loss, begin again"]
+    heads += ["excess owed to the drift, note", "forget", "begin again", "forget : note", "begin again : note"]
     return (
         "# Detecting drift, and forgetting after an alarm\n\n"
         "Learners with their defaults, one pass, test then train, 100 events at a time. *note*: nothing follows an alarm.\n"
-        f"*forget*: the learner keeps {KEEP:g} of its past if the loss has risen. Losses are means of the log loss from the\n"
+        f"*forget*: the learner keeps {KEEP:g} of its past if the loss has risen. *begin again*: a new learner takes its place; it\n"
+        "shows what is left for any answer that does not know the new truth. Losses are means of the log loss from the\n"
         "drift to the end; of the public streams, of the whole. *Excess owed to the drift*: loss less that of the truth, less\n"
         "the same difference on the same stream without drift. *Delay*: events from the drift to the alarm.\n\n"
         "- *texts*: 200,000, half of the informative coefficients redrawn at 100,000 ([the same stream](drift.md)). *numbers*:\n"
