@@ -8,8 +8,10 @@ peer for the last column. Converting the rows is not counted on any side: ours b
 columns.
 
 Writes batch.md. Takes half an hour. skglm, celer and glmnet are not among the packages of the tests, and are left out if they
-cannot be imported: `pip install --no-deps --target DIR skglm celer python-glmnet`, and DIR in PYTHONPATH. A peer that takes more than PATIENCE times
-liblinear's time to a looser tolerance is not measured further.
+cannot be imported: `pip install --no-deps --target DIR skglm celer python-glmnet`, and DIR in PYTHONPATH. A peer that takes more
+than PATIENCE times liblinear's time to a looser tolerance is not measured further.
+
+glmnet leaves out columns that are constant, as is the column of ones: so the first of its ones is 1 + 2^-30 for every peer.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ SHARES: Final = {"strong": 0.1, "middle": 0.03, "weak": 0.01}
 LADDER: Final = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 REPEATS: Final = 3
 PATIENCE: Final = 5.0
+NOT_CONSTANT: Final = 2.0**-30
 MANY_ROWS: Final = 200_000  # from which on two threads are measured
 OURS: Final = ("ours", "two threads")
 PEERS: Final = ("liblinear", "skglm", "celer", "glmnet")
@@ -103,11 +106,10 @@ def celer(x: Any, y: Any, gamma: float, tolerance: float) -> Any:
 
 
 def glmnet(x: Any, y: Any, gamma: float, tolerance: float) -> Any:
-    """Its weights, by its own Fortran; its tolerance is a share of the null deviance, so it is smaller than those of the others."""
+    """Its weights, by its own Fortran. Its tolerance is a share of the null deviance, and so smaller than those of the others."""
     from glmnet import LogitNet  # type: ignore[import-not-found]
 
-    last = gamma / len(y)
-    model = LogitNet(lambda_path=[last], standardize=False, fit_intercept=False, n_splits=0, tol=1e-4 * tolerance)
+    model = LogitNet(lambda_path=[gamma / len(y)], standardize=False, fit_intercept=False, n_splits=0, tol=1e-4 * tolerance)
     return model.fit(x, y).coef_path_[0, :, -1]
 
 
@@ -142,7 +144,9 @@ def ready(x: Any, y: Any, gamma: float, best: float) -> dict[str, Callable[[], A
 def measure(matrix: Matrix, data: DataInMemory, penalty: str, repeats: int) -> Cell:
     """Run all contenders in turns."""
     n, y = len(matrix.label), matrix.label
-    x = hstack([csr_matrix((matrix.value, matrix.column.astype(np.int32), matrix.indptr)), np.ones((n, 1))]).tocsc()
+    ones = np.ones((n, 1))
+    ones[0] += NOT_CONSTANT
+    x = hstack([csr_matrix((matrix.value, matrix.column.astype(np.int32), matrix.indptr)), ones]).tocsc()
     gamma = SHARES[penalty] * float(np.abs(x.T @ (0.5 * (y - y.mean()))).max())
     problem = Problem(data, "logistic", gamma, gamma)
     chosen = auto(problem, Serial(), GAP)

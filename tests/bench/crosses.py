@@ -31,6 +31,17 @@ from tests.bench.streams import open_lines, read_svmlight
 LETTERS: Final = string.ascii_letters  # the first letters of namespaces: one for each column
 KDD_ROWS: Final = 100_000
 REPEATS: Final = 2
+SCALES: Final = (1.0, 0.5, 0.25, 0.125)
+LEARNERS: Final = {
+    "truncated gradient": "learner.scale=counts learner.centred=false",
+    "FTRL-Proximal": "learner.kind=ftrl_proximal",
+}
+PENALTY: Final = """
+**A penalty of their own.** Progressive log loss with the same crosses, and `encoder.cross_scale` of 1, 1/2, 1/4 and 1/8: the L1
+penalty of the weights of crosses is 1, 2, 4 and 8 times that of the others. Truncated gradient has `scale: "counts"` and
+`centred: false` here, FTRL-Proximal its defaults.
+
+"""
 _NUMBER: Final = re.compile(r"-?[0-9]{1,7}([.][0-9]+)?")  # longer ones are categories: hexadecimal digits of Criteo
 _UNSAFE: Final = re.compile(r"[\s|:]+")
 _VW: Final = """
@@ -54,8 +65,8 @@ from riata.run.fit import Fit
 def cpu():
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-file, *interactions = sys.argv[1:]
-request = Request(file, "auto", "auto", None, ["encoder.bits=22"], None, 1, None, True, tuple(interactions))
+file, settings, *interactions = sys.argv[1:]
+request = Request(file, "auto", "auto", None, settings.split(), None, 1, None, True, tuple(interactions))
 def learnt():
     with open_source(file) as source:
         begun = recognised(head_of(source), file, "auto")
@@ -172,11 +183,16 @@ def _child(code: str, arguments: list[str]) -> Result:
     return Result(told[0]["loss"], min(each["cpu"] for each in told))
 
 
-def measured(path: Path, pairs: list[str]) -> tuple[Result, Result]:
-    """Both sides over one file with these interactions."""
+def riata(path: Path, pairs: list[str], learner: str, scale: float) -> Result:
+    """Riata over a file with these interactions, settings of the learner, and a scale of crosses."""
+    penalty = "" if scale == 1.0 else f" encoder.cross_scale={scale}"
+    return _child(_RIATA, [str(path), f"encoder.bits=22 {learner}{penalty}", *pairs])
+
+
+def vw(path: Path, pairs: list[str]) -> Result:
+    """Vowpal Wabbit likewise."""
     options = " ".join(f"-q {pair}" for pair in pairs)
-    vw = _child(_VW, [f"--loss_function logistic -b 22 --quiet -d {path} {options}"])
-    return _child(_RIATA, [str(path), *pairs]), vw
+    return _child(_VW, [f"--loss_function logistic -b 22 --quiet -d {path} {options}"])
 
 
 def main() -> None:
@@ -184,7 +200,7 @@ def main() -> None:
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     asked = parser.parse_args()
-    rows = []
+    rows, penalised = [], []
     with tempfile.TemporaryDirectory() as folder:
         for name in asked.sets:
             made = SETS[name]
@@ -193,14 +209,18 @@ def main() -> None:
             count = write_vw(table, path)
             pairs = [LETTERS[i] + LETTERS[k] for i, k in itertools.combinations(table.crossed, 2)]
             for crosses in ([], pairs):
-                ours, theirs = measured(path, crosses)
+                ours, theirs = riata(path, crosses, "", 1.0), vw(path, crosses)
                 cells = [f"{name}, {table.about}" if crosses else name, f"{count:,}", str(len(crosses))]
                 cells += [f"{ours.loss:.4f}", f"{theirs.loss:.4f}", f"{ours.loss / theirs.loss:.3f}"]
                 rows.append([*cells, f"{ours.cpu_s:.2f}", f"{theirs.cpu_s:.2f}", f"{theirs.cpu_s / ours.cpu_s:.2f}"])
                 sys.stderr.write(f"{rows[-1]}\n")
+            losses = [riata(path, pairs, learner, scale).loss for learner in LEARNERS.values() for scale in SCALES]
+            penalised.append([name, *(f"{loss:.4f}" for loss in losses)])
+            sys.stderr.write(f"{penalised[-1]}\n")
     heads = ["set", "rows", "crosses", "log loss", "vw", "ratio", "CPU s", "vw CPU s", "times as fast"]
     doc = (__doc__ or "").partition("\n\n")
     text = f"# {doc[0]}\n\n{doc[2].partition('Needs RIATA_SHARED')[0]}{report.table(heads, rows)}\n"
+    text += PENALTY + report.table(["set", *(f"{name}, {scale:g}" for name in LEARNERS for scale in SCALES)], penalised) + "\n"
     text += report.conditions("python -m tests.bench.crosses", ("numpy", "numba", "vowpalwabbit"))
     report.publish("crosses", text, write=not asked.no_write)
 

@@ -207,8 +207,8 @@ def text(progress: Progress) -> str:
     return (
         "# Detecting drift, and forgetting after an alarm\n\n"
         "Learners with their defaults, one pass, test then train, 100 events at a time. *note*: nothing follows an alarm.\n"
-        f"*forget*: the learner keeps {KEEP:g} of its past if the loss has risen. *begin again*: a new learner takes its place; it\n"
-        "shows what is left for any answer that does not know the new truth. Losses are means of the log loss from the\n"
+        f"*forget*: the learner keeps {KEEP:g} of its past if the loss has risen. *begin again*: a new learner takes its place;\n"
+        "it shows what the new truth costs a learner that has nothing to unlearn. Losses are means of the log loss from the\n"
         "drift to the end; of the public streams, of the whole. *Excess owed to the drift*: loss less that of the truth, less\n"
         "the same difference on the same stream without drift. *Delay*: events from the drift to the alarm.\n\n"
         "- *texts*: 200,000, half of the informative coefficients redrawn at 100,000 ([the same stream](drift.md)). *numbers*:\n"

@@ -24,6 +24,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "few slots": {"bits": 4},
     "lengths": {"normalise": "l2", "hash_key": 2**63 - 1},
     "crosses": {"crosses": CROSSES, "hash_key": 12345678901234567},
+    "crosses with a penalty": {"crosses": CROSSES, "cross_scale": 0.3},
     "all": {"crosses": CROSSES, "bits": 9, "normalise": "l2"},
 }
 
@@ -46,7 +47,8 @@ def features(chance: random.Random) -> dict[str, Any]:
 def learnt(encoder: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
     """The readable export of a model, rows, and its margins of them."""
     chance = random.Random(7)
-    model = Model({"encoder": encoder})
+    scaled = {"scale": "counts", "centred": False} if "cross_scale" in encoder else {}
+    model = Model({"encoder": encoder, "learner": scaled})
     model.learn_many([{"features": features(chance), "label": chance.randrange(2)} for _ in range(300)])
     rows = [features(chance) for _ in range(60)]
     margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
@@ -114,8 +116,8 @@ def test_a_model_that_a_scorer_cannot_score_is_refused_with_the_reason() -> None
             model_of({**export, "config": config})
         assert refused.value.code == "not_portable"
     assert Scorer(model_of(export, posterior=True)).probability(rows[0]) is None
-    with pytest.raises(ValueError, match="format 2"):
-        Scorer({**model_of(export), "format": 2})
+    with pytest.raises(ValueError, match="format 1"):
+        Scorer({**model_of(export), "format": 1})
     for wrong in ({"a": [1]}, {"a": 1e16}, {"a": {"b": {"c": 1}}}):
         with pytest.raises(ValueError, match=r"expected a number|larger than"):
             Scorer(model_of(export)).margin(wrong)

@@ -32,7 +32,9 @@ ENCODERS = [
     EncoderConfig(bits=BITS, normalise="l2"),
     EncoderConfig(bits=BITS, text=("subject", "body"), ngrams=3),
     EncoderConfig(bits=BITS, hash_key=2**63 - 1, text=("subject",)),
-    EncoderConfig(bits=BITS, text=("subject",), crosses=(("age", "country"), ("f1", "f2"), ("f1", "f1", "country"))),
+    EncoderConfig(
+        bits=BITS, text=("subject",), crosses=(("age", "country"), ("f1", "f2"), ("f1", "f1", "country")), cross_scale=0.3
+    ),
 ]
 MODELS: list[tuple[Link, Labels]] = [
     ("logistic", "0/1"), ("logistic", "-1/+1"), ("probit", "0/1"), ("identity", "0/1"), ("hinge", "-1/+1"), ("identity", "real"),

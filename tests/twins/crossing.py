@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Final, NamedTuple
 
 from riata.wire.codes import TOO_MANY_CROSSED
 from tests.twins.hashing import hash_name
@@ -12,6 +13,16 @@ TWINS_OF = ("wire/scan/crossing",)
 
 Record = tuple[int, float, int]  # fingerprint, value, kind
 CROSSED = 16
+
+
+class Crosses(NamedTuple):
+    """Fields that are crossed, and the factor of the values of their combinations."""
+
+    fields: list[list[int]]
+    scale: float = 1.0
+
+
+NONE: Final = Crosses([])
 
 
 def by_field(records: list[Record]) -> dict[int, list[int]]:
@@ -48,14 +59,14 @@ def fingerprint_of(fingerprints: list[int]) -> int:
     return whole
 
 
-def cross_row(records: list[Record], crosses: list[list[int]]) -> list[Record] | int:
+def cross_row(records: list[Record], crosses: Crosses) -> list[Record] | int:
     """The records with those of the combinations behind them; a code if there are too many."""
     added: list[Record] = []
-    for cross in crosses:
+    for cross in crosses.fields:
         for parts in combined(records, cross):
             rank = {field: k for k, field in enumerate(cross)}  # of one field, the smaller fingerprint is first
             ordered = sorted(zip(cross, parts, strict=True), key=lambda pair: (rank[pair[0]], records[pair[1]][0]))
-            value = math.prod(records[i][1] for _, i in ordered)
+            value = math.prod(records[i][1] for _, i in ordered) * crosses.scale
             added.append((fingerprint_of([records[i][0] for _, i in ordered]), value, CROSSED))
             if len(added) > 4096:
                 return TOO_MANY_CROSSED

@@ -13,6 +13,7 @@ from riata.wire.readers.json.reference import Pairs, decode, example_row, refere
 from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
+from tests.twins.crossing import Crosses
 
 TWINS_OF = ("wire/readers/json/features", "wire/readers/json/members", "wire/readers/json/body")
 
@@ -118,9 +119,9 @@ def read_example(line: bytes, rules: Rules) -> SlowRow | Refusal:
     return reference_json(line, rules)
 
 
-def crosses_of(rules: Rules) -> list[list[int]]:
+def crosses_of(rules: Rules) -> Crosses:
     """The hashes of the fields of each cross."""
-    return [[int(rules.fields[k]) for k in cross if k >= 0] for cross in rules.crosses.tolist()]
+    return Crosses([[int(rules.fields[k]) for k in cross if k >= 0] for cross in rules.crosses.tolist()], rules.cross_scale)
 
 
 def take_row(read: SlowRow | Refusal, rules: Rules) -> Outcome:

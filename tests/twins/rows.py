@@ -7,7 +7,7 @@ import math
 
 from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
-from tests.twins.crossing import cross_row
+from tests.twins.crossing import NONE, Crosses, cross_row
 
 TWINS_OF = ("wire/scan/assemble", "wire/scan/normalise", "wire/scan/sorting", "wire/scan/tokens")
 
@@ -80,9 +80,9 @@ def normalise_l2(hashes: list[int], values: list[float]) -> tuple[list[int], lis
     return [feature for feature, _ in kept], [value for _, value in kept]
 
 
-def finish_row(records: list[Record], l2: bool, crosses: list[list[int]] | None = None) -> tuple[int, list[int], list[float]]:
-    """(code, hashes, values) of one row; each cross is a list of fields."""
-    with_crossed = cross_row(records, crosses or [])
+def finish_row(records: list[Record], l2: bool, crosses: Crosses = NONE) -> tuple[int, list[int], list[float]]:
+    """(code, hashes, values) of one row."""
+    with_crossed = cross_row(records, crosses)
     if isinstance(with_crossed, int):
         return with_crossed, [], []
     code, hashes, values = sum_row(with_crossed)

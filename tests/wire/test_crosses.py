@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from riata.base.document import read_document
 from riata.base.errors import BadInput, Unsupported
+from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.maths.hashing import NUMBER
+from riata.run.config import ModelConfig, read_config, stored_document
 from riata.wire.arrow_writer import floats, lists, texts, write_stream
 from riata.wire.codes import OK, TOO_MANY_CROSSED
 from riata.wire.encoder import EncoderConfig, fingerprint
@@ -37,9 +40,11 @@ def shown(rows: list[list[tuple[int, float, str]]]) -> dict[str, float]:
     return {name: value for _, value, name in rows[0]}
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.3])
 @pytest.mark.parametrize("cross", [["a", "b"], ["a", "a"], ["a", "b", "c"], ["a", "a", "b"], ["b", "a", "a"], ["a", "a", "a"]])
-def test_combinations_equal_the_twin(cross: list[str]) -> None:
-    rng, rules = random.Random(3), make_rules(Context(EncoderConfig(crosses=(tuple(cross), ("c", "d")))), True)
+def test_combinations_equal_the_twin(cross: list[str], scale: float) -> None:
+    encoder = EncoderConfig(crosses=(tuple(cross), ("c", "d")), cross_scale=scale)
+    rng, rules = random.Random(3), make_rules(Context(encoder), True)
     fields = [hash_of(name.encode(), 0, NUMBER) for name in "abcd"]
     for _ in range(200):
         records: list[twin.Record] = []
@@ -66,6 +71,15 @@ def test_every_reader_makes_the_same_crosses_and_names_them() -> None:
     assert len({parsed.batch.hash.tobytes() + parsed.batch.value.tobytes() for parsed in read}) == 1
     names = {name.decode() for _, name in read[0].names}
     assert names == set(SHOWN)
+
+
+def test_every_reader_scales_crossed_features_and_no_others() -> None:
+    context = Context(EncoderConfig(crosses=CROSSES, cross_scale=0.25))
+    scaled = {name: value * 0.25 if "×" in name else value for name, value in SHOWN.items()}
+    vw = b"| country:DE device:phone age:41 other:2"
+    rows = ((json.dumps({"features": ROW}).encode(), "application/json"), (vw, "text/x-vw"))
+    assert [shown(explain_rows(body, kind, context)) for body, kind in rows] == [scaled, scaled]
+    assert shown(explain_query([(name, str(value)) for name, value in ROW.items()], context)) == scaled
 
 
 def test_columns_of_numbers_are_crossed_in_arrow() -> None:
@@ -116,7 +130,7 @@ def test_more_combinations_than_the_bound_are_refused_by_name() -> None:
         parsed = parse_examples(body, "application/json", context, True)
         assert [error.code for error in parsed.errors] == ([code] if code else [])
     assert parsed.errors[0].detail.startswith("features.b: with this field the encoder's crosses make more than 4096 features")
-    assert twin.cross_row([(1, 1.0, 0)] * 92, [[1, 1]]) == TOO_MANY_CROSSED
+    assert twin.cross_row([(1, 1.0, 0)] * 92, twin.Crosses([[1, 1]])) == TOO_MANY_CROSSED
 
 
 def test_a_product_beyond_the_bound_of_values_is_refused() -> None:
@@ -148,6 +162,39 @@ def test_crosses_that_make_no_sense_are_refused(crosses: object, said: str) -> N
     with pytest.raises(BadInput) as refused:
         read_document(EncoderConfig, {"crosses": crosses}, "encoder")
     assert refused.value.detail.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "said"),
+    [
+        ({"cross_scale": 0.5}, "encoder.cross_scale: needs encoder.crosses"),
+        ({"crosses": [["a", "b"]], "cross_scale": 0.0}, "encoder.cross_scale"),
+        ({"crosses": [["a", "b"]], "cross_scale": 2.0}, "encoder.cross_scale"),
+    ],
+)
+def test_scales_that_make_no_sense_are_refused(encoder: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read_document(EncoderConfig, encoder, "encoder")
+    assert refused.value.detail.startswith(said)
+
+
+def test_a_scale_that_the_learner_undoes_is_refused_with_what_to_set() -> None:
+    encoder = {"crosses": [["a", "b"]], "cross_scale": 0.25}
+    with pytest.raises(BadInput) as refused:
+        read_config({"encoder": encoder})
+    assert refused.value.code == "conflicting_settings"
+    assert refused.value.detail.endswith('set learner.scale to "counts" and learner.centred to false')
+    for learner in ({"scale": "counts", "centred": False}, {"kind": "ftrl_proximal"}, {"kind": "taylor_sketch"}):
+        assert read_config({"encoder": encoder, "learner": learner}).encoder.cross_scale == 0.25
+
+
+def test_a_scale_of_one_is_not_stored_so_that_older_models_keep_their_fingerprint() -> None:
+    crossed = EncoderConfig(crosses=(("a", "b"),))
+    assert fingerprint(crossed) == "09d3fbc6cb50b4e2"
+    assert fingerprint(replace(crossed, cross_scale=0.5)) != fingerprint(crossed)
+    plain, scaled = (ModelConfig(FtrlProximalConfig(), replace(crossed, cross_scale=scale)) for scale in (1.0, 0.5))
+    assert "cross_scale" not in stored_document(plain)["encoder"]
+    assert read_config(stored_document(scaled)) == scaled
 
 
 def test_crosses_change_the_fingerprint_and_their_absence_does_not() -> None:

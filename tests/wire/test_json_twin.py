@@ -26,7 +26,7 @@ CONTEXTS = [
     (Context(EncoderConfig(text=("t",), normalise="l2", hash_key=12345), "-1/+1"), True),
     (Context(EncoderConfig(), "real"), True),
     (Context(EncoderConfig(text=("a",), ngrams=2, normalise="l2")), False),
-    (Context(EncoderConfig(text=("t",), crosses=(("a", "b"), ("t", "a"), ("a", "a", "t")))), True),
+    (Context(EncoderConfig(text=("t",), crosses=(("a", "b"), ("t", "a"), ("a", "a", "t")), cross_scale=0.3)), True),
     (Context(EncoderConfig(), "classes", classes=ClassesConfig(max=256)), True),
 ]
 NAMES = ('"sport"', '"7"', '"München, Süd"', '"\\u00e9"', "7")

@@ -33,7 +33,7 @@ Record = tuple[int, float, int]
 
 
 def rules(l2: bool = False, names: bool = False) -> Rules:
-    return Rules(np.uint64(0), 0, 1, int(l2), 1, 2, NO_NAMES, EVERY_NAME if names else NO_NAMES, NO_NAMES, NO_CROSSES)
+    return Rules(np.uint64(0), 0, 1, int(l2), 1, 2, NO_NAMES, EVERY_NAME if names else NO_NAMES, NO_NAMES, NO_CROSSES, 1.0)
 
 
 def fill(records: list[Record]) -> RecordScratch:

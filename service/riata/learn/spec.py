@@ -43,6 +43,8 @@ class LearnerSpec(Generic[C]):
                       table. Empty: a checkpoint is checked with a table of full size
     slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
     slow_to_compile : whether compiling it takes longer than any reader, so that it has to start first
+    undoes_scale    : what to set if, under this configuration, a factor of an indicator gives it no other penalty: a sentence;
+                      otherwise empty
     wants_scaled    : whether it learns badly from values that are not about 1 in size, under this configuration
     older           : settings that documents of older versions lack, and what they do without: such a model goes on as it was
     advice          : what to set against a warning, by its code (`riata.watch.warnings`): a sentence
@@ -70,6 +72,7 @@ class LearnerSpec(Generic[C]):
     slot_lists: tuple[str, ...] = ()
     slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
     slow_to_compile: bool = False
+    undoes_scale: Callable[[C], str] = lambda _config: ""
     wants_scaled: Callable[[C], bool] = lambda _config: False
     older: Mapping[str, Any] = field(default_factory=dict)
     advice: Mapping[str, str] = field(default_factory=dict)

@@ -59,8 +59,8 @@ RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, 
 LEFT: Final = (0.0, 0.0, 0.0, -1, 0)
 # Words of a `Plan`; after them the hashes of the text fields and of the crossed fields, and the crosses.
 KEY_WORD, LABELS, L2, NGRAMS, TEXTS, BITS, LINK, NEGATIVE, NON_ZEROS, BUCKETS = range(10)
-SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT, WORDS, FIELDS, CROSSES = range(10, 17)
-PLAN_SCALARS: Final = 17
+SLOT_AT, BETA_AT, BUCKET_AT, INTERCEPT, WORDS, FIELDS, CROSSES, CROSS_SCALE = range(10, 18)
+PLAN_SCALARS: Final = 18
 _KNOWN_FEATURES: Final = 3  # of a RowAnswer
 _NEWLINE: Final = 0x0A
 _LISTED_MAX: Final = 1024  # records of a query with lists
@@ -131,7 +131,8 @@ def rules_in(plan: I64, plan_at: int) -> Rules:
     fields = array_at(fields_at, (plan[FIELDS],), np.uint64)
     crosses = array_at(fields_at + 8 * plan[FIELDS], (plan[CROSSES], PARTS_MAX), np.int64)
     nothing = array_at(plan_at, (0,), np.uint64)
-    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], plan[WORDS], texts, nothing, fields, crosses)
+    cross_scale = array_at(plan_at, (PLAN_SCALARS,), np.float64)[CROSS_SCALE]
+    return Rules(key, plan[LABELS], 0, plan[L2], plan[NGRAMS], plan[WORDS], texts, nothing, fields, crosses, cross_scale)
 
 
 @inline_kernel
@@ -210,7 +211,7 @@ class Plan:
         words[BITS], words[LINK], words[NEGATIVE] = weights.bits, link, int(context.labels == "-1/+1")
         words[NON_ZEROS], words[BUCKETS] = len(weights.slot), len(bucket)
         words[SLOT_AT], words[BETA_AT], words[BUCKET_AT] = (address_of(array) for array in (weights.slot, weights.beta, bucket))
-        words.view(np.float64)[INTERCEPT] = weights.intercept
+        words.view(np.float64)[[INTERCEPT, CROSS_SCALE]] = weights.intercept, rules.cross_scale
         self.words = words
         self._kept = (weights, bucket)  # the words hold the addresses of their arrays
         self.at = address_of(words)

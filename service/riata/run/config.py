@@ -116,6 +116,8 @@ class ModelConfig:
             raise BadInput('classes: needs labels "classes"', "conflicting_settings")
         if self.has_classes:
             _check_classes(self)
+        if self.encoder.cross_scale != 1.0 and (remedy := spec_of(learner).undoes_scale(learner)):
+            raise BadInput(f"encoder.cross_scale: not with these settings of {learner.kind}; {remedy}", "conflicting_settings")
         if self.drift.action == "forget":
             check_forgetting(spec_of(learner), learner)
         if self.drift.action == "refit" and not (answers_probability(learner) and self.labels in _CLASSES):
@@ -230,6 +232,8 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     }
     if not config.encoder.crosses:
         del document["encoder"]["crosses"]
+    if config.encoder.cross_scale == 1.0:
+        del document["encoder"]["cross_scale"]
     document["encoder"]["curves"] = config.encoder.curves.texts()
     if not config.encoder.curves:
         del document["encoder"]["curves"]

@@ -15,7 +15,7 @@ FOLDER: Final = Path(__file__).parent
 FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
 PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -52,6 +52,7 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "bits": export["bits"],
         "l2": encoder["normalise"] == "l2",
         "crosses": encoder["crosses"],
+        "cross_scale": encoder["cross_scale"],
         "link": "none" if real or posterior else export["link"],
         "intercept": export["intercept"],
         "slots": [weight["slot"] for weight in export["weights"]],

@@ -46,7 +46,7 @@ const kept = ([, value]) => Math.abs(value) >= SMALLEST_NORMAL;
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (model.format !== 1) throw new Error(`model.json has format ${model.format}, this scorer reads 1`);
+    if (model.format !== 2) throw new Error(`model.json has format ${model.format}, this scorer reads 2`);
     this.model = model;
     this.key = BigInt(model.hash_key);
     this.weights = new Map(model.slots.map((slot, i) => [slot, model.weights[i]]));
@@ -102,7 +102,7 @@ export class Scorer {
       for (const part of others) {
         made = made.flatMap(([a, x]) => part.map(([b, y]) => [hashed(bytesOf(b), a, CROSS), x * y]));
       }
-      records.push(...made);
+      records.push(...made.map(([hash, value]) => [hash, value * this.model.cross_scale]));
     }
     return records;
   }

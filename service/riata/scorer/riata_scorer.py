@@ -34,11 +34,12 @@ class Scorer:
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
-        if model["format"] != 1:
-            raise ValueError(f"model.json has format {model['format']}, this scorer reads 1")
+        if model["format"] != 2:
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2")
         self._key, self._bits = int(model["hash_key"]), int(model["bits"])
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
+        self._cross_scale = float(model["cross_scale"])
         self._intercept = float(model["intercept"])
         self._weights = dict(zip(model["slots"], model["weights"], strict=True))
 
@@ -91,7 +92,7 @@ class Scorer:
             for (fingerprint, value), *others in product(*parts):
                 for other, factor in others:
                     fingerprint, value = hashed(other.to_bytes(8, "little"), fingerprint, CROSS), value * factor
-                yield fingerprint, value
+                yield fingerprint, value * self._cross_scale
 
 
 def _feature(name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:

@@ -19,6 +19,7 @@ FIRST_RULE: Final = 1  # of words: encoders stored without `words` have it
 TEXT_FIELDS_MAX: Final = 64  # each string feature is compared with all of them
 CROSSES_MAX: Final = 1024  # all pairs of 45 fields
 CROSSED_FIELDS_MAX: Final = 64  # each name of a row is compared with all of them
+CROSS_SCALE_MIN: Final = 2.0**-20  # a penalty a million times as strong leaves nothing
 CROSSED_PER_ROW_MAX: Final = 4096  # features that crosses add to one row
 LEAF_BYTES: Final = 16  # room for `#` and the number of a leaf after the name of a field
 _HASH_KEY_MAX: Final = 2**63 - 1
@@ -49,6 +50,13 @@ class EncoderConfig:
         "Pairs and triples of fields whose combinations are features of their own, such as `country=DE × device=phone`; a"
         " namespace of VW text is a field.",
     ] = ()
+    cross_scale: Annotated[
+        float,
+        Ge(CROSS_SCALE_MIN),
+        Le(1.0),
+        "What the values of crossed features are multiplied by, which gives them a penalty of their own: with 0.25 the L1 penalty"
+        " of their weights is four times that of the others, and their steps are shorter.",
+    ] = 1.0
     curves: Annotated[
         Curves,
         "Fields that are curves, each with its tree: the file of `riata tree` in base64, or its digest if a model has it. A"
@@ -90,6 +98,8 @@ class EncoderConfig:
             known.add(tuple(sorted(cross)))
         if len({name for cross in self.crosses for name in cross}) > CROSSED_FIELDS_MAX:
             raise BadInput(f"encoder.crosses: more than {CROSSED_FIELDS_MAX} different fields", "out_of_range")
+        if self.cross_scale != 1.0 and not self.crosses:
+            raise BadInput("encoder.cross_scale: needs encoder.crosses, the fields that are crossed", "conflicting_settings")
 
 
 def fingerprint(config: EncoderConfig) -> str:
@@ -100,6 +110,8 @@ def fingerprint(config: EncoderConfig) -> str:
     # Fingerprints of models that were made before these settings existed stay as they are.
     if not config.crosses:
         del document["crosses"]
+    if config.cross_scale == 1.0:
+        del document["cross_scale"]
     if not config.curves:
         del document["curves"]
     if config.words == FIRST_RULE:

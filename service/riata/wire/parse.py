@@ -74,6 +74,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
         seen=seen,
         fields=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in fields], np.uint64),
         crosses=np.array(crosses, np.int64) if crosses else NO_CROSSES,
+        cross_scale=encoder.cross_scale,
     )
 
 

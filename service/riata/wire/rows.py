@@ -144,6 +144,7 @@ class Rules(NamedTuple):
     seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 if no names are wanted
     fields: U64  # u64[f] H(key, NUMBER, name) of the fields that are crossed
     crosses: I64  # i64[k, PARTS_MAX] positions in `fields`, -1 after the last
+    cross_scale: float  # factor of the values of crossed features
 
 
 NO_CROSSES: Final = np.zeros((0, PARTS_MAX), np.int64)
@@ -272,6 +273,7 @@ def borrow_rules(rules: Rules) -> Rules:
         borrow(rules.seen),
         borrow(rules.fields),
         borrow(rules.crosses),
+        rules.cross_scale,
     )
 
 

@@ -24,7 +24,7 @@ CONTEXTS: Final = (
     (Context(EncoderConfig(bits=12, normalise="l2", hash_key=12345), "-1/+1"), True),
     (Context(EncoderConfig(bits=12), "real"), True),
     (Context(EncoderConfig(bits=12, text=("a",), normalise="l2")), False),
-    (Context(EncoderConfig(bits=12, text=("t",), crosses=(("a", "t"), ("a", "b"), ("a", "a", "f")))), False),
+    (Context(EncoderConfig(bits=12, text=("t",), crosses=(("a", "t"), ("a", "b"), ("a", "a", "f")), cross_scale=0.3)), False),
     (Context(EncoderConfig(bits=12), "classes", classes=ClassesConfig(max=256)), True),
 )
 MARK: Final = b"\xef\xbb\xbf"  # of byte order, which no body may begin with

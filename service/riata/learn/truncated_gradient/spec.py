@@ -61,6 +61,12 @@ def _chosen(learner: Learner) -> Mapping[str, Any]:
     return {"eta": own.eta, "accumulator": own.accumulator, "scale": own.scale, "ended": learner.ended}
 
 
+def _undoes_scale(config: TruncatedGradientConfig) -> str:
+    if not config.normalised or (config.scale == "counts" and not config.centred):
+        return ""
+    return 'it divides or centres features by their values: set learner.scale to "counts" and learner.centred to false'
+
+
 def _rest(learner: Learner) -> None:
     if isinstance(learner, Tuned):
         learner.rest()
@@ -82,6 +88,7 @@ SPEC: Final = LearnerSpec(
     rest=_rest,
     candidates=candidates_of_classes,
     slot_lists=("slot", "seen", "column_slot", SLOTS),
+    undoes_scale=_undoes_scale,
     wants_scaled=lambda config: not config.normalised,
     older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "tuned": False},
     advice={

@@ -2,7 +2,8 @@
 
 Theory of operation
     The records of a row are grouped by field, and every combination of one record from each field of a cross becomes a record.
-    Its value is the product. Its fingerprint is that of a name whose parts are the fingerprints of the others:
+    Its value is the product times `encoder.cross_scale`. Its fingerprint is that of a name whose parts are the fingerprints of
+    the others:
 
         a x b         H(a, CROSS, the eight bytes of b)
         a x b x c     H(H(a, CROSS, b), CROSS, c)
@@ -39,15 +40,16 @@ def crossed(first: np.uint64, second: np.uint64) -> np.uint64:
 
 
 @inline_kernel
-def put_crossed(row: RecordScratch, n: int, a: int, b: int, c: int) -> None:
-    """Write record n, the combination of the records a, b and c; c is -1 for a pair. Source: as `crossed`."""
+def put_crossed(row: RecordScratch, n: int, parts: tuple[int, int, int], scale: float) -> None:
+    """Write record n, the combination of the records of `parts`; the third is -1 for a pair. Source: as `crossed`."""
+    a, b, c = parts
     fingerprints, values, span = row.fingerprint, row.value, row.span
     poke(row.kind, n, np.uint8(PLAIN | CROSSED))
     fingerprint, value = crossed(peek(fingerprints, a), peek(fingerprints, b)), peek(values, a) * peek(values, b)
     if c >= 0:
         fingerprint, value = crossed(fingerprint, peek(fingerprints, c)), value * peek(values, c)
     poke(fingerprints, n, fingerprint)
-    poke(values, n, value)
+    poke(values, n, value * scale)
     span[n, 0], span[n, 1], span[n, 2], span[n, 3] = a, b, c, -1
 
 
@@ -76,7 +78,7 @@ def cross_row(row: RecordScratch, n: int, rules: Rules) -> int:
     ----------
     row : RecordScratch  n records; others are added, `order` and `bucket` are overwritten
     n : int
-    rules : Rules        fields and crosses
+    rules : Rules        fields, crosses, and the factor of their values
 
     Returns              how many records there are now; or -1 - i if there are too many combinations, i being the first part
     Cost                 a comparison with each field for each name, and one hash for each combination
@@ -121,7 +123,7 @@ def cross_row(row: RecordScratch, n: int, rules: Rules) -> int:
                         y, z = z, y
                         if not in_order(row, x, y, first == second):
                             x, y = y, x
-                    put_crossed(row, done, x, y, z)
+                    put_crossed(row, done, (x, y, z), rules.cross_scale)
                     done += 1
                     c = int(np.int64(peek(order, c))) if third >= 0 else -1
                 b = int(np.int64(peek(order, b)))
