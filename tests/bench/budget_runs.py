@@ -130,6 +130,7 @@ def learn_apart(task: Task) -> Run:
 def learn_over_http(task: Task, service: Connection) -> Run:
     """Make a fresh model, post the stream, and read the model's metrics at every mark."""
     config = {"labels": "-1/+1", "learner": task.settings}
+    service.http.close()  # it is opened again; runs of Vowpal Wabbit take longer than the service keeps an idle connection
     service.call("PUT", MODEL, json.dumps(config).encode())
     try:
         return _posted(task, service)
