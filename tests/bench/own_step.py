@@ -3,7 +3,7 @@
 One pass, test then train, over the first rows of public streams. The best of the grid is chosen in hindsight, for each stream.
 The calibration is measured after the first 5,000 events, over the whole stream.
 
-Needs RIATA_SHARED, and `make vw`. Takes about twenty minutes; with --cost, which writes the page of costs, one.
+Needs RIATA_SHARED, and `make vw`. Takes about twenty minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ from river.optim.base import Optimizer
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner, spec_of
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig
-from riata.wire.batch import Batch, slice_rows
+from riata.wire.batch import Batch
 from tests.bench import report
 from tests.bench.aside import ASIDE
 from tests.bench.columns import CELLS, base_loss
@@ -39,11 +38,8 @@ ROWS: Final = 10_000
 RIVER_FEATURES_MAX: Final = 1_000  # of a stream: some of its optimisers visit every weight in each row
 SETTLED: Final = 5_000
 AFTER_MIN: Final = 3_000
-RUNS: Final = 3
 BEFORE: Final = 7  # cell of a line that has the ratio without `tuned`, before that with it
-TIMED: Final = ("sms_spam", "reuters_earn", "a9a", "ipinyou", "uci_spambase", "adult")
 CLICKS: Final = ("ipinyou", "criteo")
-LATER: Final = 8_192  # rows after which the cost of a settled learner is measured
 
 VW_GRID: Final = (
     *(f"-l {rate:g}{more}" for rate in (0.1, 0.5, 1.5, 5, 15) for more in ("", " --power_t 0.3", " --l1 1e-5")),
@@ -173,45 +169,11 @@ def tenths() -> tuple[str, str]:
     return report.table(heads, lines), f"{within} of {10 * len(CLICKS)} tenths are within two standard errors of 1."
 
 
-def cost_page() -> str:
-    """The page of what a row costs."""
-    lines = []
-    for name in TIMED:
-        batch, _ = encode({**STREAMS, **HELD_OUT}[name]())
-        stop = min(LATER, batch.n)
-        parts = [slice_rows(batch, 0, stop), slice_rows(batch, stop, batch.n)]
-        least = np.full((2, 2), np.inf)
-        for _ in range(RUNS):
-            for k, tuned in enumerate((False, True)):
-                learner = build_learner(TruncatedGradientConfig(tuned=tuned), BITS)
-                for j, part in enumerate(parts):
-                    start = time.process_time_ns()
-                    learner.step(part)
-                    least[k, j] = min(least[k, j], (time.process_time_ns() - start) / 1e3 / max(part.n, 1))
-        (first_before, before), (first_after, after) = least
-        later = [f"{before:.2f}", f"{after:.2f}", f"{after / before:.2f}"] if batch.n > 1.2 * LATER else ["", "", ""]
-        lines.append([name, f"{batch.n:,}", f"{batch.nnz / batch.n:.0f}", f"{first_before:.2f}", f"{first_after:.2f}", *later])
-        sys.stderr.write(f"{lines[-1]}\n")
-    heads = ["stream", "rows", "features of a row", f"first {LATER:,}, before", "after", "later rows, before", "after", "ratio"]
-    return (
-        "# What a row costs while the default learner chooses its step, and after\n\n"
-        f"Microseconds of processor time for a row, the least of {RUNS} passes, rows in one batch. *before*: `tuned` false. The "
-        f"first {LATER:,} rows contain those that are learnt again (4,096, or fewer with many features), eight learners each.\n\n"
-        + report.table(heads, lines)
-        + "\n"
-        + report.conditions("python -m tests.bench.own_step --cost", ["numpy", "numba"])
-    )
-
-
 def main() -> int:
-    """Run the grids, or the clock, and write the page."""
+    """Run the grids, and write the page."""
     parser = report.arguments(__doc__ or "")
-    parser.add_argument("--cost", action="store_true", help="measure what a row costs")
     parser.add_argument("--done", type=Path, help="file with the lines of streams that an interrupted run has measured")
     asked = parser.parse_args()
-    if asked.cost:
-        report.publish("own_step_cost", cost_page(), write=not asked.no_write)
-        return 0
     with tempfile.TemporaryDirectory() as folder:
         done = asked.done or Path(folder) / "done.json"
         by_tenth, said = tenths()
