@@ -1,7 +1,8 @@
 """Truncated gradient with centred columns and calibrated margins, on sixteen public streams and a synthetic one.
 
 One pass, test then train; both are on by default. Five of the streams are shown again with each numeric column that is in nine
-rows of ten moved by five of its standard deviations. The learner runs in this process over the hashed features that the service
+rows of ten moved by five of its standard deviations, and so with one of its values in twenty left out; three with their
+indicators in other units. The learner runs in this process over the hashed features that the service
 would give it.
 
 Needs RIATA_SHARED. Takes about two minutes.
@@ -33,7 +34,9 @@ CONFIGS: Final = {
     "both": replace(PLAIN, centred=True, calibrated=True),
 }
 MOVED: Final = ("uci_spambase", "elec2", "churn", "magic04", "adult")
+INDICATORS: Final = ("a9a", "ipinyou", "mushrooms")
 SPREADS: Final = 5.0
+LEFT_OUT: Final = 0.05
 COMMON: Final = 0.9
 RUNS: Final = 3
 CELLS: Final = 20
@@ -47,6 +50,15 @@ def moved(batch: Batch) -> Batch:
         if inside.sum() > COMMON * batch.n and len(np.unique(value[inside])) > 3:
             value[inside] += SPREADS * value[inside].std()
     return replace(batch, value=value)
+
+
+def left_out(batch: Batch) -> Batch:
+    """The same rows without some of the values of the features that are in most rows."""
+    names, counts = np.unique(batch.hash, return_counts=True)
+    common = np.isin(batch.hash, names[counts > COMMON * batch.n])
+    kept = ~common | (np.random.default_rng(1).random(batch.nnz) >= LEFT_OUT)
+    indptr = np.concatenate(([0], np.cumsum(kept)))[batch.indptr]
+    return replace(batch, indptr=indptr, hash=batch.hash[kept], value=batch.value[kept])
 
 
 def calibration_error(margin: F64, label: F64) -> float:
@@ -95,13 +107,17 @@ def main() -> int:
         rows.append(line(name, batch))
         if name in MOVED:
             rows.append(line(f"{name}, moved", moved(batch)))
+            rows.append(line(f"{name}, moved, with gaps", left_out(moved(batch))))
+        if name in INDICATORS:
+            rows.append(line(f"{name}, halved", replace(batch, value=0.5 * batch.value)))
         sys.stderr.write(f"{rows[-1]}\n")
     heads = ["stream", "base rate", *CONFIGS, "both / neither", "error, neither", "error, both", "time, both / neither"]
     text = (
         "# Centred columns and calibrated margins\n\n"
         "Progressive log loss of truncated gradient, and the expected calibration error of the second half in 20 cells. *moved*: "
-        "each numeric column in nine rows of ten is moved by five of its standard deviations. Times are processor time, the "
-        "least of three passes.\n\n" + report.table(heads, rows) + "\n"
+        "each numeric column in nine rows of ten is moved by five of its standard deviations; *with gaps*: one of its values in "
+        "twenty is left out too, so that it is zero there. *halved*: indicators are 0.5 in place of 1. Times are processor time, "
+        "the least of three passes.\n\n" + report.table(heads, rows) + "\n"
         + report.conditions("python -m tests.bench.columns", ["numpy", "numba"])
     )  # fmt: skip
     report.publish("columns", text, write=not options.no_write)

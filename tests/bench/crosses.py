@@ -33,13 +33,13 @@ KDD_ROWS: Final = 100_000
 REPEATS: Final = 2
 SCALES: Final = (1.0, 0.5, 0.25, 0.125)
 LEARNERS: Final = {
-    "truncated gradient": "learner.scale=counts learner.centred=false",
+    "truncated gradient": "learner.scale=counts",
     "FTRL-Proximal": "learner.kind=ftrl_proximal",
 }
 PENALTY: Final = """
 **A penalty of their own.** Progressive log loss with the same crosses, and `encoder.cross_scale` of 1, 1/2, 1/4 and 1/8: the L1
-penalty of the weights of crosses is 1, 2, 4 and 8 times that of the others. Truncated gradient has `scale: "counts"` and
-`centred: false` here, FTRL-Proximal its defaults.
+penalty of the weights of crosses is 1, 2, 4 and 8 times that of the others. Truncated gradient has `scale: "counts"` here,
+FTRL-Proximal its defaults.
 
 """
 _NUMBER: Final = re.compile(r"-?[0-9]{1,7}([.][0-9]+)?")  # longer ones are categories: hexadecimal digits of Criteo

@@ -12,11 +12,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from riata.base.document import read_document, write_document
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.registry import LearnerConfig, build_learner, spec_of
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
@@ -65,7 +65,7 @@ def cost(config: LearnerConfig, batch: Batch) -> Cost:
 def line_of(stream: str, learner: str, batch: Batch) -> list[str]:
     """A line of the table."""
     after = LEARNERS[learner]
-    before = replace(after, **spec_of(after).older)
+    before = read_document(type(after), {**write_document(after), **spec_of(after).older})
     old, new = cost(before, batch), cost(after, batch)
     later = [f"{old.later:.2f}", f"{new.later:.2f}", f"{new.later / old.later:.2f}"] if batch.n > 1.2 * LATER else ["", "", ""]
     return [f"{stream}, {learner}", f"{old.first:.2f}", f"{new.first:.2f}", *later, f"{old.state:,.0f}", f"{new.state:,.0f}"]

@@ -47,7 +47,7 @@ def features(chance: random.Random) -> dict[str, Any]:
 def learnt(encoder: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
     """The readable export of a model, rows, and its margins of them."""
     chance = random.Random(7)
-    scaled = {"scale": "counts", "centred": False} if "cross_scale" in encoder else {}
+    scaled = {"scale": "counts"} if "cross_scale" in encoder else {}
     model = Model({"encoder": encoder, "learner": scaled})
     model.learn_many([{"features": features(chance), "label": chance.randrange(2)} for _ in range(300)])
     rows = [features(chance) for _ in range(60)]

@@ -119,6 +119,27 @@ def test_where_zero_lies_does_not_matter(origin: float) -> None:
     assert learner.step(cut(batch, 0, 1), np.ones(1, np.bool_)).margin[0] == served(weights, cut(batch, 0, 1), 0)
 
 
+@pytest.mark.parametrize("value", [0.5, 3.0, -1000.0])
+def test_an_indicator_in_other_units_is_learnt_as_one(value: float) -> None:
+    rng = np.random.default_rng(6)
+    present = rng.random((4000, 6)) < np.array([0.55, 0.65, 0.75, 0.85, 0.9, 0.97])
+    margins = present @ np.array([1.0, -2.0, 1.5, -1.0, 2.0, -2.0])
+    label = (rng.random(4000) < 1 / (1 + np.exp(-margins))).astype(np.float64)
+    losses = [
+        loss(TruncatedGradient(BOTH, 8).step(table(np.where(present, one, np.nan), label)).margin[500:], label[500:])
+        for one in (1.0, value)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)  # nothing is learnt of a constant in nine rows of ten or more
+
+
+@pytest.mark.parametrize("missing", [0.01, 0.05, 0.2])
+def test_rows_without_a_column_far_from_zero_are_not_thrown_about(missing: float) -> None:
+    value, label = labelled(6000, 4)
+    value[np.random.default_rng(4).random(value.shape) < missing] = np.nan
+    margin = TruncatedGradient(BOTH, 8).step(table(value + 1000.0, label)).margin
+    assert loss(margin[500:], label[500:]) < 1.15 * loss(np.zeros(5500), label[500:])
+
+
 def test_a_sparse_feature_and_an_indicator_are_not_centred() -> None:
     value, label = labelled(2000, 2)
     value[:, 0] = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -51,7 +52,13 @@ def centre_row(book: Book, learnt: int, reach: float, x: Mapping[int, float]) ->
         mean = column.values[0] if len(set(all_values)) == 1 else sum(column.values) / rows
         centre = min(1.0, max(0.0, (share - 0.5) / 0.4)) * mean
         if centre != 0.0:
-            old, least, distance = max(abs(one - centre) for one in all_values), 2.0**-40 * abs(centre), abs(value - centre)
+            absent = 1.0 - rows / max(before - column.since, rows)
+            zero = min(1.0, math.sqrt(absent / 0.01)) * abs(centre)
+            old, least, distance = (
+                max(zero, *(abs(one - centre) for one in all_values)),
+                2.0**-40 * abs(centre),
+                abs(value - centre),
+            )
             if old > least:
                 found[slot] = centre, max(old, min(distance, reach * old))
             else:  # constant until now

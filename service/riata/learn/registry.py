@@ -13,7 +13,7 @@ from riata.learn.slot_table import SMALL_BITS
 from riata.learn.spec import LearnerSpec
 from riata.wire.batch import Batch
 
-ALGO_VERSION: Final[int] = 7  # increased with every change that could alter one bit of the result of replaying a log
+ALGO_VERSION: Final[int] = 8  # increased with every change that could alter one bit of the result of replaying a log
 
 SPECS: Final[dict[str, LearnerSpec[Any]]] = {kind: import_module(f"riata.learn.{kind}.spec").SPEC for kind in KINDS}
 

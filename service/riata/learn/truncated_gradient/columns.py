@@ -11,6 +11,10 @@ feature: 5 / 2 (p - 1 / 2). The scale of a centred column is its largest distanc
 has no scale yet: nothing is learnt of it, and the first value that differs gives its scale. A centred column is not truncated: it
 occurs in most rows, so a zero weight would save nothing, and the intercept would have to follow.
 
+The rows without a column have its value zero, and every step moves their margins by -d centre. If that were many times what it
+moves the margin of the row itself, such rows would be thrown about. So the distance of zero counts in the scale: in full if one
+row in a hundred or more is without the column, and less if fewer are.
+
 Rows are counted in a sample of them, the survey: the first DENSE, and then one in each BLOCK, at a place that follows no period.
 In the rows between, a column keeps its count and its sum, and most other features are not looked up: a byte for all slots with
 the same last bits tells whether one of them may be centred. The lowest and the highest value of a centred column count in
@@ -23,6 +27,7 @@ numbers of an entry are in rows of an array: the keys of a set are adjacent, and
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from riata.base.arrays import F64, U8, U32
@@ -48,6 +53,7 @@ ENTRY: Final = 6
 
 PRIOR_ROWS: Final = 2.0  # without the feature, so that no feature is a column at its first rows
 FULL_SHARE: Final = 0.9  # of the rows, from which the centre is the mean
+FEW: Final = 0.01  # of the rows without a column, from which the distance of zero counts in full
 NARROW: Final = 2.0**-40  # of the centre: distances up to it may be rounding errors; a column without others is constant
 NEVER: Final = 2.0**900  # a clock that is never reached: a weight with it is not truncated
 
@@ -130,13 +136,26 @@ def centre_of(column: F64, at: int, rows: int) -> float:
 
 
 @inline_kernel
-def centre_and_span(column: F64, at: int, centre: float, x: float, reach: float) -> tuple[float, float]:
-    """The centre and the scale of a centred column for a row with a value: its largest distance from the centre. The distance of
-    the new value counts up to `reach` times the largest before. While the column is constant, the centre is the value itself.
+def zero_distance(column: F64, at: int, centre: float, rows: int) -> float:
+    """How far zero is from the centre of a column after `rows` rows of the survey, as it counts in the scale.
 
     Source    this module
     """
-    old, least, distance = max(column[HIGH, at] - centre, centre - column[LOW, at]), NARROW * abs(centre), abs(x - centre)
+    absent = 1.0 - column[COUNT, at] / max(rows - column[SINCE, at], column[COUNT, at])
+    return abs(centre) * min(1.0, math.sqrt(absent / FEW))
+
+
+@inline_kernel
+def centre_and_span(column: F64, at: int, centre: float, zero: float, new: tuple[float, float]) -> tuple[float, float]:
+    """The centre and the scale of a centred column for a row with a value: its largest distance from the centre, that of zero
+    counting as `zero`. new: the value and `reach`; its distance counts up to `reach` times the largest before. While the column
+    is constant, the centre is the value itself.
+
+    Source    this module
+    """
+    x, reach = new
+    old = max(column[HIGH, at] - centre, centre - column[LOW, at], zero)
+    least, distance = NARROW * abs(centre), abs(x - centre)
     if old > least:
         return centre, float(max(old, min(distance, reach * old)))
     return (centre, distance) if distance > least else (x, least)
@@ -203,7 +222,8 @@ def centre_row(
                 if at >= 0:
                     middle = centre_of(column, at, rows)
                     if middle != 0.0:
-                        centre[j], span[j] = centre_and_span(column, at, middle, x[j], reach)
+                        zero = zero_distance(column, at, middle, rows)
+                        centre[j], span[j] = centre_and_span(column, at, middle, zero, (x[j], reach))
 
 
 @inline_kernel

@@ -62,9 +62,8 @@ def _chosen(learner: Learner) -> Mapping[str, Any]:
 
 
 def _undoes_scale(config: TruncatedGradientConfig) -> str:
-    if not config.normalised or (config.scale == "counts" and not config.centred):
-        return ""
-    return 'it divides or centres features by their values: set learner.scale to "counts" and learner.centred to false'
+    divides = config.normalised and config.scale == "largest"
+    return 'it divides features by their largest value: set learner.scale to "counts"' if divides else ""
 
 
 def _rest(learner: Learner) -> None:
