@@ -14,11 +14,14 @@ Theory of operation
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from riata.base.arrays import F64, I64, U8, U64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.raw.memory import peek, poke
-from riata.jit.raw.unowned import borrow
+from riata.jit.raw.unowned import bare, borrow
 from riata.maths.hashing import CROSS, M1, M2
 from riata.wire.encoder import CROSSED_PER_ROW_MAX
 from riata.wire.rows import CROSSED, PART, PARTS_MAX, PLAIN, BatchBuilder, RecordScratch, Rules
@@ -39,35 +42,75 @@ def crossed(first: np.uint64, second: np.uint64) -> np.uint64:
     return h ^ (h >> _32)
 
 
+class Records(NamedTuple):
+    """Arrays of a `RecordScratch` by address alone: helpers that took the whole scratch would count references to all of it."""
+
+    fingerprint: U64
+    value: F64
+    kind: U8
+    span: I64  # four for each record
+    order: U64  # the next record of the same field, or _NONE
+    bucket: U64  # the first record of each field
+
+
 @inline_kernel
-def put_crossed(row: RecordScratch, n: int, parts: tuple[int, int, int], scale: float) -> None:
+def records_of(row: RecordScratch) -> Records:
+    """The arrays that crossing needs. Source: jit.raw.unowned."""
+    span = bare(borrow(row.span).reshape(-1))
+    return Records(bare(row.fingerprint), bare(row.value), bare(row.kind), span, bare(row.order), bare(row.bucket))
+
+
+@inline_kernel
+def put_crossed(at: Records, n: int, parts: tuple[int, int, int], scale: float) -> None:
     """Write record n, the combination of the records of `parts`; the third is -1 for a pair. Source: as `crossed`."""
     a, b, c = parts
-    fingerprints, values, span = row.fingerprint, row.value, row.span
-    poke(row.kind, n, np.uint8(PLAIN | CROSSED))
-    fingerprint, value = crossed(peek(fingerprints, a), peek(fingerprints, b)), peek(values, a) * peek(values, b)
+    poke(at.kind, n, np.uint8(PLAIN | CROSSED))
+    fingerprint, value = crossed(peek(at.fingerprint, a), peek(at.fingerprint, b)), peek(at.value, a) * peek(at.value, b)
     if c >= 0:
-        fingerprint, value = crossed(fingerprint, peek(fingerprints, c)), value * peek(values, c)
-    poke(fingerprints, n, fingerprint)
-    poke(values, n, value * scale)
-    span[n, 0], span[n, 1], span[n, 2], span[n, 3] = a, b, c, -1
+        fingerprint, value = crossed(fingerprint, peek(at.fingerprint, c)), value * peek(at.value, c)
+    poke(at.fingerprint, n, fingerprint)
+    poke(at.value, n, value * scale)
+    poke(at.span, 4 * n, a)
+    poke(at.span, 4 * n + 1, b)
+    poke(at.span, 4 * n + 2, c)
+    poke(at.span, 4 * n + 3, -1)
 
 
 @inline_kernel
-def begin_of(row: RecordScratch, field: int, before: int, last: int) -> int:
+def begin_of(at: Records, field: int, before: int, last: int) -> int:
     """The first record of `field` to combine with record `last` of the field `before`; -1 if there is none.
 
     If the fields are the same: the record itself if its value is not 1, otherwise the one after it. Source: as above.
     """
     if field != before:
-        return int(np.int64(peek(row.bucket, field)))
-    return last if peek(row.value, last) != 1.0 else int(np.int64(peek(row.order, last)))
+        return int(np.int64(peek(at.bucket, field)))
+    return last if peek(at.value, last) != 1.0 else int(np.int64(peek(at.order, last)))
 
 
 @inline_kernel
-def in_order(row: RecordScratch, a: int, b: int, same: bool) -> bool:
+def in_order(at: Records, a: int, b: int, same: bool) -> bool:
     """Whether records of fields, the same or not, are in the order of their hash. Source: this module's theory of operation."""
-    return not same or peek(row.fingerprint, a) <= peek(row.fingerprint, b)
+    return not same or peek(at.fingerprint, a) <= peek(at.fingerprint, b)
+
+
+@inline_kernel
+def list_fields(at: Records, n: int, fields: U64, known: int) -> None:
+    """List the records of each of `known` fields, in the order of the row. Source: wire.rows, the field of a record."""
+    field = _NONE
+    for i in range(n):
+        if peek(at.kind, i) & _KIND == PLAIN:
+            fingerprint, field = peek(at.fingerprint, i), _NONE
+            for k in range(known):
+                field = np.uint64(k) if peek(fields, k) == fingerprint else field
+        poke(at.order, i, field if peek(at.value, i) != 0.0 else _NONE)
+    for k in range(known):
+        poke(at.bucket, k, _NONE)
+    for i in range(n - 1, -1, -1):
+        field = peek(at.order, i)
+        if field != _NONE:
+            k = int(np.int64(field))
+            poke(at.order, i, peek(at.bucket, k))
+            poke(at.bucket, k, np.uint64(i))
 
 
 @kernel
@@ -84,50 +127,35 @@ def cross_row(row: RecordScratch, n: int, rules: Rules) -> int:
     Cost                 a comparison with each field for each name, and one hash for each combination
     Source               this module's theory of operation
     """
-    fields, crosses = borrow(rules.fields), borrow(rules.crosses)
-    fingerprints, values, kinds = borrow(row.fingerprint), borrow(row.value), borrow(row.kind)
-    order, heads = borrow(row.order), borrow(row.bucket)
-    room = min(len(values), n + CROSSED_PER_ROW_MAX)
-    if n + len(fields) > len(values):
+    known, scale = len(rules.fields), rules.cross_scale
+    crosses, at = borrow(rules.crosses), records_of(row)
+    room = min(len(row.value), n + CROSSED_PER_ROW_MAX)
+    if n + known > len(row.value):
         return -1 if n > 0 else 0
-    field = _NONE
-    for i in range(n):
-        if peek(kinds, i) & _KIND == PLAIN:
-            fingerprint, field = peek(fingerprints, i), _NONE
-            for k in range(len(fields)):
-                field = np.uint64(k) if peek(fields, k) == fingerprint else field
-        poke(order, i, field if peek(values, i) != 0.0 else _NONE)
-    for k in range(len(fields)):
-        poke(heads, k, _NONE)
-    for i in range(n - 1, -1, -1):  # lists of the records of each field, in the order of the row
-        field = peek(order, i)
-        if field != _NONE:
-            at = int(np.int64(field))
-            poke(order, i, peek(heads, at))
-            poke(heads, at, np.uint64(i))
+    list_fields(at, n, bare(rules.fields), known)
     done = n
     for k in range(len(crosses)):
         first, second, third = crosses[k, 0], crosses[k, 1], crosses[k, 2]
-        a = begin_of(row, first, -1, 0)
+        a = begin_of(at, first, -1, 0)
         while a >= 0:
-            b = begin_of(row, second, first, a)
+            b = begin_of(at, second, first, a)
             while b >= 0:
-                c = begin_of(row, third, second, b) if third >= 0 else 0
+                c = begin_of(at, third, second, b) if third >= 0 else 0
                 while c >= 0:
                     if done >= room:
                         return -1 - a
                     x, y, z = a, b, c if third >= 0 else -1
-                    if not in_order(row, x, y, first == second):
+                    if not in_order(at, x, y, first == second):
                         x, y = y, x
-                    if not in_order(row, y, z, second == third):
+                    if not in_order(at, y, z, second == third):
                         y, z = z, y
-                        if not in_order(row, x, y, first == second):
+                        if not in_order(at, x, y, first == second):
                             x, y = y, x
-                    put_crossed(row, done, (x, y, z), rules.cross_scale)
+                    put_crossed(at, done, (x, y, z), scale)
                     done += 1
-                    c = int(np.int64(peek(order, c))) if third >= 0 else -1
-                b = int(np.int64(peek(order, b)))
-            a = int(np.int64(peek(order, a)))
+                    c = int(np.int64(peek(at.order, c))) if third >= 0 else -1
+                b = int(np.int64(peek(at.order, b)))
+            a = int(np.int64(peek(at.order, a)))
     return done
 
 
