@@ -124,12 +124,16 @@ class Standards:
         if not len(absent):
             return replace(rows, value=value)
         new = columns[which]
-        row = np.concatenate([row, absent])
-        hash_ = np.concatenate([rows.hash, self.slot[new] << np.uint32(_HASH_BITS - self.bits)])
-        value = np.concatenate([value, -self.middle[new] / self.spread[new]])
-        order = np.lexsort((hash_, row))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows.n))]).astype(np.int64)
-        return replace(rows, indptr=indptr, hash=hash_[order], value=value[order])
+        hash_ = self.slot[new] << np.uint32(_HASH_BITS - self.bits)
+        # Features are in the order of rows and hashes, as are the new ones: none has to be sorted.
+        place = np.searchsorted(row << _HASH_BITS | rows.hash, absent << _HASH_BITS | hash_, side="right")
+        more = np.cumsum(np.bincount(absent, minlength=rows.n))
+        return replace(
+            rows,
+            indptr=rows.indptr + np.concatenate(([0], more)),
+            hash=np.insert(rows.hash, place, hash_),
+            value=np.insert(value, place, -self.middle[new] / self.spread[new]),
+        )
 
     def undo(self, weights: Weights) -> Weights:
         """Weights in the units of the input, with the same margins up to rounding."""
