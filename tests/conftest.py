@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx._transports.default as httpx_transport
@@ -57,3 +59,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def few_events_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard errors exist after a few events: for tests of what becomes of them."""
     monkeypatch.setattr("riata.predict.uncertainty.EVIDENCE_MIN", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def priority_is_kept() -> Iterator[None]:
+    """A test that lowers the priority of its thread slows down all tests after it: the system does not let it be raised again."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    yield
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before, "the test has lowered the priority of its process"

@@ -15,7 +15,7 @@ from tests.bench.contest import Claim
 from tests.bench.ratio_picture import draw_claims
 
 SPEED: Final = (
-    "learner_speed", "parse_speed", "first_pass", "fit_speed", "observe_bulk", "observe_single", "predict_speed",
+    "learner_speed", "parse_speed", "first_pass", "fit_speed", "observe_bulk", "observe_single", "redis_ratio", "predict_speed",
     "beside_learning", "snapshot_cost", "growth", "memory", "start_up",
 )  # fmt: skip
 LONG: Final = ("steady",)  # takes an hour: only where it is named

@@ -49,7 +49,7 @@ def run(world: str, directory: Path, sequences: int, steps: int, seeded: int) ->
 
 @BOTH
 def test_a_dictionary_foretells_every_answer(world: str, tmp_path: Path) -> None:
-    run(world, tmp_path, sequences=3, steps=12, seeded=13)
+    run(world, tmp_path, sequences=2, steps=9, seeded=13)
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ def test_each_machine_code_has_one_configuration() -> None:
         (TruncatedGradientConfig(), "truncated_gradient adaptive normalised"),
         (TruncatedGradientConfig(loss="hinge", step="gradient", eta=0.1), "truncated_gradient adaptive normalised"),
         (TruncatedGradientConfig(rate="decaying", normalised=False), "truncated_gradient"),
-        (TruncatedGradientConfig(normalised=False, grid=True), "truncated_gradient adaptive odd rule"),
-        (TruncatedGradientConfig(rate="constant", normalised=False, rule="subgradient"), "truncated_gradient odd rule"),
+        (TruncatedGradientConfig(normalised=False, grid=True), "truncated_gradient adaptive"),
+        (TruncatedGradientConfig(rate="constant", normalised=False, rule="subgradient"), "truncated_gradient"),
     ],
 )
 def test_settings_that_are_compiled_in_are_in_the_name(config: LearnerConfig, name: str) -> None:

@@ -24,8 +24,8 @@ UNMARKED = np.ones(0, np.uint8)
 
 def _settings(gravity: float) -> Settings:
     return Settings(
-        loss=0, rule=0, adaptive=None, normalised=None, odd=None, invariant=True, grid=False, intercept=True, counting=True,
-        centred=False, calibrated=False, counted=0.0,
+        loss=0, rule=0, adaptive=None, normalised=None, one_by_one=False, invariant=True, grid=False, intercept=True,
+        counting=True, centred=False, calibrated=False, counted=0.0,
         eta=1.0, power=0.0, delay=1.0, gravity=gravity, period=1, ceiling=1e9, accumulator=0.0, reach=2.0, shift=28,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from riata.run import challengers
 from riata.run.backfill import at_the_seam, learn_past
 from riata.run.challengers import Backfilling
 from riata.run.config import config_payload
+from riata.run.engine_context import aside
 from riata.run.event_losses import event_losses
 from riata.run.fit import unlogged
 from riata.run.log_reading import read_log
@@ -180,7 +181,7 @@ def test_a_backfill_is_for_the_log_that_it_has_learnt() -> None:
         assert node.service.describe("b")["follow"]["events"] == 0
         await node.observe(events(300))
         config, call = node.engine.published("m").config, node.engine.context.log_thread.call
-        learnt = learn_past(call, "m", config, config, lambda _event, _last: None)
+        learnt = await aside(learn_past, call, "m", config, config, lambda _event, _last: None)
         assert learnt is not None
         assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore"]
         await node.observe(events(5, seed=1))

@@ -240,7 +240,7 @@ def kernel_settings(config: TruncatedGradientConfig, bits: int) -> Settings:
         rule=rule,
         adaptive=True if config.rate == "adaptive" else None,
         normalised=True if config.normalised else None,
-        odd=True if config.grid or rule != truncation.TRUNCATE else None,
+        one_by_one=config.grid or rule != truncation.TRUNCATE,
         invariant=config.step == "invariant",
         grid=config.grid,
         intercept=config.intercept,

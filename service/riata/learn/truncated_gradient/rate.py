@@ -32,7 +32,7 @@ class Settings(NamedTuple):
     rule: int
     adaptive: Literal[True] | None
     normalised: Literal[True] | None
-    odd: Literal[True] | None  # another rule than TRUNCATE, or the grid
+    one_by_one: bool  # another rule than TRUNCATE, or the grid: weights are truncated feature by feature
     invariant: bool
     grid: bool
     intercept: bool

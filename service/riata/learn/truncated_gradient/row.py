@@ -178,10 +178,10 @@ def gather_row(table: Table, settings: Settings, rows: Rows, place: tuple[int, i
             beta, tau = read_two(table.line, s.start, j)
         fresh = fresh + where(beta == 0.0, size(x), 0.0)
         gap = clock - tau
-        if settings.odd is None:
-            beta = weights_now(beta, gap, unit, scale, settings)
-        else:
+        if settings.one_by_one:
             beta = weights_one_by_one(beta, gap, scale, j, settings, scratch)
+        else:
+            beta = weights_now(beta, gap, unit, scale, settings)
         store(s.plain, j, gain * beta)
         margin = add_up(margin, gain * beta * x)
         if settings.normalised is not None:
@@ -270,7 +270,7 @@ def write_row(
             else:
                 prefetch_quarter_later(table.line, rows, first + j + HALF + QUARTER, settings.shift, width_of(settings))
         beta = load(s.beta, j) + move * load(s.step if settings.adaptive is not None else s.x, j)
-        if settings.odd is not None:
+        if settings.one_by_one:
             beta = settle(beta, j, settings, scratch)
         beta = beta + 0.0  # turns -0.0 into +0.0, the zero of a weight that is absent from a checkpoint
         if fresh:
@@ -321,7 +321,7 @@ def collect(table: Table, settings: Settings, clock: float, forget: bool, listed
     """
     kept = 0
     width = width_of(settings)
-    whole = max(len(listed) - 1, 0) // WIDTH * WIDTH if settings.odd is None else 0  # each of these has a successor
+    whole = 0 if settings.one_by_one else max(len(listed) - 1, 0) // WIDTH * WIDTH  # each of these has a successor
     start, left = np.empty(WIDTH, np.uint32), np.empty(WIDTH)
     for p in range(0, whole, WIDTH):
         if p + AHEAD + WIDTH <= len(listed):

@@ -35,14 +35,13 @@ def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
 
 def _machine_code(config: TruncatedGradientConfig) -> str:
     settings = kernel_settings(config, BITS_MIN)
-    flags = {"adaptive": settings.adaptive, "normalised": settings.normalised, "odd rule": settings.odd}
+    flags = {"adaptive": settings.adaptive, "normalised": settings.normalised}
     return " ".join([config.kind, *(name for name, up in flags.items() if up)])
 
 
 def _examples() -> list[TruncatedGradientConfig]:
     rates: list[tuple[Literal["constant", "adaptive"], bool]] = [("adaptive", True), ("adaptive", False), ("constant", False)]
-    rules: list[Literal["truncate", "round"]] = ["truncate", "round"]
-    return [TruncatedGradientConfig(rate=rate, normalised=scaled, rule=rule) for rule in rules for rate, scaled in rates]
+    return [TruncatedGradientConfig(rate=rate, normalised=scaled) for rate, scaled in rates]
 
 
 def _forget(learner: Learner, keep: float) -> None:
