@@ -170,7 +170,8 @@ def answer_row(block_at: int, length: int, json: bool, plan_at: int) -> RowAnswe
         begin = skip_space(data, 0, length)
         if begin == length or data[begin] != OPEN_OBJECT:
             return LEFT
-        if read_json(text, row, sink, rules, False) != OK or sink.count[ROWS] != 1 or sink.code[0] != OK:
+        labelled = not json  # false; numba would compile the whole reader once more for a literal, which takes it 20 s
+        if read_json(text, row, sink, rules, labelled) != OK or sink.count[ROWS] != 1 or sink.code[0] != OK:
             return LEFT
     else:
         n = query_records(data, length, row, rules)
