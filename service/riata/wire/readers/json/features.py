@@ -5,6 +5,8 @@ Positions, codes and `mark` are as in `wire.readers.json.body`.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from riata.base.arrays import I64, U8
@@ -38,6 +40,10 @@ from riata.wire.rows import EQUALS, KEY, NAMESPACE, PLAIN, SHADOWED, RecordScrat
 from riata.wire.scan.delimiters import PADDING
 from riata.wire.scan.numbers import EXACT, HAND_OVER, parse_number
 from riata.wire.scan.unicode import name_code
+
+# Where the name of its namespace is, for a feature that is in none. If it were written where it is passed on, numba would compile
+# what it is passed to once more, for literals.
+NO_NAMESPACE: Final = (0, 0)
 
 
 @inline_kernel
@@ -286,7 +292,7 @@ def read_feature(data: U8, p: int, stop: int, row: RecordScratch, rules: Rules, 
     if p < 0:
         return p
     if data[p] != OPEN_OBJECT:
-        return read_value(data, p, stop, (0, 0), rules.key, row, rules, mark)
+        return read_value(data, p, stop, NO_NAMESPACE, rules.key, row, rules, mark)
     space = (int(mark[BLAME_START]), int(mark[BLAME_STOP]))
     if not put_key(row, mark, hash_name(data, space[0], space[1], rules.key, NUMBER), 0.0, KEY | SHADOWED, (0, 0)):
         return -TOO_MANY_IN_ROW
