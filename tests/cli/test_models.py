@@ -68,6 +68,11 @@ def test_metrics_are_a_table_and_a_curve(url: str) -> None:
     answer = json.loads(succeeds(url, "metrics", "--json"))
     assert f"{answer['cumulative']['log_loss']:.4f}" in shown
     assert "events at the left" in shown
+    assert "last 1,000" in shown
+    assert "last minute" in shown
+    assert answer["recent"]["examples"] == answer["cumulative"]["examples"] == 400
+    assert answer["minute"]["seconds"] > 0.0
+    assert answer["history"][-1]["faded_base_log_loss"] != answer["history"][-1]["base_log_loss"]
     assert [point["examples"] for point in answer["history"]] == sorted({point["examples"] for point in answer["history"]})
     assert "no model named" in refused(url, "metrics", "none")
 

@@ -20,6 +20,7 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.publishing import publish
 from riata.store import layout
+from riata.watch.minute import Minute, of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
@@ -50,7 +51,7 @@ def served(document: dict[str, Any], examples: int, seed: int = 0) -> Published:
         state.apply(record)
     sketch = state.learner.sketch()
     covariance = None if sketch is None else Covariance.of(sketch)
-    return publish(state, 3, 7, ManualClock(5000), covariance)
+    return publish(state, 3, 7, ManualClock(5000), covariance, Minute())
 
 
 def same(a: Published, b: Published) -> None:
@@ -81,6 +82,13 @@ def test_a_follower_answers_with_the_bits_of_the_writer(kind: str, examples: int
     assert encode_edition(decoded) == content
     if kind == "sketch" and examples == 300:
         assert "uncertainty" in decoded.model.memory()
+
+
+def test_a_follower_has_the_figures_of_the_last_minute_too() -> None:
+    published = served(LEARNERS["gradient"], 5)
+    decoded = decode_edition(encode_edition(published), ManualClock(9000))
+    assert decoded.figures["recent"]["examples"] == 5
+    assert of_last_minute(decoded.figures["minute"], 0)["examples"] == 0  # nothing was learnt since this process began
 
 
 def test_its_age_continues_from_the_moment_it_was_published() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from riata.base.errors import Corrupt
 from riata.learn.learner import Sketch
 from riata.predict.linear_model import LinearModel
 from riata.predict.one_row import Plan
@@ -15,11 +16,12 @@ from riata.predict.uncertainty import Covariance, look_up
 from riata.run.config import read_config
 from riata.run.model_state import ModelState
 from riata.run.publishing import REST, Curvature, publish
+from riata.watch.minute import of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.learn.streams import to_batch
 from tests.predict.sketches import random_sketch
-from tests.run.events import create_model, log_batch
+from tests.run.events import create_model, log_batch, random_batch
 from tests.run.node import SMALL, Node, events, run_with
 from tests.twins.truncated_step import Event
 
@@ -218,3 +220,32 @@ def test_a_model_names_the_columns_that_are_not_scaled() -> None:
         assert warning["detail"].endswith("Create it with standardised true, the default.")
 
     run_with(MemoryStore(), work, {**HYBRID, "learner": {**HYBRID["learner"], "standardised": False}})
+
+
+def test_a_model_says_what_it_learnt_in_the_last_minute() -> None:
+    async def work(node: Node) -> None:
+        await node.observe(events(30))
+        await soon(lambda: node.service.published("m").figures["recent"]["examples"] == 30)
+        figures = node.service.published("m").figures
+        told = of_last_minute(figures["minute"], 0)
+        assert (told["examples"], told["loss"]) == (30, pytest.approx(figures["recent"]["loss"]))
+        assert of_last_minute(figures["minute"], 66_000)["examples"] == 0
+
+    run_with(MemoryStore(), work, SMALL)
+
+
+def test_an_older_checkpoint_has_the_same_digest_and_no_faded_losses_of_the_base_rate() -> None:
+    store = MemoryStore()
+    create_model(store)
+    log_batch(store, random_batch(np.random.default_rng(0), 120))
+    state = ModelState("m", store.head("m").lineage)
+    for record in store.read("m", 0):
+        state.apply(record)
+    frozen = state.freeze()
+    older = {name: value for name, value in frozen.header.items() if name != "faded_bases"}
+    thawed, again = ModelState.thaw(older, frozen.arrays), ModelState.thaw(frozen.header, frozen.arrays)
+    assert thawed.freeze().digest() == again.freeze().digest() == frozen.digest()
+    assert [point["faded_base_log_loss"] for point in thawed.progressive.history()] == [None] * 4
+    assert again.progressive.history() == state.progressive.history()
+    with pytest.raises(Corrupt):
+        ModelState.thaw({**frozen.header, "faded_bases": ["x"]}, frozen.arrays)

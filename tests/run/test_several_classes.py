@@ -62,6 +62,11 @@ def fitted(asked: dict[str, Any], given: list[dict[str, Any]]) -> Fit:
     return fit
 
 
+def of_state(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures that the log determines; those of the last minute depend on the clock."""
+    return {name: figure for name, figure in figures.items() if name != "minute"}
+
+
 def verified(directory: Path) -> None:
     """Replay every log, and compare with every checkpoint."""
     with contextlib.closing(read_sqlite(directory)) as store:
@@ -102,7 +107,7 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
         assert node.service.published("copy").config.classes.names == names
         await node.admin.snapshot_now("copy")
         left = node.service.published("m")
-        before.append((left.figures, left.model.parts()[0]["class_beta"].tobytes(), names))
+        before.append((of_state(left.figures), left.model.parts()[0]["class_beta"].tobytes(), names))
         await node.service.stop()
         return content
 
@@ -110,7 +115,7 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
         node = service_on(tmp_path)
         await node.service.start()
         found = node.service.published("m")
-        assert (found.figures, found.model.parts()[0]["class_beta"].tobytes(), found.config.classes.names) == before[0]
+        assert (of_state(found.figures), found.model.parts()[0]["class_beta"].tobytes(), found.config.classes.names) == before[0]
         assert not node.fatal
         await node.service.stop()
 

@@ -65,7 +65,7 @@ def test_the_cut_into_batches_and_a_thaw_change_no_bit() -> None:
     whole, cut = watched([], window=100), watched([1, 2, 99, 200], window=100)
     assert all(whole.freeze()[name].tobytes() == array.tobytes() for name, array in cut.freeze().items())
     again = ClassProgressive(ProgressiveConfig(window=100), NAMES)
-    again.thaw(whole.freeze())
+    again.thaw(whole.freeze(), bases=whole.faded_bases)
     assert again.figures() == whole.figures() == cut.figures()
     assert again.history() == whole.history()
 

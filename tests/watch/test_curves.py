@@ -76,7 +76,7 @@ def test_frozen_curve_continues_as_it_would_have() -> None:
     one.note_non_zeros(4)
     at = grow(one, at, 900_000)
     points, (spacing, noted) = one.freeze()
-    other.thaw(points, spacing, noted)
+    other.thaw(points, spacing, noted, bases=one.faded_bases())
     for curve in (one, other):
         grow(curve, at, 3_000_000)
         curve.note_non_zeros(9)

@@ -41,17 +41,28 @@ def watched(answers: Answers = "logistic") -> Progressive:
     return Progressive(ProgressiveConfig(answers, **SMALL))
 
 
+def near(figures: dict[str, object], expected: dict[str, object]) -> bool:
+    """Whether the figures agree to nine digits; None only with None."""
+    return figures.keys() == expected.keys() and all(
+        value is expected[name] if None in (value, expected[name]) else value == pytest.approx(expected[name], rel=1e-9)
+        for name, value in figures.items()
+    )
+
+
 def bits(arrays: Arrays) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
+HORIZONS = (("cumulative", slice(None), 1e-3), ("window", slice(-1400, None), 1e-12), ("recent", slice(-1000, None), 1e-12))
+
+
 def test_figures_agree_with_scikit_learn() -> None:
-    stream, progressive = Stream(3000), watched()
+    stream, progressive = Stream(3000), Progressive(ProgressiveConfig("logistic", half_life=150, window=1400))
     stream.feed(progressive, 0, 3000)
     keep = ~stream.refused
     label, probability, weight = stream.label[keep], stream.probability[keep], stream.weight[keep]
     figures = progressive.figures()
-    for horizon, part, tolerance in (("cumulative", slice(None), 1e-3), ("window", slice(-400, None), 1e-12)):
+    for horizon, part, tolerance in HORIZONS:
         y, p, w = label[part], probability[part], weight[part]
         found = figures[horizon]
         assert found["examples"] == len(y)
@@ -100,6 +111,67 @@ def test_base_log_loss_is_that_of_the_running_base_rate() -> None:
     assert progressive.figures()["cumulative"]["base_log_loss"] == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.parametrize("n", [1, 400, 999, 1000, 1400, 1401, 2000])
+@pytest.mark.parametrize("answers", ALL)
+def test_recent_figures_are_those_of_a_window_of_a_thousand(answers: Answers, n: int) -> None:
+    stream = Stream(n, seed=6, answers=answers)
+    long, short = (Progressive(ProgressiveConfig(answers, half_life=150, window=window)) for window in (1400, 1000))
+    for progressive in (long, short):
+        stream.feed(progressive, 0, n)
+    found, expected = long.figures()["recent"], short.figures()["window"]
+    assert near(found, expected)
+    assert watched(answers).figures()["recent"]["examples"] == 0
+
+
+def test_recent_figures_have_no_more_events_than_the_window() -> None:
+    stream, progressive = Stream(3000), watched()
+    stream.feed(progressive, 0, 3000)
+    figures = progressive.figures()
+    assert figures["recent"] == figures["window"]
+    assert figures["recent"]["examples"] == 400
+
+
+@pytest.mark.parametrize("answers", ALL)
+def test_between_two_tallies_are_the_figures_of_those_events(answers: Answers) -> None:
+    stream, progressive = Stream(2000, seed=8, answers=answers), Progressive(ProgressiveConfig(answers, window=500))
+    stream.refused[:] = False
+    stream.feed(progressive, 0, 1500)
+    before = progressive.tally()
+    stream.feed(progressive, 1500, 2000)
+    found, expected = progressive.since(before, progressive.tally()), progressive.figures()["window"]
+    expected.pop("calibration_error")
+    auc, exact = found.pop("auc"), expected.pop("auc")
+    assert (auc is None) == (exact is None)
+    assert auc is None or auc == pytest.approx(exact, abs=0.01)  # coarse bins
+    assert near(found, expected)
+    nothing = progressive.since(progressive.tally(), progressive.tally())
+    assert (nothing["examples"], nothing["loss"], nothing["auc"]) == (0, None, None)
+
+
+@pytest.mark.parametrize("answers", ALL)
+def test_a_point_has_the_faded_loss_of_the_base_rate_beside_that_of_the_model(answers: Answers) -> None:
+    stream, progressive = Stream(1000, seed=9, answers=answers), watched(answers)
+    stream.refused[:] = False
+    stream.label[:500] = 1.0  # the stream turns: all events so far and the faded ones differ
+    stream.feed(progressive, 0, 1000)
+    point, faded = progressive.history()[-1], progressive.figures()["faded"]
+    loss = "log_loss" if "log_loss" in point else "loss"
+    assert (point["seq"], point[f"faded_{loss}"]) == (1000, faded[loss])
+    assert point[f"faded_base_{loss}"] == faded[f"base_{loss}"] != point[f"base_{loss}"]
+
+
+def test_a_state_without_faded_losses_of_the_base_rate_goes_on_with_them() -> None:
+    stream, old, new = Stream(2500), watched(), watched()
+    stream.feed(old, 0, 1500)
+    new.thaw(old.freeze())  # as an older version wrote it
+    stream.feed(new, 1500, 2500)
+    told = [point["faded_base_log_loss"] is None for point in new.history()]
+    assert told == [point["examples"] <= 1500 for point in new.history()]
+    for bases in ([0.5], [math.inf] * len(old.faded_bases)):
+        with pytest.raises(Corrupt, match="base rate"):
+            watched().thaw(old.freeze(), bases=bases)
+
+
 def test_faded_weight_approaches_that_of_the_half_life() -> None:
     progressive = Progressive(ProgressiveConfig())
     progressive.observe(np.zeros(400_000), np.zeros(400_000), np.ones(400_000), np.zeros(400_000, np.bool_), 1)
@@ -131,7 +203,7 @@ def test_thawed_state_continues_bit_for_bit(answers: Answers, at: int) -> None:
     one.note_non_zeros(17)
     frozen = one.freeze()
     other = watched(answers)
-    other.thaw(frozen)
+    other.thaw(frozen, bases=one.faded_bases)
     before = bits(frozen)
     for progressive in (one, other):
         stream.feed(progressive, at, 2500)
@@ -146,7 +218,7 @@ def test_thawed_state_continues_bit_for_bit(answers: Answers, at: int) -> None:
 def test_zero_examples_are_none_and_never_nan(answers: Answers) -> None:
     progressive = watched(answers)
     figures = json.loads(json.dumps(progressive.figures(), allow_nan=False))
-    for horizon in ("cumulative", "faded", "window"):
+    for horizon in ("cumulative", "faded", "window", "recent"):
         assert figures[horizon]["weight"] == 0.0
         undefined = {k: v for k, v in figures[horizon].items() if k not in ("examples", "weight", "half_life")}
         assert set(undefined.values()) == {None}
@@ -269,7 +341,8 @@ def test_history_of_a_link_without_probability_uses_its_own_loss() -> None:
     stream, progressive = Stream(60, answers="real"), watched("real")
     stream.feed(progressive, 0, 60)
     point = progressive.history()[0]
-    assert set(point) == {"seq", "examples", "loss", "faded_loss", "window_loss", "base_loss", "auc", "non_zeros"}
+    losses = {"loss", "faded_loss", "window_loss", "base_loss", "faded_base_loss"}
+    assert set(point) == {"seq", "examples", *losses, "auc", "non_zeros"}
     assert point["loss"] == point["window_loss"] > 0.0
     assert point["auc"] is None
 
@@ -353,7 +426,7 @@ def test_a_history_that_grows_is_that_of_a_curve_written_again() -> None:
         if grew:
             watched.note_non_zeros(start)
         again = Progressive(ProgressiveConfig(window=10))
-        again.thaw(watched.freeze())
+        again.thaw(watched.freeze(), bases=watched.faded_bases)
         assert watched.history() == again.history()
         assert all(one is other for one, other in zip(watched.history(), before, strict=False))
         reported = len(watched.history())

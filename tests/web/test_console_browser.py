@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=f"not installed
 
 HTML, BIDI, LONG = "<img src=x onerror=window.hurt=1>", "pay\u202etxt", "n" * 250
 FACTS = {
-    "overview": "against the base rate", "learning": "Three horizons", "model": "standard errors", "path": "gamma",
+    "overview": "against the base rate", "learning": "last 1,000", "model": "standard errors", "path": "gamma",
     "try": "Predict", "data": "bad_label", "versions": "Restore", "service": "accepts events",
 }  # fmt: skip
 LEARNER = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "features_max": 32, "block": 50}
@@ -343,7 +343,7 @@ def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None
     console.browser.run("document.querySelector('[aria-label=\"data: Log loss\"]').click()")
     console.shows("save as CSV")
     titles = "return [...document.querySelectorAll('#log-loss [role=region] th')].map(one => one.textContent)"
-    assert console.browser.run(titles) == ["seq", "events", "time", "ts", "faded", "base rate"]
+    assert console.browser.run(titles) == ["seq", "events", "time", "ts", "faded", "base rate, faded"]
     size = console.browser.screenshot()[16:24]
     assert min(struct.unpack(">II", size)) > 300
     console.well()

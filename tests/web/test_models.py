@@ -180,7 +180,8 @@ def test_weights_read_their_options_strictly(client: Client, query: str) -> None
 
 def test_metrics_carry_every_horizon_and_no_nan(client: Client) -> None:
     told = client.get("/models/default/metrics").json()
-    assert {"model", "cumulative", "faded", "window", "calibration", "window_calibration", "non_zeros", "warnings"} == set(told)
+    horizons = {"cumulative", "faded", "window", "recent", "calibration", "window_calibration"}
+    assert {"model", *horizons, "non_zeros", "warnings"} == set(told)
     assert told["cumulative"]["log_loss"] is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from riata.run.health import Sharing
+from riata.watch.minute import Minute
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
@@ -194,3 +196,55 @@ def test_an_alarm_of_the_drift_detector_is_shown_in_words_and_counted(
     detector.rest = 0
     figures["drift"] = {"action": "forget", **detector.figures()}
     assert client.get("/status").json()["attention"] == []
+
+
+def test_the_last_events_and_the_last_minute_are_in_the_metrics(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progressive, minute = Progressive(ProgressiveConfig()), Minute()
+    minute.figures(progressive, 0)
+    n = 1500
+    progressive.observe(np.zeros(n), np.arange(n, dtype=np.float64) % 2.0, np.ones(n), np.zeros(n, np.bool_), 1)
+    figures = {**progressive.figures(), "minute": minute.figures(progressive, 10_000)}
+    published = service.published("default")
+    monkeypatch.setattr(
+        service, "published", lambda _model: replace(published, figures=figures, published_ms=service.clock.unix_ms())
+    )
+    client.post("/observe", '{"label": 7, "features": {"a": 1}}')
+    lines = '{"label": 1, "features": {"a": 1}}\n{"label": 7, "features": {"a": 1}}'
+    client.post("/observe", lines, "application/x-ndjson")
+    told = client.get("/models/default/metrics").json()
+    recent, last = told["recent"], told["minute"]
+    assert (recent["examples"], recent["refused"], recent["loss"]) == (1000, 2, pytest.approx(math.log(2.0)))
+    assert (last["examples"], last["refused"], last["auc"], last["seconds"]) == (1500, 2, 0.5, 10.0)
+    text = client.get("/metrics").text
+    assert 'riata_recent_loss{model="default"} 0.693' in text
+    assert 'riata_recent_refused_rows{model="default"} 2.0' in text
+    assert 'riata_minute_events{model="default"} 1500.0' in text
+    assert 'riata_minute_auc{model="default"} 0.5' in text
+
+
+def test_models_of_an_older_version_have_no_such_figures(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = service.published("default")
+    old = {name: value for name, value in published.figures.items() if name != "recent"}
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, figures=old))
+    assert not {"recent", "minute"} & set(client.get("/models/default/metrics").json())
+    assert 'riata_recent_loss{model="default"}' not in client.get("/metrics").text
+
+
+def test_refused_rows_are_counted_by_the_last_accepted_ones_and_by_the_last_minute() -> None:
+    rows, error = RefusedRows(), RowError(0, "bad_label", "")
+    rows.note("m", [error] * 3, 1_000_000, accepted=0)
+    rows.note("m", [error], 1_050_000, accepted=900)
+    assert rows.recent("m", 1_050_000, 900) == (4, 4)
+    assert rows.recent("m", 1_070_000, 900) == (4, 1)
+    assert rows.recent("m", 1_070_000, 1_100) == (1, 1)
+    assert rows.recent("m", 2_000_000, 900) == (4, 0)
+    assert rows.recent("other", 0, 0) == (0, 0)
+    for at in range(100_000):
+        rows.note("m", [error], 2_000_000 + 10 * at, accepted=10_000 + at)
+    of_events, of_minute = rows.recent("m", 2_999_990, 109_999)
+    assert 1000 <= of_events <= 1032
+    assert 6000 <= of_minute <= 6501

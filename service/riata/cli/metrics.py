@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "Example: `riata metrics clicks` shows the figures and the learning curve of a model."
 COLUMNS: Final = 60
 LINES: Final = 10
+HORIZONS: Final = {
+    "cumulative": "all events", "faded": "half-life", "window": "window", "recent": "last 1,000", "minute": "last minute",
+}  # fmt: skip
 ROWS: Final = (
     ("examples", "examples", ",.0f"),
+    ("rows refused", "refused", ",.0f"),
     ("loss", "loss", ".4g"),
     ("loss of the base rate", "base_loss", ".4g"),
     ("log loss", "log_loss", ".4f"),
@@ -39,7 +43,8 @@ def metrics(
     """Show how well a model predicts, and its learning curve.
 
     Every event is predicted before it is learnt, so no figure is of events that the model has seen. Figures are over all events,
-    over recent ones (each older event counts less), and over a window of the newest.
+    over recent ones (each older event counts less), over a window of the newest, over the last 1,000, and over those that were
+    learnt in the last minute.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -60,10 +65,11 @@ def metrics(
 def _table(answer: Mapping[str, Any]) -> RenderableType:
     from rich.table import Table
 
-    parts = ("cumulative", "faded", "window")
+    parts = [name for name in HORIZONS if name in answer]  # an older service has fewer
     table = Table(title=f"model {answer['model']['name']} at event {answer['model']['seq']}")
-    for name, head in zip(("", *parts), ("", "all events", f"half-life {answer['faded']['half_life']:,}", "window"), strict=True):
-        table.add_column(head, justify="right" if name else "left")
+    table.add_column("")
+    for part in parts:
+        table.add_column(HORIZONS[part] + (f" {answer['faded']['half_life']:,}" if part == "faded" else ""), justify="right")
     for head, name, form in ROWS:
         cells = [answer[part].get(name) for part in parts]
         if name in ("loss", "base_loss") and answer["cumulative"]["log_loss"] is not None:
@@ -81,13 +87,17 @@ def _curve(history: list[Mapping[str, Any]]) -> RenderableType:
     from riata.cli.plot import draw
     from riata.cli.plot_text import plot_text
 
-    points = [p for p in history if p.get("faded_log_loss") is not None and p.get("base_log_loss") is not None]
+    loss = "log_loss" if any("log_loss" in point for point in history) else "loss"
+    title, base = loss.replace("_", " "), f"faded_base_{loss}"
+    points = [point for point in history if None not in (point.get(f"faded_{loss}"), point.get(base))]
+    if len(points) < 2:  # points of an older version do not have it
+        base = f"base_{loss}"
+        points = [point for point in history if None not in (point.get(f"faded_{loss}"), point.get(base))]
     if len(points) < 2:
-        return Panel("the learning curve begins with more events", title="log loss", expand=False)
-    places = [float(p["examples"]) for p in points]
-    series = [resampled(places, [float(p[name]) for p in points], COLUMNS) for name in ("base_log_loss", "faded_log_loss")]
+        return Panel("the learning curve begins with more events", title=title, expand=False)
+    places = [float(point["examples"]) for point in points]
+    series = [resampled(places, [float(point[name]) for point in points], COLUMNS) for name in (base, f"faded_{loss}")]
     plot = draw(series, COLUMNS, LINES)
     ends = f"{points[0]['examples']:,} events at the left, {points[-1]['examples']:,} at the right"
-    return Panel(
-        plot_text(plot, [("base rate", "yellow"), ("model", "bold cyan")]), title="log loss", subtitle=ends, expand=False
-    )
+    named = [("base rate" if base.startswith("faded") else "base rate, all events", "yellow"), ("model", "bold cyan")]
+    return Panel(plot_text(plot, named), title=f"{title}, faded", subtitle=ends, expand=False)

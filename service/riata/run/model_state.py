@@ -25,7 +25,7 @@ from riata.run.loop_yield import no_yield
 from riata.run.pairs import Pairs
 from riata.run.provenance import current, read_provenance
 from riata.run.row_groups import counted, joined, skip_mask
-from riata.run.state_header import carried, number, part, typed
+from riata.run.state_header import FADED_BASES, carried, faded_bases, number, part, typed
 from riata.run.state_parts import build_parts, grow, why_refused
 from riata.store import layout, records
 from riata.store.payload import decode_batch
@@ -146,6 +146,7 @@ class ModelState:
             "restored": self.restored,
             "changes": list(self.changes),
             "carried": list(self.progressive.carried),
+            FADED_BASES: self.progressive.faded_bases,
             **self.pairs.header(),
         }
         parts: tuple[Any, ...] = (self.learner, self.progressive, self.drift, self.slices, self.followed, self.pairs)
@@ -323,7 +324,7 @@ class ModelState:
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
         self._start_over(read_stored(header["config"]), bits)
         self.learner.thaw(part(arrays, LEARNER))
-        self.progressive.thaw(part(arrays, WATCH), carried(header))
+        self.progressive.thaw(part(arrays, WATCH), carried(header), faded_bases(header))
         for prefix, one in ((DRIFT, self.drift), (SLICES, self.slices)):
             if one is not None:
                 one.thaw(part(arrays, prefix))

@@ -17,6 +17,7 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.watch.costs import cost_figures
 from riata.watch.figures import Figures
+from riata.watch.minute import Minute
 from riata.watch.warnings import WORSE_THAN_BASE, warnings_of
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
@@ -52,13 +53,17 @@ def schedule_of(state: ModelState) -> Schedule:
     return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
 
 
-def publish(state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None) -> Published:
+def publish(
+    state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
+) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
     spec_of(state.config.learner).rest(state.learner)
     weights = state.served_weights()
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()
     figures = state.progressive.figures()
+    if minute is not None:
+        figures["minute"] = minute.figures(state.progressive, now_ms)
     if state.config.decision.is_wanted:
         figures["cost"] = _cost(state)
     if state.drift is not None:

@@ -8,6 +8,7 @@ from riata.base.arrays import Arrays
 from riata.watch.curves import NOTHING_CARRIED, UNKNOWN, Carried
 
 T = TypeVar("T")
+FADED_BASES: Final = "faded_bases"  # beside the arrays, so that states have the digests that they had before it was kept
 EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
 
@@ -22,6 +23,12 @@ def carried(header: dict[str, Any]) -> Carried:
     if seq > applied:
         raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")
     return Carried(seq, examples)
+
+
+def faded_bases(header: dict[str, Any]) -> list[float | None]:
+    """Return the faded loss of the base rate at each point of the learning curve; an older checkpoint has none. Raises
+    `ValueError`."""
+    return [None if one is None else typed(one, float) for one in typed(header.get(FADED_BASES, []), list)]
 
 
 def typed(value: object, kind: type[T]) -> T:

@@ -286,7 +286,8 @@ class Writer:
         cell.version += 1
         cell.curvature.refresh(cell.state, self._clock)
         self._yield_to_loop()
-        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance))
+        covariance = cell.curvature.covariance
+        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, covariance, cell.minute))
         cell.core.published(self._clock.monotonic_ms())
 
     def _checkpoint(self, cell: Cell, requested: bool) -> None:

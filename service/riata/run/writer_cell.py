@@ -15,6 +15,7 @@ from riata.run.published import Published
 from riata.run.publishing import Curvature
 from riata.run.turn_size import Turn
 from riata.run.writer_queue import SaveNow
+from riata.watch.minute import Minute
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class Cell:
     position: WriterPosition | None = None  # replaced after every record: another thread reads it
     curvature: Curvature = field(default_factory=Curvature)
     turn: Turn = field(default_factory=Turn)
+    minute: Minute = field(default_factory=Minute)
     asked: Asked | None = None  # the last answer to drift that was asked for
     waiting: list[SaveNow] = field(default_factory=list)  # requests for the next checkpoint
     being_saved: list[SaveNow] = field(default_factory=list)  # requests for the checkpoint under way

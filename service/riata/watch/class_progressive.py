@@ -44,7 +44,7 @@ from riata.watch.accumulate_classes import (
 )
 from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.watch.figures import Figures, calibration_cells, calibration_error, horizon_figures, ratio
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import RECENT, Progressive, ProgressiveConfig
 
 HORIZONS: Final = ("cumulative", "faded", "window")
 
@@ -71,17 +71,21 @@ class ClassProgressive(Progressive):
     def figures(self) -> Figures:
         """Return what `Progressive.figures` returns, `classes` (figures of each class by horizon) and `macro` (their means over
         the classes that occurred)."""
-        start, count = self._span()
-        sums, by_class, cells = self._of_window(np.arange(start, start + count) % self.config.window)
+        count, width = self._span()[1], self.config.window
+        columns = np.arange(self.examples - count, self.examples) % width
+        sums, by_class, cells = self._of_window(columns)
+        recent, _, of_recent = self._of_window(columns[-RECENT:])
         kept = [(self._sums[h], self._by_class[h]) for h in (CUMULATIVE, FADED)]
         of_horizon = dict(zip(HORIZONS, [*kept, (sums, by_class)], strict=True))
         told = {name: [_of_class(row) for row in rows.tolist()] for name, (_, rows) in of_horizon.items()}
-        errors = [calibration_error(each) for each in (self._calibration, cells)]
+        errors = [calibration_error(each) for each in (self._calibration, cells, of_recent)]
         found = {name: self._whole(whole) for name, (whole, _) in of_horizon.items()}
+        newest = {"examples": len(columns[-RECENT:]), **self._whole(recent), "calibration_error": errors[2]}
         return {
             "cumulative": {"examples": self.examples, **found["cumulative"], "calibration_error": errors[0]},
             "faded": {"half_life": self.config.half_life, **found["faded"]},
             "window": {"examples": count, **found["window"], "calibration_error": errors[1]},
+            "recent": newest,
             "calibration": calibration_cells(self._calibration, self._link),
             "window_calibration": calibration_cells(cells, self._link),
             "classes": [{"class": name, **{h: told[h][k] for h in HORIZONS}} for k, name in enumerate(self.names)],
@@ -92,8 +96,9 @@ class ClassProgressive(Progressive):
         """Return copies of the state, which determine every later figure to the last bit."""
         return {**super().freeze(), "by_class": self._by_class.copy()}
 
-    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED) -> None:
-        """Restore the state from `freeze` and `carried`, with the same classes. Raises `Corrupt`, and then changes nothing."""
+    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()) -> None:
+        """Restore the state from `freeze`, `carried` and `faded_bases`, with the same classes. Raises `Corrupt`, and then changes
+        nothing."""
         rows = arrays.get("by_class")
         if rows is None or rows.dtype != np.float64 or rows.shape != self._by_class.shape:
             raise Corrupt(f"watch: by_class: expected the sums of {len(self.names)} classes")
@@ -103,7 +108,7 @@ class ClassProgressive(Progressive):
         window = arrays.get("window", np.zeros((PAST_OF_CLASSES, 0)))
         if window.ndim != 2 or len(window) != PAST_OF_CLASSES or not _are_classes(window, len(self.names)):
             raise Corrupt("watch: the window has an event of a class that the model does not have")
-        super().thaw(arrays, carried)
+        super().thaw(arrays, carried, bases)
         self._by_class = sums
 
     def memory(self) -> dict[str, int]:
@@ -122,8 +127,8 @@ class ClassProgressive(Progressive):
         point[curves.AUC] = math.nan
         return point
 
-    def _whole(self, sums: F64) -> Figures:
-        return {**horizon_figures(sums, math.nan, self._link), "base_rate": None, "error": _error(sums)}
+    def _whole(self, sums: F64, auc: float = math.nan) -> Figures:
+        return {**horizon_figures(sums, auc, self._link), "base_rate": None, "error": _error(sums)}
 
     def _of_window(self, columns: Any) -> tuple[F64, F64, F64]:
         """Return the sums, those by class, and the cells of the calibration of the events in the window."""

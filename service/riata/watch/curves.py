@@ -4,12 +4,17 @@ Counting the non-zero weights reads every weight, which is far more expensive th
 next count is at the first point that is at least n / REST events later. The points between have no count. So for any number of
 weights, counting takes a small share of the time that learning takes.
 
+The faded loss of the base rate was added to points later. A checkpoint has it beside the points, so that the points have the
+same bytes as before; of a point from an older checkpoint it is NaN.
+
 A point has the number of the event after which it was made, in the log in which it was made. If a state was moved to another
 log, those numbers mean nothing there, and may be larger than those of later points. Only the number of examples orders points.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,7 +36,9 @@ WINDOW_LOSS: Final = 4
 BASE_LOSS: Final = 5
 AUC: Final = 6
 NON_ZEROS: Final = 7
-POINT: Final = 8
+FADED_BASE_LOSS: Final = 8
+POINT: Final = 9
+STORED: Final = 8  # the first columns, as in a checkpoint
 
 
 class Carried(NamedTuple):
@@ -116,13 +123,19 @@ class Curve:
         self.carried = Carried(seq, examples)
 
     def freeze(self) -> tuple[F64, list[int]]:
-        """Return the points, and the spacing and the number of noted points."""
-        return self._points.copy(), [self.spacing, self._noted]
+        """Return the points, f64[n, STORED], and the spacing and the number of noted points."""
+        return self._points[:, :STORED].copy(), [self.spacing, self._noted]
 
-    def thaw(self, points: F64, spacing: int, noted: int, carried: Carried = NOTHING_CARRIED) -> None:
-        """Restore the curve from what `freeze` returned and `carried`. Raises `Corrupt`."""
+    def faded_bases(self) -> list[float | None]:
+        """Return the faded loss of the base rate at each point; None where it is not known."""
+        return [None if math.isnan(loss) else loss for loss in self._points[:, FADED_BASE_LOSS].tolist()]
+
+    def thaw(
+        self, points: F64, spacing: int, noted: int, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()
+    ) -> None:
+        """Restore the curve from what `freeze` returned, `carried` and `faded_bases`; these may be missing. Raises `Corrupt`."""
         doublings = spacing // SPACING
-        if points.ndim != 2 or points.shape[1] != POINT or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
+        if points.ndim != 2 or points.shape[1] != STORED or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
             raise Corrupt(f"learning curve: shape {points.shape} for {noted} points")
         if spacing < SPACING or spacing % SPACING or doublings & (doublings - 1):
             raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} times a power of two")
@@ -135,7 +148,10 @@ class Curve:
             raise Corrupt("learning curve: points are out of order")
         self.changes += 1
         self.carried = carried
-        self.spacing, self._noted, self._points = spacing, noted, points.copy()
+        faded = np.array([math.nan if base is None else base for base in bases] or [math.nan] * len(points), np.float64)
+        if len(faded) != len(points) or np.isinf(faded).any():
+            raise Corrupt(f"learning curve: {len(faded)} losses of the base rate for {len(points)} points")
+        self.spacing, self._noted, self._points = spacing, noted, np.column_stack((points, faded))
         if not self._belongs(points[:, EXAMPLES]).all():
             raise Corrupt(f"learning curve: a point is at an event that spacing {spacing} does not include")
         self._look_for_rest()

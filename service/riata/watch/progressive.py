@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -19,7 +20,17 @@ from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LA
 from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
 from riata.watch.figures import Figures, calibration_cells, calibration_error, has_probability, horizon_figures
 
+RECENT: Final = 1000  # events of the shortest horizon
+COARSE: Final = 256  # bins of a tally: 16 of the histogram, 1/12 wide where nearly all margins are
 _EXAMPLES_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
+
+
+class Tally(NamedTuple):
+    """What all events so far add up to. sums : f64[SUMS]; histogram : f64[2, COARSE], as that of `accumulate_rows`"""
+
+    examples: int
+    sums: F64
+    histogram: F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +125,38 @@ class Progressive:
         self._curve.note_non_zeros(non_zeros)
 
     def figures(self) -> Figures:
-        """Return `cumulative`, `faded`, `window`, `calibration` of all events and `window_calibration`; None where undefined.
+        """Return `cumulative`, `faded`, `window`, `recent`, `calibration` of all events and `window_calibration`; None where
+        undefined.
 
+        recent : the last RECENT events, or those of the window if it has fewer
         There is no calibration error of faded sums, as they have no cells.
         """
-        start, count = self._span()
-        sums, cells = np.zeros(SUMS), np.zeros_like(self._calibration)
-        accumulate.window_sums(self._window, start, count, self._link, sums, cells)
-        errors = [calibration_error(each) if has_probability(self._link) else None for each in (self._calibration, cells)]
-        past = self._window[:, :count]
-        order = np.argsort(past[PAST_MARGIN], kind="stable")
-        exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
+        count = self._span()[1]
+        window, cells = self._last(count)
+        recent, of_recent = self._last(min(count, RECENT))
+        errors = [
+            calibration_error(each) if has_probability(self._link) else None for each in (self._calibration, cells, of_recent)
+        ]
         return {
             "cumulative": {"examples": self.examples, **self._horizon(CUMULATIVE), "calibration_error": errors[0]},
             "faded": {"half_life": self.config.half_life, **self._horizon(FADED)},
-            "window": {"examples": count, **horizon_figures(sums, exact, self._link), "calibration_error": errors[1]},
+            "window": {"examples": count, **window, "calibration_error": errors[1]},
+            "recent": {"examples": min(count, RECENT), **recent, "calibration_error": errors[2]},
             "calibration": calibration_cells(self._calibration, self._link),
             "window_calibration": calibration_cells(cells, self._link),
         }
+
+    def tally(self) -> Tally:
+        """Return what all events so far add up to, for `since`."""
+        histogram = self._histogram[CUMULATIVE].reshape(2, COARSE, -1).sum(axis=2)
+        return Tally(self.examples, self._sums[CUMULATIVE].copy(), histogram)
+
+    def since(self, before: Tally, now: Tally) -> Figures:
+        """Return the figures of the events between two tallies. The AUC is that of COARSE bins."""
+        sums = np.maximum(now.sums - before.sums, 0.0)  # rounding may leave less than nothing
+        sums[SCALE] = 1.0
+        auc = histogram_auc(*np.maximum(now.histogram - before.histogram, 0.0))
+        return {"examples": now.examples - before.examples, **self._whole(sums, auc)}
 
     def past(self) -> F64:
         """Return the events of the window, f64[PAST, n], in no order: a view, valid until the next event."""
@@ -141,7 +166,8 @@ class Progressive:
         """Return the points of the learning curve after event `since`, oldest first. The list is shared: do not change it.
 
         Keys: seq, examples, then the loss in the three horizons and that of the base rate (log_loss, faded_log_loss,
-        window_log_loss, base_log_loss; without "log_" if there is no probability), auc, non_zeros; None where unknown.
+        window_log_loss, base_log_loss; without "log_" if there is no probability), auc, non_zeros, and the loss of the base
+        rate, faded like that of the model (faded_base_log_loss); None where unknown.
         """
         of_curve, before, told = self._told
         if (self._curve, self._curve.changes, since) == of_curve:  # the common case: published five times a second
@@ -156,7 +182,17 @@ class Progressive:
 
     def _as_documents(self, found: F64) -> list[Figures]:
         loss = "log_loss" if has_probability(self._link) else "loss"
-        names = ("seq", "examples", loss, f"faded_{loss}", f"window_{loss}", f"base_{loss}", "auc", "non_zeros")
+        names = (
+            "seq",
+            "examples",
+            loss,
+            f"faded_{loss}",
+            f"window_{loss}",
+            f"base_{loss}",
+            "auc",
+            "non_zeros",
+            f"faded_base_{loss}",
+        )
         whole = {"seq", "examples", "non_zeros"}
         points = []
         for point in found.tolist():
@@ -194,8 +230,13 @@ class Progressive:
         """Note that event `seq` of a new log brought everything observed so far into that log."""
         self._curve.carry(seq, self.examples)
 
-    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED) -> None:
-        """Restore the state from `freeze` and `carried`, under the same configuration.
+    @property
+    def faded_bases(self) -> list[float | None]:
+        """The faded loss of the base rate at each point of the learning curve; None where it is not known."""
+        return self._curve.faded_bases()
+
+    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()) -> None:
+        """Restore the state from `freeze`, `carried` and `faded_bases`, under the same configuration.
 
         Raises `Corrupt`, and then changes nothing.
         """
@@ -220,7 +261,7 @@ class Progressive:
         if points is None or points.dtype != real:
             raise Corrupt("watch: no learning curve")
         curve = Curve()
-        curve.thaw(points.astype(np.float64), spacing, noted, carried)
+        curve.thaw(points.astype(np.float64), spacing, noted, carried, bases)
         self._curve, self._refused, self._examples[0] = curve, refused, examples
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
         self._window = zero_table(self.past_rows, self.config.window)
@@ -251,7 +292,21 @@ class Progressive:
 
     def _horizon(self, horizon: int) -> Figures:
         auc = histogram_auc(self._histogram[horizon, 0], self._histogram[horizon, 1])
-        return horizon_figures(self._sums[horizon], auc, self._link)
+        return self._whole(self._sums[horizon], auc)
+
+    def _whole(self, sums: F64, auc: float) -> Figures:
+        return horizon_figures(sums, auc, self._link)
+
+    def _last(self, count: int) -> tuple[Figures, F64]:
+        """Return the figures and the calibration cells of the last `count` events, at most those of the window."""
+        width = self.config.window
+        start = (self.examples - count) % width
+        sums, cells = np.zeros(SUMS), np.zeros_like(self._calibration)
+        accumulate.window_sums(self._window, start, count, self._link, sums, cells)
+        past = self.past() if count == self._span()[1] else self._window[:, np.arange(start, start + count) % width]
+        order = np.argsort(past[PAST_MARGIN], kind="stable")
+        exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
+        return self._whole(sums, exact), cells
 
     def _point(self, seq: int) -> F64:
         """Return the point of the learning curve at this moment."""
@@ -265,6 +320,7 @@ class Progressive:
         point[curves.FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
         point[curves.WINDOW_LOSS] = accumulate.window_loss(self._window, *self._span())
         point[curves.BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
+        point[curves.FADED_BASE_LOSS] = self._sums[FADED, base] / self._sums[FADED, WEIGHT]
         if self._link != REAL:
             point[curves.AUC] = histogram_auc(self._histogram[CUMULATIVE, 0], self._histogram[CUMULATIVE, 1])
         return point

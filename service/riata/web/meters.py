@@ -16,7 +16,9 @@ from riata.base.log_lines import FIELDS
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
+from riata.run.published import Published
 from riata.watch.warnings import CODES
+from riata.web.recent import RecentFamilies, recent_figures
 from riata.web.refused_rows import RefusedRows
 from riata.web.request_counters import RequestCounters, RowTally
 from riata.web.service import ServiceProtocol
@@ -98,7 +100,7 @@ class Meters:
         self.registry.register(self._rows)
         self.refused = RefusedRows()
         self.registry.register(self.refused)
-        self.registry.register(ServiceCollector(service))
+        self.registry.register(ServiceCollector(service, self.figures))
         ProcessCollector(registry=self.registry)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -117,7 +119,13 @@ class Meters:
             self._rows.add(model, "duplicate", observed.duplicate)
         if observed.rejected:
             self._rows.add(model, "rejected", observed.rejected)
-            self.refused.note(model, observed.errors, self._unix_ms())
+            self.refused.note(model, observed.errors, self._unix_ms(), self._rows.count(model, "accepted"))
+
+    def figures(self, published: Published) -> dict[str, Any]:
+        """Return the figures of a model as they are now."""
+        model, now_ms = published.model.origin.name, self._unix_ms()
+        refused = self.refused.recent(model, now_ms, self._rows.count(model, "accepted"))
+        return recent_figures(published, now_ms, refused)
 
     def text(self, sees: Sees = lambda _model: True, sees_key: Sees = lambda _key: True) -> bytes:
         """Return all metrics in the text format of Prometheus, without samples of models and keys that the caller may not see."""
@@ -142,8 +150,8 @@ class Seen:
 class ServiceCollector(Collector):
     """Collects the gauges of the service at each scrape."""
 
-    def __init__(self, service: ServiceProtocol) -> None:
-        self.service = service
+    def __init__(self, service: ServiceProtocol, figures: Callable[[Published], Mapping[str, Any]]) -> None:
+        self.service, self.figures = service, figures
 
     def describe(self) -> list[Metric]:
         """Return nothing: the names are fixed, and at registration it is too early to query the service."""
@@ -159,7 +167,7 @@ class ServiceCollector(Collector):
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
-        drift, slices = DriftFamilies(), SliceFamilies()
+        drift, slices, recent = DriftFamilies(), SliceFamilies(), RecentFamilies()
         warning = GaugeMetricFamily("riata_model_warning", "1 while the model has the warning.", labels=("model", "code"))
         for model, at in health.models.items():
             gauges["log_seq"].add_metric((model,), at.seq_logged)
@@ -168,13 +176,13 @@ class ServiceCollector(Collector):
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)
-            self._add_figures(model, gauges, warning, (drift, slices))
+            self._add_figures(model, gauges, warning, (drift, slices, recent))
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
         yield from memory_metrics(health.memory)
         yield from gauges.values()
         yield warning
-        yield from (drift.alarms, drift.statistic, slices.examples, *slices.gauges.values())
+        yield from (drift.alarms, drift.statistic, slices.examples, *slices.gauges.values(), *recent.gauges.values())
         yield from damage_metrics(health)
         yield from checkpoint_metrics(health.checkpoints)
         yield from sharing_metrics(health.sharing)
@@ -186,15 +194,16 @@ class ServiceCollector(Collector):
             return  # just dropped, or nothing is served yet
         gauges["skipped_events"].add_metric((model,), published.skipped)
         if isinstance(published.model, PosteriorModel):
-            figures = published.model.posterior.figures.tolist()
-            for gauge, value in zip(("effective_sample_size", "rejuvenations", "tempered_events"), figures, strict=True):
+            draws = published.model.posterior.figures.tolist()
+            for gauge, value in zip(("effective_sample_size", "rejuvenations", "tempered_events"), draws, strict=True):
                 gauges[gauge].add_metric((model,), value)
         for gauge, (horizon, figure) in FIGURE_GAUGES.items():
             value = published.figures[horizon].get(figure)
             if value is not None:
                 gauges[gauge].add_metric((model,), value)
+        figures = self.figures(published)
         for families in optional:
-            families.add(model, published.figures)
+            families.add(model, figures)
         codes = {one["code"] for one in published.figures.get("warnings", [])}
         for code in CODES:
             warning.add_metric((model, code), float(code in codes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,9 +11,12 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riata.base.clock import rfc3339
+from riata.watch.minute import SPAN_MS, STEP_MS
+from riata.watch.progressive import RECENT
 from riata.wire.parsed import RowError
 
 KEPT: Final = 200  # rows of each model
+RECENT_PARTS: Final = 64  # how finely the positions of refused rows among the last accepted ones are kept
 OF_ONE_REQUEST: Final = 20  # rows of one request that are kept: one bad body shall not displace all others
 DETAIL_CHARS_MAX: Final = 300
 
@@ -32,10 +35,32 @@ class RefusedRow:
         return {"time": rfc3339(self.time_ms), "index": self.index, "code": self.code, "detail": self.detail}
 
 
+class Sliding:
+    """Counts what came within the last `span` of a position that never goes back, in `parts` steps. Bounded memory."""
+
+    def __init__(self, span: int, parts: int) -> None:
+        self._span, self._step = span, -(-span // parts)
+        self._counts: deque[tuple[int, int]] = deque()  # by the first position of a step
+
+    def add(self, at: int, count: int) -> None:
+        """Count something at a position."""
+        first = at - at % self._step
+        before = self._counts.pop()[1] if self._counts and self._counts[-1][0] >= first else 0
+        self._counts.append((first, before + count))
+        while self._counts[0][0] < at - self._span - self._step:
+            self._counts.popleft()
+
+    def since(self, now: int) -> int:
+        """Return what was counted within the last `span`, and up to a step more."""
+        return sum(count for first, count in list(self._counts) if first >= now - self._span - self._step)
+
+
 @dataclass(slots=True)
 class _OfModel:
     counts: Counter[str] = field(default_factory=Counter)
     last: deque[RefusedRow] = field(default_factory=lambda: deque(maxlen=KEPT))
+    by_events: Sliding = field(default_factory=lambda: Sliding(RECENT, RECENT_PARTS))
+    by_time: Sliding = field(default_factory=lambda: Sliding(SPAN_MS, SPAN_MS // STEP_MS))
 
 
 class RefusedRows(Collector):
@@ -44,9 +69,14 @@ class RefusedRows(Collector):
     def __init__(self) -> None:
         self._models: dict[str, _OfModel] = {}
 
-    def note(self, model: str, errors: Iterable[RowError], time_ms: int) -> None:
-        """Count refused rows of one request. `model` exists, so the number of entries is bounded."""
+    def note(self, model: str, errors: Sequence[RowError], time_ms: int, accepted: int = 0) -> None:
+        """Count refused rows of one request. `model` exists, so the number of entries is bounded.
+
+        accepted : rows of the model that this process had accepted before
+        """
         kept = self._models.setdefault(model, _OfModel())
+        kept.by_events.add(accepted, len(errors))
+        kept.by_time.add(time_ms, len(errors))
         for at, error in enumerate(errors):
             kept.counts[error.code] += 1
             if at < OF_ONE_REQUEST:
@@ -56,6 +86,11 @@ class RefusedRows(Collector):
         """Return the number of refused rows by code, the most frequent first."""
         found = self._models.get(model)
         return {} if found is None else dict(found.counts.most_common())
+
+    def recent(self, model: str, time_ms: int, accepted: int) -> tuple[int, int]:
+        """Return how many rows were refused among the last RECENT that were accepted, and in the last minute."""
+        found = self._models.get(model)
+        return (0, 0) if found is None else (found.by_events.since(accepted), found.by_time.since(time_ms))
 
     def last(self, model: str, limit: int) -> list[dict[str, Any]]:
         """Return up to `limit` of the last refused rows, newest first."""

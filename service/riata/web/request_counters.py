@@ -94,6 +94,11 @@ class RowTally(Collector):
             count = self._counts[model, outcome] = _Count()
         count.number += number
 
+    def count(self, model: str, outcome: str) -> int:
+        """Return the number of rows so far."""
+        found = self._counts.get((model, outcome))
+        return 0 if found is None else int(found.number)
+
     def describe(self) -> list[Metric]:
         """Return the name."""
         return [self._family()]

@@ -72,6 +72,7 @@ export const lossKeys = points => (points.length && "log_loss" in points[0] ? ["
 
 export function lossSentence(points) {
   const [label, key] = lossKeys(points), first = points[0], last = points[points.length - 1];
-  const base = last[`base_${key}`];
-  return `The faded ${label} went from ${number(first[`faded_${key}`])} to ${number(last[`faded_${key}`])} over ${short(last.examples - first.examples)} events; the base rate has ${number(base)}.`;
+  const faded = last[`faded_base_${key}`] ?? null; // of points that an older version made it is not known
+  const base = faded === null ? `the base rate has ${number(last[`base_${key}`])} over all events` : `the base rate has ${number(faded)}, faded alike`;
+  return `The faded ${label} went from ${number(first[`faded_${key}`])} to ${number(last[`faded_${key}`])} over ${short(last.examples - first.examples)} events; ${base}.`;
 }

@@ -26,6 +26,7 @@ from riata.web.answers import Answer, json_answer
 from riata.web.curve_times import CURVE, dated
 from riata.web.keys import require_visible, visible
 from riata.web.options import SEQ_MAX, flag, new_model_name, share, whole
+from riata.web.recent import SCHEMAS as RECENT
 from riata.web.route import AT, Call, Route
 from riata.web.routes import challengers
 from riata.web.schema_of import schema_of
@@ -103,7 +104,8 @@ async def model_metrics(call: Call) -> Answer:
     """Test-then-train figures; with `since` also the points of the learning curve after that event."""
     model, options = call.asked()
     since = whole(options, "since", None, 0, SEQ_MAX)
-    document = metrics_document(call.parts.service.published(model), call.parts.service.names(model), since)
+    published = call.parts.service.published(model)
+    document = metrics_document(published, call.parts.meters.figures(published), call.parts.service.names(model), since)
     if flag(options, "times") and since is not None:
         points = document["history"]
         times = await call.parts.service.event_times(model, [point["seq"] for point in points])
@@ -171,10 +173,10 @@ def source(published: Published) -> dict[str, Any]:
     return {"name": published.model.origin.name, "version": published.version, "seq": published.model.seq}
 
 
-def metrics_document(published: Published, names: NameBook, since: int | None) -> dict[str, Any]:
+def metrics_document(published: Published, figures: dict[str, Any], names: NameBook, since: int | None) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
     non_zeros, warnings = published.model.weights.non_zeros, published.warnings(names)
-    figures = {name: value for name, value in published.figures.items() if name != "slices"}  # they have a route of their own
+    figures = {name: value for name, value in figures.items() if name != "slices"}  # they have a route of their own
     document = {"model": source(published), **figures, "non_zeros": non_zeros, "warnings": warnings}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]
@@ -183,15 +185,9 @@ def metrics_document(published: Published, names: NameBook, since: int | None) -
 
 def _figures() -> Schema:
     names = (
-        "log_loss",
-        "base_log_loss",
-        "normalised_entropy",
-        "auc",
-        "accuracy",
-        "base_rate",
-        "calibration_ratio",
+        "log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio",
         "calibration_error",
-    )
+    )  # fmt: skip
     figures = {
         "type": "object",
         "description": "test-then-train; null if undefined",
@@ -203,6 +199,7 @@ def _figures() -> Schema:
         "cumulative": ref("Figures"),
         "faded": ref("Figures"),
         "window": ref("Figures"),
+        **RECENT,
         "calibration": array({"type": "object", "additionalProperties": FIGURE}, description="of all events, by probability"),
         "window_calibration": array({"type": "object", "additionalProperties": FIGURE}, description="the same of the window"),
         "cost": {
@@ -232,7 +229,7 @@ def _figures() -> Schema:
         "detail": {**TEXT, "description": "what was measured, and what to set"},
         "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
     }
-    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "tuned", "classes", "macro"))
+    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "tuned", "classes", "macro", *RECENT))
     return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
 
 

@@ -15,7 +15,7 @@ export function learning(context) {
   const right = panel("Calibration", () => ({ columns: ["from", "to", "events", "mean predicted", "mean observed"], rows: cells.map(cell => [cell.from, cell.to, cell.examples, cell.mean_predicted, cell.mean_observed]) }));
   const choices = ["all", "window"].map(which => h("button", { type: "button", onclick: () => { context.set({ cells: which }); context.now(); } }, which));
   put(right.extra, choices);
-  const horizons = panel("Three horizons"), drift = panel("Drift");
+  const horizons = panel("Horizons"), drift = panel("Drift");
   const box = h("div");
   root.append(right.node, horizons.node, auc.node, size.node, drift.node);
 
@@ -26,7 +26,7 @@ export function learning(context) {
       const points = found.history, key = lossKeys(points)[1], marks = marksOf(changed.changes || []);
       if (!loss.panel || loss.key !== key) {
         loss.key = key;
-        loss.panel = curvePanel(context, "Loss before learning each event", [["faded", `faded_${key}`], ["base rate", `base_${key}`], ["all events", key], ["window", `window_${key}`]], lossSentence);
+        loss.panel = curvePanel(context, "Loss before learning each event", [["faded", `faded_${key}`], ["base rate, faded", `faded_base_${key}`], ["all events", key], ["base rate, all events", `base_${key}`], ["window", `window_${key}`]], lossSentence);
         put(box, loss.panel.node);
       }
       loss.panel.show(points, marks);
@@ -41,12 +41,14 @@ export function learning(context) {
         put(right.body, calibration(cells));
         put(right.caption, `Each dot is a twentieth of the probabilities; on the dashed line predictions are as frequent as what they predict. ${cells === found.calibration ? "All events so far." : "The last events: those of the window."}`);
       }
-      const figures = ["log_loss", "base_log_loss", "normalised_entropy", "loss", "base_loss", "auc", "accuracy", "base_rate", "calibration_ratio", "calibration_error", "weight"];
+      const titles = { cumulative: "cumulative", faded: "faded", window: "window", recent: "last 1,000", minute: "last minute" };
+      const known = Object.keys(titles).filter(horizon => found[horizon]);
+      const figures = ["examples", "refused", "log_loss", "base_log_loss", "normalised_entropy", "loss", "base_loss", "auc", "accuracy", "base_rate", "calibration_ratio", "calibration_error", "weight"];
       put(horizons.body, table([
         { title: "figure", of: figure => figure.replaceAll("_", " ") },
-        ...["cumulative", "faded", "window"].map(horizon => ({ title: horizon, number: true, of: figure => number(found[horizon][figure]) })),
+        ...known.map(horizon => ({ title: titles[horizon], number: true, of: figure => number(found[horizon][figure]) })),
       ], figures, "figures"));
-      put(horizons.caption, `Cumulative: all ${number(found.cumulative.examples)} events. Faded: an event counts half after ${number(found.faded.half_life)} more. Window: the last ${number(found.window.examples)}.`);
+      put(horizons.caption, `Cumulative: all ${number(found.cumulative.examples)} events. Faded: an event counts half after ${number(found.faded.half_life)} more. Window: the last ${number(found.window.examples)}.${found.minute ? ` Last minute: what was learnt in the last ${number(found.minute.seconds, 2)} s. Refused: rows that this process refused.` : ""}`);
       showDrift(drift, found.drift);
       return points.length ? lossSentence(points) : "No labelled event yet.";
     },

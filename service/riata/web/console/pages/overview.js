@@ -36,6 +36,7 @@ export function overview(context) {
       const empty = found.cumulative.examples === 0;
       put(tiles, [
         [`${label}, faded`, number(faded[key]), `half-life ${short(faded.half_life)} events`],
+        ...(found.minute ? [[`${label}, last minute`, number(found.minute[key]), `${short(found.minute.examples)} events, ${short(found.minute.refused)} rows refused`]] : []),
         ["against the base rate", empty || !faded[`base_${key}`] ? "–" : percent(faded[key] / faded[`base_${key}`]), "below 100 % is better"],
         ["calibration", faded.calibration_ratio === null ? "–" : faded.calibration_ratio.toFixed(3), "predicted over observed"],
         ["weights ≠ 0", short(found.non_zeros), `${short(found.cumulative.examples)} events`],
@@ -44,7 +45,7 @@ export function overview(context) {
       ].map(([title, value, below]) => h("div", { class: "tile" }, h("span", { class: "quiet" }, title), h("b", {}, value), h("span", { class: "quiet" }, below))));
       list.show();
       if (!chart) {
-        chart = curvePanel(context, label === "loss" ? "Loss" : "Log loss", [["faded", `faded_${key}`], ["base rate", `base_${key}`]], lossSentence);
+        chart = curvePanel(context, label === "loss" ? "Loss" : "Log loss", [["faded", `faded_${key}`], ["base rate, faded", `faded_base_${key}`]], lossSentence);
         root[1].before(chart.node);
         node.append(others.node);
       }
