@@ -123,6 +123,53 @@ def test_an_idempotency_key_names_every_row_without_an_id(client: Client, servic
     assert (again["accepted"], again["duplicate"], again["rejected"]) == (0, 3, 1)
 
 
+IDS = bytes(range(16)), bytes(range(16, 32)), bytes(range(32, 48))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("application/x-ndjson", f"{ROW}\n{{}}\n{ROW}"),
+        ("application/json", f"[{ROW},{{}},{ROW}]"),
+        ("text/x-vw", "1 |f a\n7 |f a\n0 |f b\n"),
+        ("text/x-svmlight", "1 1:2\n7 2:1\n0 2:5\n"),
+        ("text/x-vw", "1 |f a" + " b" * 40_000 + "\n7 |f a\n0 |f b\n"),  # read in another thread
+    ],
+)
+def test_the_ids_of_rows_may_follow_them_in_every_format(kind: str, rows: str, client: Client, service: FakeService) -> None:
+    body = rows.encode() + b"".join(IDS)
+    answer = client.ask("POST", "/observe?ids=3", content=body, headers={"Content-Type": kind}).json()
+    assert (answer["accepted"], answer["rejected"], answer["errors"][0]["index"]) == (2, 1, 1)
+    assert service.seen_ids == [IDS[0], IDS[2]]
+    again = client.ask("POST", "/observe?ids=3", content=body, headers={"Content-Type": kind, "Idempotency-Key": "k"}).json()
+    assert (again["accepted"], again["duplicate"]) == (0, 2)
+
+
+def test_a_row_keeps_its_own_id_beside_those_that_follow(client: Client, service: FakeService) -> None:
+    own = '{"features":{"a":1},"label":1,"event_id":"mine"}'
+    body = f"{own}\n{ROW}\n".encode() + b"".join(IDS[:2])
+    assert client.ask("POST", "/observe?ids=2", content=body, headers={"Content-Type": "application/x-ndjson"}).status_code == 202
+    assert service.seen_ids == [hashlib.blake2b(b"mine", digest_size=16).digest(), IDS[1]]
+
+
+@pytest.mark.parametrize(
+    ("count", "code"), [("2", "bad_ids"), ("1", "bad_ids"), ("600", "bad_ids"), ("0", "bad_option"), ("1e1", "bad_option")]
+)
+def test_another_number_of_ids_than_of_rows_is_refused(count: str, code: str, client: Client, service: FakeService) -> None:
+    body = f"{ROW}\n{ROW}\n{ROW}\n".encode() + b"\n" * 48
+    headers = {"Content-Type": "application/x-ndjson"}
+    answer = client.ask("POST", f"/observe?ids={count}", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"], service.all["default"].seq) == (422, code, 1)
+
+
+def test_rejected_rows_are_counted_by_code(client: Client) -> None:
+    rows = [*["{}"] * 30, ROW, '{"features":{"a":1},"label":7}', '{"features":{"a":1}}']
+    told = client.post("/observe", "\n".join(rows), "application/x-ndjson").json()
+    assert told["rejected_codes"] == {"missing_features": 30, "bad_label": 1, "missing_label": 1}
+    assert client.post("/observe", "{}").json()["rejected_codes"] == {"missing_features": 1}
+    assert "rejected_codes" not in client.post("/observe", ROW).json()
+
+
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 201, "caf\xe9"])
 def test_unsuitable_idempotency_keys_are_refused(client: Client, key: str) -> None:
     headers = {"Content-Type": "application/json", "Idempotency-Key": key.encode("latin-1")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -123,9 +124,16 @@ def row_errors(error: RiataError) -> Sequence[RowError]:
     return error.errors if isinstance(error, RowsNotPredicted) else ()
 
 
-def counts(observed: Observed) -> dict[str, int]:
-    """Return the numbers of accepted, duplicate and rejected rows."""
-    return {"accepted": observed.accepted, "duplicate": observed.duplicate, "rejected": observed.rejected}
+def counts(observed: Observed) -> dict[str, Any]:
+    """Return the numbers of accepted, duplicate and rejected rows, the latter by code too if there are any."""
+    numbers: dict[str, Any] = {
+        "accepted": observed.accepted,
+        "duplicate": observed.duplicate,
+        "rejected": observed.rejected,
+    }
+    if observed.errors:
+        numbers["rejected_codes"] = dict(Counter(error.code for error in observed.errors))
+    return numbers
 
 
 def internal(code: str = "internal") -> Problem:

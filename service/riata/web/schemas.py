@@ -55,6 +55,11 @@ SERVED: Final[Schema] = {"name": TEXT, "version": COUNT, "seq": COUNT}
 TEXT_TYPES: Final = {media.name: media.about for reader in READERS for media in reader.media_types if media.about}
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
+REJECTED_CODES: Final[Schema] = {
+    "type": "object",
+    "additionalProperties": COUNT,
+    "description": "only if rows were rejected: how many by code; `errors` has the first of them",
+}
 
 def ref(name: str) -> Schema:
     """Return a reference to a component."""
@@ -184,9 +189,10 @@ def _problem() -> Schema:
         "accepted": COUNT,
         "duplicate": COUNT,
         "rejected": COUNT,
+        "rejected_codes": REJECTED_CODES,
         "reasons": array(TEXT),
     }
-    return {"RowError": row, "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "reasons"))}
+    return {"RowError": row, "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "rejected_codes", "reasons"))}
 
 
 SHARED: Final[Schema] = {

@@ -29,6 +29,12 @@ class PaddedBuffer:
         made.bytes[:] = np.frombuffer(content, np.uint8)
         return made
 
+    def first(self, size: int) -> PaddedBuffer:
+        """Its first `size` bytes, in the same memory."""
+        made = PaddedBuffer.__new__(PaddedBuffer)
+        made.room, made.bytes = self.room[: room_of(size)], self.room[:size]
+        return made
+
     def __len__(self) -> int:
         return len(self.bytes)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from riata.base.limits import ERRORS_SHOWN_MAX
+from riata.base.limits import ERRORS_SHOWN_MAX, ROWS_PER_REQUEST_MAX
 from riata.web.route import AT, Hot, Route
-from riata.web.schemas import COUNT, FLAG, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
+from riata.web.schemas import COUNT, FLAG, REJECTED_CODES, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
 from riata.web.scopes import OBSERVE
 
 TAG: Final = "observe"
@@ -20,14 +20,21 @@ SCHEMAS: Final = {
             "outcome": {"enum": ["accepted", "duplicate"]},
             "durability": {"enum": ["fsync", "memory"]},
             "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX),
+            "rejected_codes": REJECTED_CODES,
             "applied": {**YES_OR_NO, "description": "only with wait=applied: the served model includes these rows"},
         },
-        optional=("applied",),
+        optional=("rejected_codes", "applied"),
     )
 }
 OPTIONS: Final[tuple[Schema, ...]] = (
     query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
     query("atomic", FLAG, "refuse all rows if any row is refused"),
+    query(
+        "ids",
+        {"type": "integer", "minimum": 1, "maximum": ROWS_PER_REQUEST_MAX},
+        "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with an "
+        "event_id of its own keeps that one",
+    ),
     {
         "name": "Idempotency-Key",
         "in": "header",
