@@ -162,6 +162,7 @@ def serve(settings: Settings) -> None:
         docs=settings.docs,
         console=settings.console,
         busy_poll_us=settings.busy_poll_us,
+        dedupe_events=settings.dedupe_events,
     )
     gate.quotas.ledger = ledger_of(settings, engine)
     app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)

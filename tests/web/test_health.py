@@ -7,6 +7,7 @@ import logging
 import pytest
 
 import riata
+from riata.base.limits import DEDUPE_EVENTS
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -52,6 +53,7 @@ def test_a_dead_learner_is_noticed(client: Client, service: FakeService) -> None
 
 def test_version(client: Client) -> None:
     assert client.get("/version").json()["version"] == riata.__version__
+    assert client.get("/version").json()["dedupe_events"] == DEDUPE_EVENTS
 
 
 def test_requests_are_counted_by_template_and_status(client: Client) -> None:

@@ -61,6 +61,7 @@ REJECTED_CODES: Final[Schema] = {
     "description": "only if rows were rejected: how many by code; `errors` has the first of them",
 }
 
+
 def ref(name: str) -> Schema:
     """Return a reference to a component."""
     return {"$ref": f"#/components/schemas/{name}"}
@@ -192,7 +193,10 @@ def _problem() -> Schema:
         "rejected_codes": REJECTED_CODES,
         "reasons": array(TEXT),
     }
-    return {"RowError": row, "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "rejected_codes", "reasons"))}
+    return {
+        "RowError": row,
+        "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "rejected_codes", "reasons")),
+    }
 
 
 SHARED: Final[Schema] = {

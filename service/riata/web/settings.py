@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from riata.base.limits import BODY_BYTES_MAX
+from riata.base.limits import BODY_BYTES_MAX, DEDUPE_EVENTS
 
 INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms
 DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # the body of an operation
@@ -32,6 +32,7 @@ class WebSettings:
     fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
     streams_max      : streams of events open at once
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
+    dedupe_events    : how many events back an event id is known; told to clients
     """
 
     body_bytes_max: int = BODY_BYTES_MAX
@@ -44,3 +45,4 @@ class WebSettings:
     fast_path: bool = True
     streams_max: int = 100
     busy_poll_us: int = 0
+    dedupe_events: int = DEDUPE_EVENTS

@@ -56,9 +56,10 @@ async def startupz(call: Call) -> Answer:
     return not_now("not_started", detail, health.reasons)
 
 
-async def version(_call: Call) -> Answer:
-    """The versions of the release, the API and Python."""
-    return json_answer({"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()})
+async def version(call: Call) -> Answer:
+    """The versions of the release, the API and Python, and over how many events of a model event ids are known."""
+    document = {"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()}
+    return json_answer({**document, "dedupe_events": call.parts.settings.dedupe_events})
 
 
 async def metrics(call: Call) -> Answer:
@@ -108,7 +109,7 @@ SCHEMAS: Final = {
     "Alive": record({"alive": YES_OR_NO}),
     "Ready": record(_READY),
     "Started": record({"started": YES_OR_NO, "replayed": COUNT}),
-    "Version": record({"version": TEXT, "api": COUNT, "python": TEXT}),
+    "Version": record({"version": TEXT, "api": COUNT, "python": TEXT, "dedupe_events": COUNT}),
 }
 _TEXT: Final = {200: {"text/plain": {"schema": TEXT}}}
 _METRICS: Final = "Metrics for Prometheus, of the models that the key may see."
