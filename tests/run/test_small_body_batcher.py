@@ -17,6 +17,7 @@ from riata.run.small_body_batcher import BODY_BYTES_MAX
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
 from riata.web.observe import parse_with_ids
+from riata.web.row_names import RowNames
 from riata.wire.batch import Batch, slice_rows
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import Node, run_with
@@ -58,7 +59,7 @@ async def ask(node: Node, asked: Asked, together: bool = True) -> Observed | Ria
             reported = await service.observe_small(model, body, kind, key, wait_applied=wait_applied)
             if reported is not None:
                 return reported
-        parsed = parse_with_ids(body, kind, service.context(model, True), key)
+        parsed = parse_with_ids(body, kind, service.context(model, True), RowNames(key))
         return await service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
     except RiataError as error:
         return error

@@ -20,8 +20,8 @@ from riata.web.options import flag, model_named, read_options, whole
 from riata.web.problems import answer_error, counts, internal, shown
 from riata.web.quotas import Quotas
 from riata.web.request import DEFERRED, Aside, Handled, Reply, Request
-from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.row_names import NO_NAMES, RowNames, cut_ids
+from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.tools import Tools
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples

@@ -32,8 +32,8 @@ OPTIONS: Final[tuple[Schema, ...]] = (
     query(
         "ids",
         {"type": "integer", "minimum": 1, "maximum": ROWS_PER_REQUEST_MAX},
-        "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with an "
-        "event_id of its own keeps that one",
+        "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with "
+        "an event_id of its own keeps that one",
     ),
     {
         "name": "Idempotency-Key",
