@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from riata.base.actor import with_actor
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.backing_up import back_up
 from riata.run.challengers import Challengers
-from riata.run.changing import append_and_serve, take_up
+from riata.run.changing import take_up
 from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes, with_known_classes
 from riata.run.creating import Creations
@@ -21,9 +20,10 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.exports import export_config, read_export, write_export
 from riata.run.model_state import ModelState
 from riata.run.relations import FOLLOW
-from riata.store import layout, records
+from riata.run.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
+from riata.store import layout
 from riata.store.retention import BY_REQUEST, CAUSE, is_requested
-from riata.store.store import Append, Generation
+from riata.store.store import Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
 
@@ -114,11 +114,12 @@ class Admin:
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of `generation`. The log continues: the restore is one of its events."""
         self._engine.require_role("change")
-        self._engine.served_model(model)
-        require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
-        content = await self._engine.call(lambda s: s.open_generation(model, generation))
-        seq = await self._restore_content(model, content, with_actor({"generation": generation}))
-        return {"generation": generation, "seq": seq}
+        async with self._engine.served_model(model).changing:  # rows of a generation may just be being forgotten
+            found = require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
+            await require_unforgotten(self._engine, model, found)
+            content = await self._engine.call(lambda s: s.open_generation(model, generation))
+            done = await self._restore_content(model, content, {"generation": generation})
+        return {"generation": generation, "seq": done.seq, TAKEN_OFF: list(done.taken_off)}
 
     async def export(self, model: str) -> bytes:
         """Return one checkpoint of the present state with the names of its weights: all that another service needs."""
@@ -152,8 +153,9 @@ class Admin:
         created = await self._creations.create(model, config, patient)
         if not created:
             self._check_same_encoding(model, config)
-        seq = await self._restore_content(model, content, with_actor({"import": config.learner.kind}), names)
-        return {"name": model, "created": created, "seq": seq}
+        async with self._engine.served_model(model).changing:
+            done = await self._restore_content(model, content, {"import": config.learner.kind}, names)
+        return {"name": model, "created": created, "seq": done.seq}
 
     def _check_same_encoding(self, model: str, config: ModelConfig) -> None:
         mine = self._engine.published(model).config
@@ -163,18 +165,13 @@ class Admin:
                 "needs_rebuild",
             )
 
-    async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> int:
+    async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> PutBack:
         def check() -> ModelConfig:
             return ModelState.thaw(*layout.decode_checkpoint(content)).config
 
         config = await asyncio.get_running_loop().run_in_executor(None, check)
         await self._engine.warm(config.learner)
-        payload = records.encode_restore(source, content)
-        async with self._engine.served_model(model).changing:
-            return await append_and_serve(self._engine, Append(model, "restore", self._now_ms(), payload=payload, names=names))
-
-    def _now_ms(self) -> int:
-        return self._engine.clock.unix_ms()
+        return await put_back(self._engine, model, content, source, names)
 
 
 def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:

@@ -24,6 +24,7 @@ from riata.run.engine import Engine
 from riata.run.gate import Ledger, Verdict
 from riata.run.log_reading import PACED_BYTES, Call, read_log
 from riata.run.model_state import LEARNER, Frozen, ModelState
+from riata.run.restoring.put_back import save_if_leading
 from riata.run.turn_size import runs
 from riata.store import layout, records
 from riata.store.store import Append, Generation
@@ -50,7 +51,7 @@ async def promote(
     *,
     force: bool = False,
 ) -> Promoted:
-    """Have `model` go on with the learner of `candidate`. Returns when that is served.
+    """Have `model` go on with the learner of `candidate`. Returns when that is served and saved.
 
     candidate : a state of the model's log; it learns the events that came after it. Its metrics are not used, and of its settings
                 those of the learner
@@ -73,6 +74,7 @@ async def promote(
         seq = await append_and_serve(engine, append)
         if seq not in engine.published(model).changes:
             raise outdated(model, "it was changed while the candidate was being promoted")
+        await save_if_leading(engine, model)
         return Promoted(seq, base.applied, document)
 
 

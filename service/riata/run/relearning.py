@@ -20,7 +20,8 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -38,7 +39,7 @@ from riata.run.row_groups import joined, parts_without
 from riata.run.state_parts import grow
 from riata.run.turn_size import runs
 from riata.store import records
-from riata.store.control_events import NOT_OF_THIS_LOG, ControlEventsSeen, forgotten_by
+from riata.store.control_events import NOT_OF_THIS_LOG, ControlEventsSeen, Counted, forgotten_by
 from riata.store.store import Head, Record
 from riata.wire.batch import Batch
 
@@ -69,32 +70,45 @@ class Relearnt:
 class _Log:
     """What the first pass found."""
 
-    def __init__(self, call: Call, name: str, advance: Callable[[int], None]) -> None:
+    def __init__(self, call: Call, name: str, to: int | None, advance: Callable[[int], None]) -> None:
+        """to: the event whose state is wanted; what forgets or skips rows after it holds all the same"""
         self.head: Head = call(lambda s: s.head(name)).result()
         seen = ControlEventsSeen(self.head.lineage, partial(chain_at, call, name))
         skips: set[int] = set()
+        configs: list[tuple[int, ModelConfig]] = []
         self.forgets: list[tuple[int, I64]] = []  # event, and the rows that it forgot
         last = self.head.first_seq - 1
         for record in read_log(call, name, last, PACED_BYTES):
-            seen.note(record)
-            last = record.last
-            advance(last)
+            if to is None or record.first <= to:
+                seen.note(record)
+                last = record.last if to is None else min(record.last, to)
+                advance(last)
+                if to is not None and (config := config_in(record)) is not None:
+                    configs.append((record.first, config))
             if record.kind == "skip":
                 skips.add(records.decode_skip(record.payload)[0])
             elif record.kind == "restore" and len(rows := forgotten_by(record)):
                 self.forgets.append((record.first, rows))
         control = seen.collected()
         self.skips = frozenset(skips)
-        self.last = last
+        self.last, self.is_open = last, to is None
         self.spans = EffectiveLog(self.head.first_seq, last, control).counted().spans
         self.restored = dict(control.restored.tolist())
         self.in_force = set(_in_force(control.restored, last))
+        counting = [config for event, config in configs if self.counts(event) or event in self.in_force]
+        self.in_force_then = counting[-1] if counting else None  # at the event `to`
         self.known: I64 = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
 
     def counts(self, event: int) -> bool:
         """Whether no restore undid an event. Those after the first pass were undone by nothing."""
         at = int(np.searchsorted(self.spans[:, 0], event, "right")) - 1
-        return event > self.last or (at >= 0 and event <= int(self.spans[at, 1]))
+        return (self.is_open and event > self.last) or (at >= 0 and event <= int(self.spans[at, 1]))
+
+    def undone(self, first: int, count: int) -> I64:
+        """Return which of the events first, first + 1, ... do not count, increasing."""
+        events = np.arange(first, first + count)
+        counted: BOOL = Counted(self.spans, self.known[:0]).mask(events)
+        return events[~counted & (events <= self.last)] if self.is_open else events[~counted]
 
 
 def _in_force(restored: I64, last: int) -> list[int]:
@@ -120,12 +134,16 @@ class Relearning:
         rows: tuple[Sequence[bytes], int],
         in_force: ModelConfig,
         advance: Callable[[float], None] = lambda _share: None,
+        to: int | None = None,
     ) -> None:
         """rows: subjects, 16 bytes each, as `wire.subjects.subject_digest` makes them, and the last event that may be forgotten.
-        in_force: the present configuration. advance: called with the share of the work that is done."""
-        self._call, self._name, self._in_force, self._advance = call, name, in_force, advance
+        in_force: the present configuration. advance: called with the share of the work that is done. to: the event whose state is
+        wanted, None for the end of the log."""
+        self._call, self._name, self._advance = call, name, advance
+        self._to = to
         self._subjects, self._last = np.frombuffer(b"".join(rows[0]), "V16"), rows[1]
-        self._log = _Log(call, name, partial(self._passed, 0))
+        self._log = _Log(call, name, to, partial(self._passed, 0))
+        self._in_force = self._log.in_force_then or in_force
         self._restarted = False
         self._begin(one_configuration=self._log.head.first_seq > 1)
 
@@ -155,10 +173,13 @@ class Relearning:
 
     def _passed(self, whole: int, event: int) -> None:
         """Report that the log was read `whole` times, and up to an event. It is read twice."""
-        self._advance(min(1.0, (whole + event / max(1, self._last)) / 2))
+        self._advance(min(1.0, (whole + event / max(1, self._last if self._to is None else self._to)) / 2))
 
     def _read(self) -> None:
-        for run in runs(read_log(self._call, self._name, self.found.state.applied, PACED_BYTES)):
+        read: Iterable[Record] = read_log(self._call, self._name, self.found.state.applied, PACED_BYTES)
+        if (to := self._to) is not None:
+            read = itertools.takewhile(lambda record: record.first <= to, read)
+        for run in runs(read):
             if run[0].kind == "observe":
                 self._learn(run)
             else:
@@ -167,21 +188,19 @@ class Relearning:
 
     def _learn(self, run: list[Record]) -> None:
         found, state, first = self.found, self.found.state, run[0].first
-        for part in _parts(run, self._log):
-            counts = self._log.counts(part[0].first)
-            for batch in joined(part, (), False):
-                low, high = np.searchsorted(self._log.known, [first, first + batch.n]).tolist()
-                known = self._log.known[low:high]
-                theirs = np.setdiff1d(first + np.flatnonzero(self._of_subjects(batch)), known)
-                theirs = theirs[theirs <= self._last]
-                found.forgotten += theirs.tolist()
-                if counts:
-                    found.unlearnt += len(theirs)
-                    found.examples += batch.n - len(known)
-                    for start, rows in parts_without(first, batch, np.union1d(theirs, known)):
-                        state.learn(start, [rows], self._log.skips)
-                first += batch.n
-        state.applied, state.chain = run[-1].last, run[-1].chain
+        for batch in joined(run, (), False):
+            low, high = np.searchsorted(self._log.known, [first, first + batch.n]).tolist()
+            known, undone = self._log.known[low:high], self._log.undone(first, batch.n)
+            theirs = np.setdiff1d(first + np.flatnonzero(self._of_subjects(batch)), known)
+            theirs = theirs[theirs <= self._last]
+            found.forgotten += theirs.tolist()
+            found.unlearnt += len(np.setdiff1d(theirs, undone))
+            found.examples += batch.n - len(np.union1d(known, undone))
+            for start, rows in parts_without(first, batch, np.unique(np.concatenate([theirs, known, undone]))):
+                state.learn(start, [rows], self._log.skips)
+            first += batch.n
+        last = run[-1].last
+        state.applied, state.chain = last if self._to is None else min(last, self._to), run[-1].chain
 
     def _of_subjects(self, batch: Batch) -> BOOL:
         if batch.subject is None:
@@ -236,14 +255,3 @@ class Relearning:
         """Whether a promotion was made with rows that are forgotten now, or were forgotten after it."""
         later = [rows for at, rows in self._log.forgets if at > event]
         return bool(self.found.forgotten) or any(int(rows[0]) <= event for rows in later)
-
-
-def _parts(run: list[Record], log: _Log) -> list[list[Record]]:
-    """Cut a run where its events begin or cease to count."""
-    parts: list[list[Record]] = []
-    for record in run:
-        if parts and log.counts(parts[-1][0].first) == log.counts(record.first):
-            parts[-1].append(record)
-        else:
-            parts.append([record])
-    return parts

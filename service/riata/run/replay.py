@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,14 +22,12 @@ from riata.run.generations import thaw_generation
 from riata.run.log_reading import Call, read_again, read_log
 from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current, read_provenance
-from riata.run.row_groups import joined, parts_without
+from riata.run.row_groups import cut, joined, parts_without
 from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
-from riata.store.payload import decode_batch
 from riata.store.store import Generation, Head, Record, Store
-from riata.wire.batch import Batch, slice_rows
 
 T = TypeVar("T")
 _NEVER = Schedule(2**31, 2**31, 2**31)
@@ -185,9 +183,7 @@ def _look_ahead(call: Call, model: str, start: int, applied: int) -> _Ahead:
 
 
 def _apply(report: ReplayReport, run: list[Record], last: int, ahead: _Ahead) -> None:
-    batches: list[Batch] = []
-    if run[-1].last > last:  # the record was checked whole; only its first events are learnt
-        run, batches = _cut(run, last)
+    run, batches = cut(run, last)
     if run[0].kind == "observe" and ahead.forgets_any(run[0].first, run[-1].last):
         first = run[0].first
         for batch in batches or joined(run, (), False):
@@ -233,13 +229,6 @@ def _spans(report: ReplayReport, upgrades: list[Upgrade]) -> Iterator[Span]:
     stored = [one.learnt_under for one in report.compared if one.generation and one.applied >= start and not one.problem]
     newest = upgrades[-1].after if upgrades else (stored[-1] if stored else current())
     yield Span(start, report.state.applied, newest)
-
-
-def _cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
-    """Return observe records up to event `last`, which is inside the last record, and their rows."""
-    end = run[-1]
-    short = [*run[:-1], replace(end, count=last - end.first + 1)]
-    return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
 def _starting_state(store: Store, model: str, head: Head, generations: list[Generation]) -> tuple[ModelState, list[Generation]]:

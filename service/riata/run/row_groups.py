@@ -11,6 +11,7 @@ from riata.base.arrays import BOOL, I64
 from riata.base.errors import Corrupt
 from riata.run.turn_size import ROWS_TOGETHER
 from riata.store.one_row import decode_batches
+from riata.store.payload import decode_batch
 from riata.store.store import Record
 from riata.wire.batch import Batch, join_batches, slice_rows
 
@@ -63,6 +64,16 @@ def parts_without(first: int, batch: Batch, left_out: I64) -> Iterator[tuple[int
         if stop > start:
             yield first + start, slice_rows(batch, start, stop)
         start = stop + 1
+
+
+def cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
+    """Return records up to event `last`, and their rows if that is inside the last record; otherwise the records as they are.
+    The record that is cut was checked whole."""
+    end = run[-1]
+    if end.last <= last:
+        return run, []
+    short = [*run[:-1], replace(end, count=last - end.first + 1)]
+    return short, [slice_rows(decode_batch(record.payload), 0, record.count) for record in short]
 
 
 def is_set(rows: BOOL | None, i: int) -> bool:

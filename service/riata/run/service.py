@@ -33,6 +33,7 @@ from riata.run.pending_reply import PendingReply
 from riata.run.published import Published
 from riata.run.refits.refits import Refits
 from riata.run.relations import relations, require_no_leader
+from riata.run.restoring.jobs import RestoreJobs
 from riata.run.served_model import ServedModel
 from riata.run.several_classes import add_classes
 from riata.run.sketch_copy import PathQuestion, path_answer
@@ -56,7 +57,7 @@ class Service:
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
         self.refits = Refits(engine)
-        self.forget_jobs = ForgetJobs(engine)
+        self.forget_jobs, self.restore_jobs = ForgetJobs(engine), RestoreJobs(engine)
         self._changes = Changes(engine)
         self._times = EventTimes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
@@ -75,7 +76,7 @@ class Service:
     async def stop(self) -> None:
         """Learn what is logged, save it, release the store."""
         await self._expiry.stop()
-        await self.forget_jobs.stop()
+        await asyncio.gather(self.forget_jobs.stop(), self.restore_jobs.stop())
         await self.refits.stop()
         await self._engine.stop()
 

@@ -102,7 +102,7 @@ def forgotten_by(record: Record) -> I64:
 class ControlEventsSeen:
     """Collects the control events of a log from its records, in order.
 
-    chain_at : returns the chain of the log after an event; None if the log no longer has that event
+    chain_at : returns the chain of the log after the record with an event; None if the log no longer has that event
     """
 
     def __init__(self, lineage: bytes, chain_at: ChainAt) -> None:

@@ -1,0 +1,1 @@
+"""Going back: a model as it was after one of its events."""
