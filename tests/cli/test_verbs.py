@@ -21,7 +21,7 @@ from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
 VERBS = (
-    "serve observe feed predict models metrics weights explain card forget snapshots export import backup scorer fit refit "
+    "serve observe feed predict models metrics weights explain card forget snapshots restore export import backup scorer fit refit "
     "posterior sequences path tune replay repair inspect demo "
     "warm keys version"
 )

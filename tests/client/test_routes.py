@@ -53,7 +53,7 @@ WITHOUT_A_CALL: Final = {
     ("GET", "/models/{model}/predict"),  # calls send rows in the body
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
-    ("GET", "/models/{model}/forget"),  # `forget` looks there until it is done
+    ("GET", "/models/{model}/forget"), ("GET", "/models/{model}/restore"),  # `forget` and `restore` look there until it is done
     ("GET", "/models/{model}/stream"),  # for readers of server-sent events
     ("GET", "/v2"), ("GET", "/v2/models/{model}"), ("GET", "/v2/models/{model}/ready"),
     ("POST", "/v2/models/{model}/infer"),  # for clients of the open inference protocol

@@ -36,6 +36,7 @@ from riata.wire.parsed import Parsed, RowError
 from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_forget_jobs import FakeForgetJobs
 from tests.web.fake_refits import FakeRefits
+from tests.web.fake_restore_jobs import FakeRestoreJobs
 
 EXPORT_MAGIC = b"fake export of "
 STEP = 0.25
@@ -82,6 +83,7 @@ class FakeService:
         self.all = {"default": FakeModel("default", ModelConfig())}
         self.refits = FakeRefits(self)
         self.forget_jobs = FakeForgetJobs(self)
+        self.restore_jobs = FakeRestoreJobs(self)
 
     async def start(self) -> None:
         self.started += 1
@@ -321,7 +323,7 @@ class FakeService:
         if generation not in m.generations:
             raise NotFound(f"no generation {generation}", "generation_not_found")
         m.seq += 1
-        return {"generation": generation, "seq": m.seq}
+        return {"generation": generation, "seq": m.seq, "taken_off": []}
 
     async def export(self, model: str) -> bytes:
         await self.snapshot_now(model)  # what is exported is a generation, written now

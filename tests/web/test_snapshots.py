@@ -19,7 +19,7 @@ def test_a_snapshot_is_made_listed_and_restored(client: Client) -> None:
     assert (made.status_code, made.json()["generation"]) == (201, 1)
     assert [s["generation"] for s in client.get("/models/default/snapshots").json()["snapshots"]] == [1]
     restored = client.post("/models/default/restore", '{"generation":1}')
-    assert (restored.status_code, restored.json()) == (200, {"generation": 1, "seq": 2})
+    assert (restored.status_code, restored.json()) == (200, {"generation": 1, "seq": 2, "taken_off": []})
 
 
 def test_a_generation_that_is_not_kept_is_not_found(client: Client) -> None:

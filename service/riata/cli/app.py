@@ -42,6 +42,7 @@ from riata.cli import (
     regret,
     repair,
     replay,
+    restore,
     scorer,
     sequences,
     serve,
@@ -135,6 +136,7 @@ app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command(name="card", epilog=card.EXAMPLE)(card.card)
 app.command(name="forget", epilog=forget.EXAMPLE)(forget.forget)
 app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
+app.command(name="restore", epilog=restore.EXAMPLE)(restore.restore)
 app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
 app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="backup", epilog=backup.EXAMPLE)(backup.backup)

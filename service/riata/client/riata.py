@@ -14,6 +14,7 @@ from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
+from riata.client.going_back import To, restoring
 from riata.client.retry import Attempts, Patience
 from riata.wire.tables import Roles
 
@@ -210,9 +211,18 @@ class Riata:
         """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""
         return self._object(calls.back_up())
 
-    def restore(self, model: str, generation: int) -> dict[str, Any]:
-        """Restore the content of a generation."""
-        return self._object(calls.restore(model, generation))
+    def restore(
+        self,
+        model: str,
+        generation: int | None = None,
+        *,
+        to: To | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> dict[str, Any]:
+        """Go back to the state after event `to` or before a moment, or to a generation. Returns what is undone; with `dry_run`
+        changes nothing."""
+        return self._follow(restoring(model, generation, to, dry_run, on_progress))
 
     def forget(
         self,
@@ -224,8 +234,7 @@ class Riata:
     ) -> dict[str, Any]:
         """Have a model learn its log again without the rows of one or more subjects. Returns what changed, once it is served.
 
-        drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
-        on_progress  : called with the share that is done, from 0 to 1, while it takes long
+        drop_trimmed : of a log that was trimmed, go on from what it has; on_progress : called with the share done, 0 to 1
         """
         return self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress))
 

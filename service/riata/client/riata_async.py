@@ -13,6 +13,7 @@ from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
+from riata.client.going_back import To, restoring
 from riata.client.retry import Attempts, Patience
 from riata.client.riata import bearer, new_key
 from riata.wire.tables import Roles
@@ -185,9 +186,20 @@ class AsyncRiata:
         """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""
         return await self._object(calls.back_up())
 
-    async def restore(self, model: str, generation: int) -> dict[str, Any]:
-        """Restore the content of a generation."""
-        return await self._object(calls.restore(model, generation))
+    async def restore(
+        self,
+        model: str,
+        generation: int | None = None,
+        *,
+        to: To | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> dict[str, Any]:
+        """Go back to the state after event `to`, or before a moment; or to the content of a generation. Returns what is undone.
+
+        dry_run : only look: with the loss and the number of weights then and now; on_progress : as of `forget`
+        """
+        return await self._follow(restoring(model, generation, to, dry_run, on_progress))
 
     async def forget(
         self,

@@ -17,6 +17,7 @@ from riata.base.errors import BadInput, Corrupt, LogGap
 from riata.run.backfill import BACKFILL
 from riata.run.config import ModelConfig, change_from_payload, read_stored
 from riata.run.engine import Engine
+from riata.run.restoring.put_back import TAKEN_OFF
 from riata.store import layout, records
 from riata.store.control_events import FORGET
 from riata.store.store import Record, Store
@@ -113,6 +114,9 @@ def told_by(record: Record) -> Told:
         key: source[key]
         for key in (
             "generation",
+            "to",
+            "at",
+            TAKEN_OFF,
             "import",
             "refit",
             "challenger",

@@ -210,15 +210,14 @@ class Service:
 
     def models(self) -> list[dict[str, Any]]:
         """Return one line for each model, by name. A damaged model has only its name and the damage."""
-        served_models, damaged = self._engine.served_models, self._engine.context.catalogue.damaged
-        positions = self._positions()
+        served_models, damaged, positions = self._engine.served_models, self._engine.context.catalogue.damaged, self._positions()
         lines = [
             self._line(served_model, served_model.published, positions)
             for served_model in served_models.values()
             if served_model.published is not None
         ]
-        lines += [{"name": name, "damaged": damage.sentence()} for name, damage in damaged.items()]
-        return sorted(lines, key=lambda line: str(line["name"]))
+        told = ({"name": name, "damaged": damage.sentence()} for name, damage in damaged.items())
+        return sorted([*lines, *told], key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
         """Return the configuration, counters, what it follows and what follows it, warnings, metrics, drift, memory by part,

@@ -15,6 +15,7 @@ from riata.run.outcome import Observed
 from riata.run.pending_reply import PendingReply, Told
 from riata.run.published import Published
 from riata.run.refits.tally import RefitTally
+from riata.run.restoring.request import RestoreRequest
 from riata.run.sketch_copy import PathQuestion
 from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
@@ -69,6 +70,22 @@ class ForgetJobsProtocol(Protocol):
         ...
 
 
+class RestoreJobsProtocol(Protocol):
+    """Models that go back to one of their events. Raises errors as `RefitsProtocol` does."""
+
+    def read(self, document: Mapping[str, Any]) -> int | RestoreRequest:
+        """Read a request: the number of a generation, or an event or a moment."""
+        ...
+
+    async def restore(self, model: str, asked: RestoreRequest) -> dict[str, Any]:
+        """Have a model go back. Returns the job, done or still running."""
+        ...
+
+    async def listed(self, model: str) -> dict[str, Any]:
+        """Return which events can be reached, and the last jobs of a model, newest first."""
+        ...
+
+
 class ServiceProtocol(Protocol):
     """Learning and predicting.
 
@@ -83,6 +100,11 @@ class ServiceProtocol(Protocol):
     @property
     def forget_jobs(self) -> ForgetJobsProtocol:
         """What is being forgotten."""
+        ...
+
+    @property
+    def restore_jobs(self) -> RestoreJobsProtocol:
+        """What goes back."""
         ...
 
     async def start(self) -> None:

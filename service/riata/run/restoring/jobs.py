@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.restoring.history import History, reach, read_history, with_times
 from riata.run.restoring.put_back import TAKEN_OFF, others_of, put_back
-from riata.run.restoring.request import RestoreRequest
+from riata.run.restoring.request import RestoreRequest, read_restore
 from riata.run.restoring.state_at import Reached, state_at, unreachable
 
 log = logging.getLogger("riata.run")
@@ -85,6 +85,10 @@ class RestoreJobs:
             job.is_abandoned = True
         if self._tasks:
             await asyncio.wait(self._tasks.values())
+
+    def read(self, document: Mapping[str, Any]) -> int | RestoreRequest:
+        """Read a request: the number of a generation, or an event or a moment. Raises `BadInput`, which names the key."""
+        return read_restore(document, self._engine.clock.unix_ms())
 
     async def restore(self, model: str, asked: RestoreRequest) -> dict[str, Any]:
         """Go back to an event or a moment. Returns the job, done, or after `patience_s` still running. The same request while its

@@ -1,4 +1,4 @@
-"""Routes of snapshots: list, save, restore, export and import."""
+"""Routes of snapshots: list, save, export and import. Going back to one is in `restoring.py`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from riata.run.published import Published
 from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type
 from riata.web.document import check_type
-from riata.web.options import SEQ_MAX, new_model_name
+from riata.web.options import new_model_name
 from riata.web.route import AT, Call, Route
 from riata.web.routes.models import source
-from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
+from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_content, query, record, ref
 from riata.web.scopes import ADMIN, WATCH
 
 BINARY: Final = "application/octet-stream"
@@ -33,14 +33,6 @@ async def snapshot_now(call: Call) -> Answer:
     """Save a snapshot; answers once it is durable. Takes no body."""
     model, _ = call.asked()
     return json_answer(await call.parts.admin.snapshot_now(model), 201)
-
-
-async def restore(call: Call) -> Answer:
-    """Restore the content of a generation. The log continues; the restore is an event in it."""
-    model, _ = call.asked()
-    call.parts.service.published(model)
-    generation = read_generation(await call.json())
-    return json_answer(await call.parts.admin.restore(model, generation))
 
 
 async def export(call: Call) -> Answer:
@@ -70,17 +62,6 @@ async def import_model(call: Call) -> Answer:
         return json_answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content, patient=False)))
     except Corrupt as error:  # the client's bytes, not ours
         raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
-
-
-def read_generation(document: dict[str, Any]) -> int:
-    """Read the body of a restore. Raises `BadInput`, which names the key."""
-    for key in document:
-        if key != "generation":
-            raise BadInput(f"{key}: unknown key; did you mean 'generation'?", "unknown_key")
-    generation = document.get("generation")
-    if type(generation) is not int or not 1 <= generation <= SEQ_MAX:
-        raise BadInput("generation: expected the number of a retained generation", "wrong_type")
-    return generation
 
 
 def readable(published: Published, names: NameBook) -> Answer:
@@ -125,8 +106,6 @@ SCHEMAS: Final = {
         closed=False,
     ),
     "SnapshotList": record({"snapshots": array(ref("Snapshot"))}),
-    "Restore": record({"generation": {"type": "integer", "minimum": 1}}),
-    "Restored": record({"generation": COUNT, "seq": COUNT}),
     "Imported": record({"name": TEXT, "created": YES_OR_NO, "seq": COUNT}, closed=False),
     "Export": record({"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False),
 }
@@ -147,16 +126,6 @@ ROUTES: Final = (
         "Write a checkpoint now; answers when it is durable.",
         answer("Snapshot", 201),
         (*_READ, 409, 507),
-    ),
-    Route(
-        "POST",
-        f"{AT}/restore",
-        (ADMIN,),
-        restore,
-        "Go back to a generation.",
-        answer("Restored"),
-        (404, 409, 503, 507),
-        body=json_body("Restore", {"generation": 1}),
     ),
     Route(
         "GET",

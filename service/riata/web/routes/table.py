@@ -21,6 +21,7 @@ RESOURCES: Final = (
     "trees",
     "tuning",
     "snapshots",
+    "restoring",
     "forgetting",
     "refits",
     "watching",
