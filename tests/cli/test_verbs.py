@@ -21,8 +21,8 @@ from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
 VERBS = (
-    "serve observe feed predict models metrics weights explain card forget snapshots restore export import backup scorer fit refit "
-    "posterior sequences path tune replay repair inspect demo "
+    "serve observe feed predict models metrics weights explain card forget snapshots export import backup scorer fit refit "
+    "restore posterior sequences path tune replay repair inspect demo "
     "warm keys version"
 )
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
