@@ -124,7 +124,9 @@ def test_large_lists_and_every_type_of_number_are_read() -> None:
 def test_labels_are_as_the_model_has_them() -> None:
     assert read(stream(columns((1.0, -1.0, 1.0)), 3), "-1/+1").batch.label.tolist() == [1.0, 0.0, 1.0]
     assert read(stream(columns((1.5, -1.0, 0.0)), 3), "real").batch.label.tolist() == [1.5, -1.0, 0.0]
-    assert codes(read(stream(columns((1.0, -1.0, float("nan"))), 3))) == {1: "bad_label", 2: "bad_label"}
+    assert codes(read(stream(columns((1.0, -3.0, float("nan"))), 3))) == {1: "bad_label", 2: "bad_label"}
+    assert refused(stream(columns((1.0, -1.0, 1.0)), 3)).startswith("the labels are -1 and 1")
+    assert codes(read(stream(columns((1.0, -1.0, 0.0)), 3))) == {1: "bad_label"}
     assert codes(read(stream(columns((1.0, None, 0.0)), 3))) == {1: "missing_label"}
     assert codes(read(stream(columns(None), 3))) == dict.fromkeys(range(3), "missing_label")
     assert read(stream(columns(None), 3), labelled=False).batch.n == 3

@@ -25,6 +25,7 @@ from riata.run.config import ModelConfig
 from riata.run.file_reading import Block, Problem
 from riata.run.file_segments import FileSegments
 from riata.wire.encoder import EncoderConfig
+from riata.wire.given import NUMBER, Given
 from riata.wire.parse import Context, parse_examples
 from riata.wire.reader import Reader
 from riata.wire.readers import READERS
@@ -143,7 +144,7 @@ def _columns(source: BufferedReader, file: str, reader: Reader) -> _Start:
 
     with _named(file, SMALLER):
         parsed = parse_examples(first, content_type, Context(EncoderConfig(), "real"), labelled=True)
-    labels = frozenset(parsed.batch.label.tolist())
+    labels = frozenset(Given(NUMBER, label) for label in parsed.batch.label.tolist())
     return _Start(Beginning(reader.name, [], b"", 0, b"", labels), content_type, cut, SMALLER)
 
 

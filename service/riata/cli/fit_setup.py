@@ -13,6 +13,7 @@ from riata.cli.labels import convention, sniff_labels
 from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
 from riata.run.config import ModelConfig, read_config
+from riata.wire.given import Given
 from riata.wire.readers import FILE_READERS
 
 AUTO: Final = "auto"
@@ -29,7 +30,7 @@ class Beginning(NamedTuple):
     header: bytes
     lines: int
     rest: bytes
-    labels: frozenset[float] | None = None
+    labels: frozenset[Given] | None = None
 
 
 def recognised(head: bytes, name: str, form: str) -> Beginning:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from riata.base.errors import BadInput, Unavailable
 from riata.store.store import Appended
+from riata.wire.given import OtherLabels
 from riata.wire.parsed import Parsed, RowError
 
 
@@ -31,6 +32,12 @@ class RowsRefused(BadInput):
     def __init__(self, detail: str, code: str, observed: Observed) -> None:
         super().__init__(detail, code)
         self.observed = observed
+
+
+def refused_whole(error: OtherLabels) -> Observed:
+    """Return the counts of a request that was refused whole."""
+    errors = [RowError(index, error.code, error.detail) for index in range(error.rows)]
+    return Observed(0, 0, error.rows, 0, errors, "", False)
 
 
 def not_in_time() -> Unavailable:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, RiataError
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.run.outcome import Observed, RowsRefused
+from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
 from riata.web.answers import Answer, json_answer
 from riata.web.body import idempotency_key
@@ -23,6 +23,7 @@ from riata.web.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.row_names import NO_NAMES, RowNames, cut_ids
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.tools import Tools
+from riata.wire.given import OtherLabels
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
@@ -36,13 +37,15 @@ _USUAL: Final = (  # what `answer_document` gives if every row was accepted
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key;
-    `caller`: its API key; `ids`: how many event ids follow the rows in the body."""
+    `caller`: its API key; `ids`: how many event ids follow the rows in the body; `by_row`: rows are refused one by one, even if
+    the labels of all are those of another setting."""
 
     wait: bool
     atomic: bool
     key: str | None
     caller: Key | None = None
     ids: int | None = None
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Observe:
             told = partial(self._told, model, body, kind, (choices, names), reply)
             if service.observe_soon(model, body, kind, choices.key, told):
                 return DEFERRED
-        context = service.context(model, labelled=True)
+        context = self._context(model, choices)
         if request.is_long and not choices.wait and not choices.atomic:
             read = partial(parse_and_write, body, kind, context, names, self.tools.clock.unix_ms())
             awaited = service.awaited(partial(self._told, model, body, kind, (choices, names), reply))
@@ -87,7 +90,11 @@ class Observe:
         if choices.wait and isinstance(body, bytes) and choices.ids is None:
             observed = await service.observe_small(model, body, kind, choices.key, wait_applied=True)
         if observed is None:
-            parsed = await self._parse(body, kind, service.context(model, labelled=True), names)
+            try:
+                parsed = await self._parse(body, kind, self._context(model, choices), names)
+            except OtherLabels as error:
+                self._count_refused(model, error)
+                raise
             observed = await self._append(model, parsed, choices.atomic, choices.wait)
         return self.answer(model, observed, choices)
 
@@ -100,8 +107,7 @@ class Observe:
             reply(answer_of(told, False))
             self._count(model, told, how[0])
         elif told is not None:
-            if isinstance(told, RowsRefused):
-                self.meters.rows(model, told.observed)
+            self._count_refused(model, told)
             reply(answer_error(told))
         else:
             task = asyncio.get_running_loop().create_task(self._by_itself(model, body, kind, how, reply))
@@ -130,6 +136,17 @@ class Observe:
         if self.quotas is not None and choices.caller is not None:
             self.quotas.add(choices.caller, events=observed.accepted)
 
+    def _count_refused(self, model: str, error: RiataError) -> None:
+        """Count the rows of a request none of which was accepted."""
+        if isinstance(error, RowsRefused):
+            self.meters.rows(model, error.observed)
+        elif isinstance(error, OtherLabels):
+            self.meters.rows(model, refused_whole(error))
+
+    def _context(self, model: str, choices: Choices) -> Context:
+        context = self.tools.service.context(model, labelled=True)
+        return replace(context, by_row=True) if choices.by_row else context
+
     async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: Context, names: RowNames) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
             return parse_with_ids(body, kind, context, names)
@@ -141,15 +158,17 @@ class Observe:
         try:
             return await self.tools.service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
         except RowsRefused as error:
-            self.meters.rows(model, error.observed)
+            self._count_refused(model, error)
             raise
 
 
 def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
     options = read_options(request.query, request.route.options) if request.query else {}
+    if options.get("labels", "by_row") != "by_row":
+        raise BadInput("labels: the only allowed value is by_row", "bad_option")
     key, ids = idempotency_key(request.idempotency_key), whole(options, "ids", None, 1, ROWS_PER_REQUEST_MAX)
-    return Choices(wants_applied(options), flag(options, "atomic"), key, request.key, ids)
+    return Choices(wants_applied(options), flag(options, "atomic"), key, request.key, ids, "labels" in options)
 
 
 def wants_applied(options: dict[str, str]) -> bool:

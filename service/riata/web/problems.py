@@ -12,8 +12,9 @@ import msgspec
 
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, RiataError, TooLarge, Unavailable, Unsupported
 from riata.base.limits import ERRORS_SHOWN_MAX
-from riata.run.outcome import Observed, RowsRefused
+from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.web.answers import Answer
+from riata.wire.given import OtherLabels
 from riata.wire.parsed import Parsed, RowError
 
 PROBLEM_JSON: Final = b"application/problem+json"
@@ -46,6 +47,8 @@ STATUS_OF_CODE: Final = {
     "query_too_large": 414,
     "body_too_slow": 408,
 }
+# What to do if the labels of a whole body are those of another setting and yet are meant.
+BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 
 
 class RowsNotPredicted(BadInput):
@@ -109,12 +112,17 @@ def problem_of(error: RiataError) -> Problem:
     return Problem(
         status=status,
         code=error.code,
-        detail=error.detail,
+        detail=error.detail + BY_ROW if isinstance(error, OtherLabels) else error.detail,
         outcome=error.outcome if isinstance(error, Unavailable) else "not_accepted",
         retryable=isinstance(error, Busy | Unavailable),
         errors=row_errors(error),
-        more=counts(error.observed) if isinstance(error, RowsRefused) else None,
+        more=_counts_of(error),
     )
+
+
+def _counts_of(error: RiataError) -> dict[str, int] | None:
+    observed = refused_whole(error) if isinstance(error, OtherLabels) else getattr(error, "observed", None)
+    return None if observed is None else counts(observed)
 
 
 def row_errors(error: RiataError) -> Sequence[RowError]:

@@ -6,6 +6,7 @@ the same for the parameters of a query. The `explain_…` functions read again a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,14 +19,17 @@ from riata.base.errors import TooLarge
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
+from riata.wire.codes import BAD_LABEL, SLUGS
 from riata.wire.curves import Curves
 from riata.wire.encoder import EncoderConfig
+from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
-from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, row_errors, shown_name
+from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, shown_name
 from riata.wire.read_body import FORMATS, Format, format_of, read_body, require_curves, take_slow
 from riata.wire.reader import Reader, Split
 from riata.wire.readers import READERS
+from riata.wire.row_errors import row_errors
 from riata.wire.rows import (  # fmt: skip
     FOUND,
     NO_CROSSES,
@@ -41,21 +45,26 @@ from riata.wire.rows import (  # fmt: skip
     row_capacity,
 )
 from riata.wire.scan.query_reference import query_records
-from riata.wire.scan.reference import Refused, hash_of
+from riata.wire.scan.reference import LABELS, Refused, hash_of
 from riata.wire.workspace import Workspace
 
+_BAD_LABEL: Final = SLUGS[BAD_LABEL][0]
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
-_LABELS: Final[tuple[Labels, ...]] = ("0/1", "-1/+1", "real", "classes")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the readers need to know about a model. `names` is None if no names are to be collected."""
+    """What the readers need to know about a model.
+
+    names  : None if no names are to be collected
+    by_row : refuse rows one by one, even if the labels of all are those of another setting
+    """
 
     encoder: EncoderConfig
     labels: Labels = "0/1"
     names: NamesSeen | None = None
     classes: ClassesConfig = NO_CLASSES
+    by_row: bool = False
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
@@ -65,7 +74,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
     crosses = [[*map(fields.index, cross), *[-1] * (PARTS_MAX - len(cross))] for cross in encoder.crosses]
     return Rules(
         key=np.uint64(encoder.hash_key),
-        labels=_LABELS.index(context.labels),
+        labels=LABELS.index(context.labels),
         labelled=int(labelled),
         l2=int(encoder.normalise == "l2"),
         ngrams=encoder.ngrams,
@@ -92,7 +101,8 @@ def parse_examples(
     scratch : with room for the body; the batch may use its memory, and is then valid until the scratch is used again
     header  : of a format that has one, if the body does not begin with it, as a block of a file
     Raises `Unsupported` for an unknown content type, `Busy` while its reader is put off, `TooLarge` beyond a limit of the
-    request, and `Malformed` if there is no row at all, if a document is not well-formed, or if a header is not one.
+    request, `Malformed` if there is no row at all, if a document is not well-formed, or if a header is not one, and `OtherLabels`
+    if all labels are those of another setting (`wire.given`), unless rows are refused one by one.
     """
     return _parse(body, format_of(content_type), context, labelled, scratch, header)
 
@@ -103,6 +113,10 @@ def _parse(
     seen = NO_NAMES if context.names is None else context.names.table()
     reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header, context.encoder.curves)
     parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
+    if parsed.others and not context.by_row:
+        sentence = other_form(context.labels, own_labels(parsed, context.labels), parsed.others)
+        if sentence is not None:
+            raise OtherLabels(sentence, parsed.rows)
     return number_classes(parsed, reading, context.classes) if context.labels == "classes" and labelled else parsed
 
 
@@ -136,7 +150,7 @@ def _warm_up(reader: Reader, split: Split) -> None:
     if functions is not None and functions.warm_up is not None:
         functions.warm_up(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME))
     names = NamesSeen(1)
-    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names)
+    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names, by_row=True)
     for content_type, bodies in reader.examples.items():
         for body in bodies if FORMATS[content_type].split == split else ():
             _parse(body, FORMATS[content_type], context, True, None, b"")
@@ -153,7 +167,20 @@ def _parsed(reading: Reading, single: bool) -> Parsed:
     batch, rows = make_batch(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
     joins, errors = reading.joins(reading, errors) if errors and reading.joins is not None else (NO_JOINS, errors)
-    return Parsed(batch, rows, errors, reading.rows, new_names(reading), single, joins, reading.lines)
+    others = _other_labels(reading, errors) if errors else {}
+    return Parsed(batch, rows, errors, reading.rows, new_names(reading), single, joins, reading.lines, others=others)
+
+
+def _other_labels(reading: Reading, errors: list[RowError]) -> Counter[Given]:
+    """Count the labels that the model does not take, as they were given."""
+    found = (reading.given(error.index) for error in errors if error.code == _BAD_LABEL)
+    return Counter(given for given in found if given is not None)
+
+
+def own_labels(parsed: Parsed, labels: str) -> Counter[float]:
+    """Count the labels of the accepted rows, as they were given."""
+    values, counts = np.unique(np.concatenate([parsed.batch.label, parsed.joins.label]), return_counts=True)
+    return Counter(dict(zip((2.0 * values - 1.0 if labels == "-1/+1" else values).tolist(), counts.tolist(), strict=True)))
 
 
 def _explained(reading: Reading) -> list[list[tuple[int, float, str]]]:

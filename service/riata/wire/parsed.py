@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
@@ -13,23 +11,19 @@ from typing import Any, Final, cast
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8
-from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.jit.kernel import quick_kernel
 from riata.wire.batch import NO_TIME, Batch, Encoded
-from riata.wire.codes import BAD_LABEL, HANDOVER, OK, SLUGS, SYNTAX, TOO_DEEP, UNKNOWN_KEY
+from riata.wire.codes import BAD_LABEL, HANDOVER, OK
+from riata.wire.given import Given, given_value
 from riata.wire.labels import CLASSES
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, TIMES, names_found
 from riata.wire.rows import (
-    AT,
     BEGIN,
     CROSSED,
     END,
-    FIELD_START,
-    FIELD_STOP,
     ID_START,
     ID_STOP,
-    IN_FEATURES,
     ROW_START,
     ROW_STOP,
     ROWS,
@@ -40,17 +34,11 @@ from riata.wire.rows import (
     BatchBuilder,
     Rules,
 )  # fmt: skip
-from riata.wire.scan.reference import label_hint
 from riata.wire.subjects import subject_hash
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16
 LEFT_FROM: Final = 2**12  # features; fewer are copied faster than free memory is found
-_ESCAPE_BYTES: Final = 6  # of an escaped character in JSON
-_NO_NUMBER: Final = re.compile(rb"[+-]?(nan|inf)", re.IGNORECASE)
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-_FIELD_SHOWN_MAX: Final = 64  # characters of a name that a sentence repeats
-KNOWN_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id", "subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +88,7 @@ class Parsed:
     lines  : int                 lines of a body that was read by lines: newlines, plus one for bytes after the last
     encoded : Encoded | None     what the log stores for the batch, if that is encoded already
     classes : tuple[str, ...]    of a model of several classes: their names by number; labels are numbers of them (`wire.classes`)
+    others  : Mapping            labels that the model does not take, as they were given, and in how many rows each is
     """
 
     batch: Batch
@@ -112,6 +101,7 @@ class Parsed:
     lines: int = 0
     encoded: Encoded | None = None
     classes: tuple[str, ...] = ()
+    others: Mapping[Given, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -132,6 +122,10 @@ class Reading:
     # Of the reader, if its rows may label a prediction.
     joins: Callable[[Reading, list[RowError]], tuple[Joins, list[RowError]]] | None = None
 
+    label_in: Callable[[bytes, bytes], Given | None] | None = None  # the label of a row, as that of `wire.reader.FileRows`
+    reason_in: Callable[[bytes, str, str], tuple[str, str] | None] | None = None  # why it was refused, likewise
+    given_labels: F64 | None = None  # of rows that are columns: f64[rows], as they were given
+
     @property
     def rows(self) -> int:
         """Rows read so far."""
@@ -140,6 +134,16 @@ class Reading:
     def text(self, number: int) -> bytes:
         """The bytes of a row."""
         return self.data[self.sink.place[number, ROW_START] : self.sink.place[number, ROW_STOP]].tobytes()
+
+    def given(self, number: int) -> Given | None:
+        """The label of a row as it was given; None if none can be found."""
+        if self.given_labels is not None:
+            return given_value(self.given_labels.item(number))
+        return None if self.label_in is None else self.label_in(self.text(number), b"")
+
+    def reason(self, number: int, slug: str, name: str) -> tuple[str, str] | None:
+        """The field at fault and a sentence that say more than those of the code; None if nothing does."""
+        return None if self.reason_in is None else self.reason_in(self.text(number), slug, name)
 
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
@@ -288,43 +292,3 @@ def new_names(reading: Reading) -> Names:
 def names_in(names: Names, batch: Batch) -> Names:
     """Those of `names` whose features occur in `batch`."""
     return names.take(np.isin(names.fingerprint >> np.uint64(32), batch.hash).view(np.uint8))
-
-
-def what_stands(data: U8, at: int) -> str:
-    """Describe the syntax error at byte `at` of a body, if it is one of the common mistakes in generated JSON."""
-    text = data[at : at + _ESCAPE_BYTES].tobytes()
-    if _NO_NUMBER.match(text):
-        return ": NaN and Infinity are not numbers here"
-    return ": half of a surrogate pair" if _SURROGATE.match(text) else ""
-
-
-def row_errors(reading: Reading) -> list[RowError]:
-    """A slug and a sentence for every row that was not accepted."""
-    refused = np.flatnonzero(reading.sink.code[: reading.rows] != OK)
-    return [_row_error(reading, int(number), rank < ERRORS_SHOWN_MAX) for rank, number in enumerate(refused)]
-
-
-def _row_error(reading: Reading, number: int, is_shown: bool) -> RowError:
-    code = int(reading.sink.code[number])
-    slug, sentence = SLUGS[code]
-    if code == BAD_LABEL:
-        sentence = label_hint(reading.rules)
-    place = reading.sink.place[number]
-    name = reading.fields.get(number)
-    if name is None:
-        name = reading.data[place[FIELD_START] : place[FIELD_STOP]].tobytes().decode("utf-8", "replace")
-        name = f"features.{name}" if name and place[IN_FEATURES] else name
-    if code in (SYNTAX, TOO_DEEP) and not name:
-        found = what_stands(reading.data, int(place[AT]))
-        return RowError(number, slug, f"{sentence}, at byte {int(place[AT] - place[ROW_START])} of the row{found}")
-    if code == UNKNOWN_KEY and is_shown:  # a search among words: only if the error is shown
-        sentence = f"{sentence}; {_key_hint(name[:_FIELD_SHOWN_MAX])}"
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_FIELD_SHOWN_MAX])
-    return RowError(number, slug, f"{shown}: {sentence}" if shown else sentence)
-
-
-def _key_hint(name: str) -> str:
-    """What may have been meant by a key of an event that is none of its keys: a misspelt one, or a feature."""
-    if close := difflib.get_close_matches(name, KNOWN_KEYS, n=1, cutoff=0.7):
-        return f"did you mean {close[0]!r}?"
-    return f'known: {", ".join(sorted(KNOWN_KEYS))}; features belong in "features": {{"features": {{"age": 41}}, "label": 1}}'

@@ -96,6 +96,8 @@ def read_body(
         functions = replace(functions, reference=functions.curved(curves))
     reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
     reading.joins = functions.joins
+    if (rows := form.reader.file) is not None:
+        reading.label_in, reading.reason_in = rows.label, rows.reason
     if curves:  # every row is left to the reference reader; what the compiled reader made of them is dropped
         reading.sink.code[: reading.rows] = HANDOVER
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0

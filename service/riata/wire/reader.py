@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from riata.wire.curves import Curves
+    from riata.wire.given import Given
     from riata.wire.parsed import Joins, Reading, RowError
     from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
     from riata.wire.scan.delimiters import Text
@@ -68,22 +69,25 @@ class FileRows:
     Nothing here refuses a row: the readers do. A line that cannot be read has no label, and is returned unchanged.
 
     sniff         : whether a line looks like a row; of a format with a header, whether the first line looks like one
-    label         : the label of (line, header), None if it has no readable one
+    label         : the label of (line, header) as it was given, None if there is none that can be found
     without_label : (line, header) for a request to predict: without label, weight and event id
     query         : (line, header) as parameters of a query; None if a query cannot express the row
     texts         : names of the features that hold prose in any of these lines
     namespaces    : names of the namespaces in these lines, in their order, for options that name them by first letters; None if
                     the format has no such options
     hint          : an example of a row with a label, for an error message
+    reason        : (row, slug, field) of a refused row: the field at fault and a sentence that say more than those of the code,
+                    None if nothing does
     """
 
     sniff: Callable[[bytes], bool]
-    label: Callable[[bytes, bytes], float | None]
+    label: Callable[[bytes, bytes], Given | None]
     without_label: Callable[[bytes, bytes], bytes]
     query: Callable[[bytes, bytes], list[tuple[str, str]] | None] = lambda _line, _header: None
     texts: Callable[[Iterable[bytes]], list[str]] = lambda _lines: []
     namespaces: Callable[[Iterable[bytes]], list[str]] | None = None
     hint: str = ""
+    reason: Callable[[bytes, str, str], tuple[str, str] | None] = lambda _row, _slug, _field: None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -11,7 +11,8 @@ from riata.base.errors import Malformed, TooLarge
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
 from riata.wire.codes import INVALID_UTF8, SLUGS, SYNTAX, TOO_DEEP, TOO_MANY_FEATURES, TOO_MANY_ROWS
 from riata.wire.padded_buffer import PaddedBuffer
-from riata.wire.parsed import Reading, what_stands
+from riata.wire.parsed import Reading
+from riata.wire.row_errors import what_stands
 from riata.wire.rows import AT
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

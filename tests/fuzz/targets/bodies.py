@@ -12,7 +12,8 @@ from riata.base.errors import BadInput
 from riata.store.payload import decode_batch, encode_batch
 from riata.wire.classes import ClassesConfig, name_of_number
 from riata.wire.encoder import EncoderConfig
-from riata.wire.parse import Context, explain_rows, make_rules, parse_examples
+from riata.wire.given import OtherLabels
+from riata.wire.parse import Context, explain_rows, make_rules, own_labels, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers import READERS
 from riata.wire.scan.reference import ClassLabel
@@ -36,7 +37,8 @@ TOKENS: Final = (
     b'{"features":{', b'"label":', b'"weight":', b'"event_id":"', b'"ts":"2026-11-20T11:14:00Z"', b"true", b"null", b"1e999",
     b"5e-324", b"\\u0000", b"\\ud800", b"\\ud83d\\ude00", b"NaN", b"[[[[[[[[[", b'"t":"a b"', b"\xef\xbb\xbf", b"\r\n",
     b"|f a:1 ", b" 'tag|", b" 1:1 2:2 # c", b"9007199254740992.99999", b"\xc3\xa9", b"e\xcc\x81", b'"a":1,"a":2', b"0x10", b"-0",
-    b'"label":"a"', b'"subject":"', b'"subject":"\\u00e4",', b'"ts":"2024-02-29t23:59:60.9-01:30",',
+    b'"label":"a"', b'"label":-1', b'"label":2', b"-1 ", b"1,3 ",
+    b'"subject":"', b'"subject":"\\u00e4",', b'"ts":"2024-02-29t23:59:60.9-01:30",',
 )  # fmt: skip
 
 
@@ -46,7 +48,12 @@ def one_input(data: bytes) -> None:
     kind, (context, labelled) = KINDS[head % len(KINDS)], CONTEXTS[head // len(KINDS) % len(CONTEXTS)]
     kind = COLUMNS[head % len(COLUMNS)] if head >= COLUMNS_FROM else kind
     try:
-        parsed = parse_examples(body, kind, context, labelled)
+        try:
+            parsed = parse_examples(body, kind, context, labelled)
+        except OtherLabels as error:
+            parsed = parse_examples(body, kind, dataclasses.replace(context, by_row=True), labelled)
+            if not labelled or len({*own_labels(parsed, context.labels), *parsed.others}) < 2 or not error.detail.isprintable():
+                raise AssertionError("a body is refused whole without two labels, one of them strange") from None
     except BadInput:
         if kind == "application/x-ndjson" and body.strip(b" \t\r\n") and not body.startswith(MARK):
             raise AssertionError("lines are never refused as a whole") from None

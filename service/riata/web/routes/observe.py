@@ -35,6 +35,11 @@ OPTIONS: Final[tuple[Schema, ...]] = (
         "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with "
         "an event_id of its own keeps that one",
     ),
+    query(
+        "labels",
+        {"type": "string", "enum": ["by_row"]},
+        "refuse rows one by one, even if the labels of all rows are those of another setting `labels`",
+    ),
     {
         "name": "Idempotency-Key",
         "in": "header",

@@ -26,6 +26,7 @@ _WORD: Final = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
+LABELS: Final = ("0/1", "-1/+1", "real", "classes")  # by Rules.labels
 CLASS_HINT: Final = (
     'the model\'s labels setting is "classes": expected the name of a class, a text of 1 to 128 characters without control '
     f"characters, or a number of magnitude at most {LABEL_ABS_MAX:g}"
@@ -181,6 +182,11 @@ def class_label(given: object, rules: Rules, field: str = "") -> float:
 def is_class_name(text: str) -> bool:
     """Whether a class may have this name."""
     return 1 <= len(text) <= CLASS_NAME_LENGTH_MAX and _CONTROL.search(text) is None
+
+
+def setting_of(rules: Rules) -> str:
+    """The model's setting `labels`."""
+    return LABELS[rules.labels]
 
 
 def label_hint(rules: Rules) -> str:

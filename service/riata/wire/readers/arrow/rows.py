@@ -202,6 +202,7 @@ def read_arrow(body: memoryview, rules: Rules) -> Reading:
         write_digits(np.zeros(0, np.uint64) if indices is None else indices, data, len(body), ends)
         names = NamesAt(read_only(ends), 0, len(data))
     reading = Reading(data, work.cleared(columns.rows), rules)
+    reading.given_labels = columns.label.values if len(columns.label.values) else None
     _find_wrong(reading, columns)
     lists, marks, indexed = (columns.name_list, columns.value_list), (columns.label, columns.weight), columns.names is None
     code = read_lists(data, lists, names, columns.values, marks, indexed, work.row, reading.sink, rules)

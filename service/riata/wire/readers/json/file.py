@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from riata.base.errors import Malformed
+from riata.base.limits import VALUE_ABS_MAX
+from riata.wire.given import Given, given_value
 
 TEXT_CHARACTERS: Final = 100  # a longer string is text to be split into words, not the name of a category
 
@@ -19,14 +21,42 @@ def looks_like_json(line: bytes) -> bool:
     return line.startswith(b"{")
 
 
-def label_of(line: bytes, _header: bytes) -> float | None:
+def label_of(line: bytes, _header: bytes) -> Given | None:
     """Return the label of a row."""
-    try:
-        row = json.loads(line)
-    except ValueError:
+    if b'"label"' not in line and b"\\" not in line:
         return None
-    label = row.get("label") if isinstance(row, dict) else None
-    return float(label) if isinstance(label, int | float) else None
+    import msgspec  # not needed by `riata --help`
+
+    try:
+        row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return given_value(json.loads(bytes(row["label"]), parse_int=float)) if "label" in row else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def reason_of(row: bytes, slug: str, field: str) -> tuple[str, str] | None:
+    """Return the whole path of a feature in an object, and what is wrong with it there."""
+    name = field.removeprefix("features.")
+    try:
+        features = json.loads(row).get("features")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    if name == field or not isinstance(features, dict):
+        return None
+    if slug == "out_of_range" and isinstance(space := features.get(name), dict):
+        large = [key for key, value in space.items() if isinstance(value, int | float) and not abs(value) <= VALUE_ABS_MAX]
+        return (f"features.{name}.{large[0]}", "") if large else None
+    if slug != "bad_feature":
+        spaces = [space for space, inner in features.items() if isinstance(inner, dict) and name in inner]
+        return (f"features.{spaces[0]}.{name}", "") if len(spaces) == 1 and name not in features else None
+    for space, inner in features.items():
+        for key, value in inner.items() if isinstance(inner, dict) else ():
+            if isinstance(value, dict):
+                told = "an object in an object; objects of features are one level deep"
+                return f"features.{space}.{key}", f'{told}: write "{space}.{key}": {{…}} beside "{space}"'
+            if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+                return f"features.{space}.{key}", "expected a number, a string, true, false, null or a list of strings"
+    return None
 
 
 def without_label(line: bytes, _header: bytes) -> bytes:

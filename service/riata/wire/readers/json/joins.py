@@ -13,11 +13,13 @@ import numpy as np
 
 from riata.base.errors import nearest
 from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, MISSING_LABEL, SLUGS, UNKNOWN_KEY
+from riata.wire.given import received
 from riata.wire.parsed import NO_JOINS, Joins, Reading, RowError
+from riata.wire.readers.json.file import label_of
 from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.readers.json.reference import Pairs, decode, member
 from riata.wire.rows import Rules
-from riata.wire.scan.reference import Refused, label_hint
+from riata.wire.scan.reference import Refused, label_hint, setting_of
 from riata.wire.subjects import SUBJECT
 
 JOIN_KEYS: Final = ("prediction_id", "label", "weight", "ts")
@@ -72,7 +74,7 @@ def _read_join(text: bytes, rules: Rules) -> tuple[bytes, float, float]:
     try:
         given = _members(decode(text), rules)
     except Refused as refused:
-        raise _told(refused, rules) from None
+        raise _told(refused, rules, text) from None
     if "label" not in given:
         raise _NoJoin(*SLUGS[MISSING_LABEL])
     return given["prediction_id"], given["label"], given.get("weight", 1.0)
@@ -96,11 +98,12 @@ def _members(row: Pairs, rules: Rules) -> dict[str, Any]:
     return {"prediction_id": bytes.fromhex(text), **{key: member(key, item, rules) for key, item in given.items()}}
 
 
-def _told(refused: Refused, rules: Rules) -> _NoJoin:
+def _told(refused: Refused, rules: Rules, text: bytes) -> _NoJoin:
     code, field = refused.refusal
     slug, sentence = SLUGS[code]
     if code == BAD_LABEL:
-        sentence = label_hint(rules)
+        given = label_of(text, b"")
+        sentence = label_hint(rules) + ("" if given is None else f"; {received(setting_of(rules), given)}")
     if code == UNKNOWN_KEY:
         sentence = f"{sentence}; {nearest(field[:_SHOWN_MAX], JOIN_KEYS)}"
     shown = "".join(c if c.isprintable() else "\ufffd" for c in field[:_SHOWN_MAX])

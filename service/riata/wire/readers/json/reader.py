@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from riata.wire.reader import FileRows, Functions, MediaType, Reader
-from riata.wire.readers.json.file import label_of, looks_like_json, query_of, text_fields, without_label
+from riata.wire.readers.json.file import label_of, looks_like_json, query_of, reason_of, text_fields, without_label
 
 _EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
 _FULL: Final = (
@@ -50,6 +50,7 @@ READER: Final = Reader(
         query=query_of,
         texts=text_fields,
         hint='{"features": {"age": 41.5}, "label": 1}',
+        reason=reason_of,
     ),
     examples={
         "application/json": (_EXAMPLE, _FULL, b"[" + _FULL + b', {"features":{},"label":0}]'),

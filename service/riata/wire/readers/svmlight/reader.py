@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from riata.wire.given import SEVERAL, Given, given_word
 from riata.wire.reader import FileRows, Functions, MediaType, Reader
 
 _NO_FEATURES: Final = b"1:0"  # a row without features; a blank line would not count as a row
@@ -30,12 +31,13 @@ def _is_number(word: bytes) -> bool:
     return True
 
 
-def _label_of(line: bytes, _header: bytes) -> float | None:
+def _label_of(line: bytes, _header: bytes) -> Given | None:
     words = line.split()
-    try:
-        return float(words[0]) if words else None
-    except ValueError:
+    if not words or b":" in words[0]:
         return None
+    parts = words[0].split(b",")
+    several = len(parts) > 1 and all(map(_is_number, parts))
+    return Given(SEVERAL, words[0].decode("ascii", "replace")) if several else given_word(words[0])
 
 
 def _without_label(line: bytes, _header: bytes) -> bytes:
