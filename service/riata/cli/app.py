@@ -13,7 +13,6 @@ import threading
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 from typer.models import CommandInfo as Verb
 
 from riata.base.errors import BadInput, RiataError
@@ -53,6 +52,8 @@ from riata.cli import (
     warm,
     weights,
 )
+from riata.cli.model_words import ModelCommand
+from riata.cli.nearest_verb import NearestGroup
 from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
@@ -60,7 +61,7 @@ MISUSED: Final = 2
 INTERRUPTED: Final = 130
 
 
-class Verbs(TyperGroup):
+class Verbs(NearestGroup):
     """The group of verbs: the one place where errors become a line on stderr and an exit code."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -126,36 +127,36 @@ def options(
 
 
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EXAMPLE)(serve.serve)
-app.command(name="observe", epilog=observe.EXAMPLE)(observe.observe)
-app.command(name="feed", epilog=feed.EXAMPLE)(feed.feed)
-app.command(name="predict", epilog=predict.EXAMPLE)(predict.predict)
+app.command(name="observe", cls=ModelCommand, epilog=observe.EXAMPLE)(observe.observe)
+app.command(name="feed", cls=ModelCommand, epilog=feed.EXAMPLE)(feed.feed)
+app.command(name="predict", cls=ModelCommand, epilog=predict.EXAMPLE)(predict.predict)
 app.add_typer(models.app, name="models")
-app.command(name="metrics", epilog=metrics.EXAMPLE)(metrics.metrics)
-app.command(name="weights", epilog=weights.EXAMPLE)(weights.weights)
-app.command(name="explain", epilog=explain.EXAMPLE)(explain.explain)
-app.command(name="card", epilog=card.EXAMPLE)(card.card)
-app.command(name="forget", epilog=forget.EXAMPLE)(forget.forget)
-app.command(name="snapshots", epilog=snapshots.EXAMPLE)(snapshots.snapshots)
-app.command(name="restore", epilog=restore.EXAMPLE)(restore.restore)
-app.command(name="export", epilog=exports.EXPORT_EXAMPLE)(exports.export)
-app.command(name="import", epilog=exports.IMPORT_EXAMPLE)(exports.import_)
+app.command(name="metrics", cls=ModelCommand, epilog=metrics.EXAMPLE)(metrics.metrics)
+app.command(name="weights", cls=ModelCommand, epilog=weights.EXAMPLE)(weights.weights)
+app.command(name="explain", cls=ModelCommand, epilog=explain.EXAMPLE)(explain.explain)
+app.command(name="card", cls=ModelCommand, epilog=card.EXAMPLE)(card.card)
+app.command(name="forget", cls=ModelCommand, epilog=forget.EXAMPLE)(forget.forget)
+app.command(name="snapshots", cls=ModelCommand, epilog=snapshots.EXAMPLE)(snapshots.snapshots)
+app.command(name="restore", cls=ModelCommand, epilog=restore.EXAMPLE)(restore.restore)
+app.command(name="export", cls=ModelCommand, epilog=exports.EXPORT_EXAMPLE)(exports.export)
+app.command(name="import", cls=ModelCommand, epilog=exports.IMPORT_EXAMPLE)(exports.import_)
 app.command(name="backup", epilog=backup.EXAMPLE)(backup.backup)
-app.command(name="scorer", epilog=scorer.EXAMPLE)(scorer.scorer)
+app.command(name="scorer", cls=ModelCommand, epilog=scorer.EXAMPLE)(scorer.scorer)
 app.command(name="fit", epilog=fit.EXAMPLE)(fit.fit)
 app.command(name="groups", epilog=groups.EXAMPLE)(groups.groups)
-app.command(name="refit", epilog=refit.EXAMPLE)(refit.refit)
-app.command(name="regret", epilog=regret.EXAMPLE)(regret.regret)
+app.command(name="refit", cls=ModelCommand, epilog=refit.EXAMPLE)(refit.refit)
+app.command(name="regret", cls=ModelCommand, epilog=regret.EXAMPLE)(regret.regret)
 app.command(name="compare", epilog=compare.EXAMPLE)(compare.compare)
 app.command(name="part", epilog=part.PART_EXAMPLE)(part.part)
 app.command(name="sum", epilog=part.SUM_EXAMPLE)(part.sum_)
 app.command(name="posterior", epilog=posterior.EXAMPLE)(posterior.posterior)
 app.command(name="sequences", epilog=sequences.EXAMPLE)(sequences.sequences)
-app.command(name="path", epilog=path.EXAMPLE)(path.path)
-app.command(name="tune", epilog=tune.EXAMPLE)(tune.tune)
-app.command(name="replay", epilog=replay.EXAMPLE)(replay.replay)
-app.command(name="repair", epilog=repair.EXAMPLE)(repair.repair)
+app.command(name="path", cls=ModelCommand, epilog=path.EXAMPLE)(path.path)
+app.command(name="tune", cls=ModelCommand, epilog=tune.EXAMPLE)(tune.tune)
+app.command(name="replay", cls=ModelCommand, epilog=replay.EXAMPLE)(replay.replay)
+app.command(name="repair", cls=ModelCommand, epilog=repair.EXAMPLE)(repair.repair)
 app.command(name="inspect", epilog=inspect.EXAMPLE)(inspect.inspect)
-app.command(name="demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command(name="demo", cls=ModelCommand, epilog=demo.EXAMPLE)(demo.demo)
 app.command(name="tree", epilog=tree.EXAMPLE)(tree.tree)
 app.command(name="warm", epilog=warm.EXAMPLE)(warm.warm)
 app.add_typer(keys.app, name="keys")

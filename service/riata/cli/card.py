@@ -7,13 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata card clicks --out clicks.md`"
 
 
 def card(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     out: Annotated[Path | None, typer.Option(help="File to write. [default: standard output]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write the card as JSON instead of Markdown.")] = False,
     url: UrlOption = DEFAULT_URL,

@@ -24,7 +24,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 PROBLEMS_SHOWN: Final = 10
 
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
-ModelOption = Annotated[str, typer.Option(help="Name of the model.")]
+ModelOption = Annotated[str, typer.Option(help="Name of the model. It may also be the first word.")]
+ModelArgument = Annotated[str, typer.Argument(help="Name of the model. `--model NAME` is the same.")]
 FORMATS: Final = either([*(reader.title for reader in FILE_READERS.values()), "CSV", "Parquet"])
 FormatOption = Annotated[
     str,

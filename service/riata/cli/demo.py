@@ -21,7 +21,7 @@ def demo(
         typer.Argument(help=f"Labelled rows: {FORMATS}; may be gzipped; - is stdin. [default: synthetic clicks]"),
     ] = None,
     url: UrlOption = DEFAULT_URL,
-    model: Annotated[str, typer.Option(help="Name of the model to create.")] = "demo",
+    model: Annotated[str, typer.Option(help="Name of the model to create. It may also be the first word.")] = "demo",
     rows: Annotated[
         int | None, typer.Option(min=1, help=f"Rows to stream. [default: {DEFAULT_ROWS:,} synthetic clicks, or all rows of FILE]")
     ] = None,

@@ -7,16 +7,14 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXPORT_EXAMPLE: Final = "Example: `riata export clicks --out clicks.riata`; `riata inspect clicks.riata` shows what is in it."
 IMPORT_EXAMPLE: Final = "Example: `riata import clicks clicks.riata`"
 
-NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
-
 
 def export(
-    model: NameArgument,
+    model: ModelArgument,
     out: Annotated[Path, typer.Option(help="File to write.")],
     url: UrlOption = DEFAULT_URL,
 ) -> None:
@@ -30,7 +28,7 @@ def export(
 
 
 def import_(
-    model: NameArgument,
+    model: ModelArgument,
     file: Annotated[Path, typer.Argument(help="File of `riata export`, `riata fit --out` or `riata refit --out`.")],
     url: UrlOption = DEFAULT_URL,
 ) -> None:

@@ -17,7 +17,7 @@ EXAMPLE: Final = """Examples:
 
 def forget(
     subjects: Annotated[list[str], typer.Argument(help="Subjects, as rows named them.")],
-    model: Annotated[str, typer.Option(help="Name of the model.")] = "default",
+    model: Annotated[str | None, typer.Option(help="Name of the model. May be the first word. [default: default]")] = None,
     drop_trimmed: Annotated[
         bool,
         typer.Option("--drop-trimmed", help="If the log was trimmed: learn only what it still has."),
@@ -27,12 +27,16 @@ def forget(
 ) -> None:
     """Forget the rows of subjects: learn the log again without them, and delete the states and predictions that contain them.
 
+    Without --model, the first of several words is the model if the service has one of that name, and a subject otherwise.
+
     What is not deleted is listed in the guide: above all the stored bytes of the rows, which leave when the log is trimmed.
     """
     from riata.cli.progress import share_progress
 
     with connected(url) as riata, share_progress("learning again") as advance:
-        answer = riata.forget(subjects, model=model, drop_trimmed=drop_trimmed, on_progress=advance)
+        if model is None and len(subjects) > 1 and subjects[0] in {one["name"] for one in riata.models()["models"]}:
+            model, *subjects = subjects
+        answer = riata.forget(subjects, model=model or "default", drop_trimmed=drop_trimmed, on_progress=advance)
     typer.echo(json.dumps(answer) if as_json else told(answer))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer.core import TyperGroup
 
 from riata.base.errors import BadInput, Conflict, NotFound
+from riata.cli.nearest_verb import NearestGroup
 
 if TYPE_CHECKING:
     from riata.web.keys import KeyEntry
@@ -35,7 +35,7 @@ FileOption = Annotated[
 ]
 
 app = typer.Typer(
-    cls=TyperGroup, help="Create, list and revoke API keys.", no_args_is_help=True, epilog=EXAMPLE, rich_markup_mode="markdown"
+    cls=NearestGroup, help="Create, list and revoke API keys.", no_args_is_help=True, epilog=EXAMPLE, rich_markup_mode="markdown"
 )
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer.core import TyperGroup
 
 from riata.base.errors import BadInput
+from riata.cli.connect import ModelArgument
+from riata.cli.model_words import ModelCommand
+from riata.cli.nearest_verb import NearestGroup
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
@@ -29,17 +31,15 @@ COLUMNS_HELP: Final = """**Columns** of the Arrow stream, one row for each examp
 In Python, `pyarrow.ipc.open_stream("clicks.arrow").read_all()` or `polars.read_ipc_stream("clicks.arrow")` reads it."""
 
 app = typer.Typer(
-    cls=TyperGroup,
+    cls=NearestGroup,
     help="Export the events of a model, and make the segments of its log.",
     no_args_is_help=True,
     epilog=EXAMPLE,
     rich_markup_mode="markdown",
 )
 
-ModelArgument = Annotated[str, typer.Argument(help="Name of the model.")]
 
-
-@app.command("export", epilog=f"{COLUMNS_HELP}\n\n{EXAMPLE}")
+@app.command("export", cls=ModelCommand, epilog=f"{COLUMNS_HELP}\n\n{EXAMPLE}")
 def export(
     model: ModelArgument,
     to: Annotated[Path, typer.Option(help="File to write, an Arrow stream. It appears when it is complete.")],
@@ -66,7 +66,7 @@ def export(
     typer.echo(f"{to}: {window.events:,} examples of events {window.first} to {window.last} of {window.of}; {left_out}")
 
 
-@app.command("segments", epilog=EXAMPLE)
+@app.command("segments", cls=ModelCommand, epilog=EXAMPLE)
 def segments(
     model: ModelArgument,
     data: Annotated[Path, typer.Option(help=DATA_HELP)],

@@ -7,18 +7,26 @@ import sys
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from riata.base.errors import BadInput
-from riata.cli.connect import DEFAULT_URL, CurvesOption, LabelWeightOption, LearnerOption, UrlOption, connected
+from riata.cli.connect import (
+    DEFAULT_URL,
+    CurvesOption,
+    LabelWeightOption,
+    LearnerOption,
+    ModelArgument,
+    UrlOption,
+    connected,
+)
+from riata.cli.model_words import ModelCommand
+from riata.cli.nearest_verb import NearestGroup
 
 EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
 
-NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")]
 
 app = typer.Typer(
-    cls=TyperGroup,
+    cls=NearestGroup,
     help="List, create and drop the models of a running service.",
     no_args_is_help=True,
     epilog=EXAMPLE,
@@ -50,9 +58,9 @@ def list_(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     Console().print(table)
 
 
-@app.command("create", epilog=EXAMPLE)
+@app.command("create", cls=ModelCommand, epilog=EXAMPLE)
 def create(
-    name: NameArgument,
+    name: ModelArgument,
     learner: LearnerOption = None,
     labels: Annotated[str, typer.Option(help="Labels of the events: 0/1, -1/+1 or real.")] = "0/1",
     text: Annotated[list[str] | None, typer.Option(help="Feature whose words are features. Repeat it for several.")] = None,
@@ -98,8 +106,8 @@ def create(
     typer.echo(f"model {name!r} {'was created' if answer['created'] else 'exists and has these settings'}")
 
 
-@app.command("challengers", epilog="Example: `riata models challengers clicks`")
-def challengers(name: NameArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
+@app.command("challengers", cls=ModelCommand, epilog="Example: `riata models challengers clicks`")
+def challengers(name: ModelArgument, as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     """List the models that follow a model, each with the difference of its loss from that of the model.
 
     A challenger whose difference is below zero predicts better. The interval of about 95 % allows for events that depend on each
@@ -118,9 +126,9 @@ def challengers(name: NameArgument, as_json: JsonOption = False, url: UrlOption 
         typer.echo(f"no model follows {name!r}; riata models create NAME --follow {name} --set eta=0.1 begins one")
 
 
-@app.command("promote", epilog="Example: `riata models promote clicks faster`")
+@app.command("promote", cls=ModelCommand, epilog="Example: `riata models promote clicks faster`")
 def promote(
-    name: NameArgument,
+    name: ModelArgument,
     challenger: Annotated[str, typer.Argument(help="A model that follows it.")],
     force: Annotated[bool, typer.Option("--force", help="Even if it is not better beyond doubt.")] = False,
     url: UrlOption = DEFAULT_URL,
@@ -131,9 +139,9 @@ def promote(
     typer.echo(f"model {name!r} goes on as {challenger!r} from event {answer['seq']:,} on: {answer['verdict']['why']}")
 
 
-@app.command("drop", epilog="Example: `riata models drop spam --yes`")
+@app.command("drop", cls=ModelCommand, epilog="Example: `riata models drop spam --yes`")
 def drop(
-    name: NameArgument,
+    name: ModelArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BufferedReader, RawIOBase
 from typing import IO, Any, Final, cast
 
@@ -48,9 +49,16 @@ def as_lines(source: BufferedReader, name: str, layout: Layout) -> Iterator[Buff
             shutil.copyfileobj(source, copy)
             copy.seek(0)
             whole = copy
+        if layout.kept is not None:  # a table has it as the id of its rows: it is no feature
+            layout = replace(layout, roles=replace(layout.roles, event_id=layout.kept))
         rows = (csv_rows if form == "csv" else parquet_rows)(whole, name, layout)
         typer.echo(shown(name, rows, layout.labelled), err=True)
         yield BufferedReader(_Lines(rows.lines))
+
+
+def is_table(lines: BufferedReader) -> bool:
+    """Whether lines of `open_rows` are those of a table."""
+    return isinstance(lines.raw, _Lines)
 
 
 def _table_form(source: BufferedReader, name: str) -> str:

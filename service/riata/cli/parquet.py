@@ -72,13 +72,17 @@ def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
 
 
 class Writer(AbstractContextManager["Writer"]):
-    """Writes columns of doubles. Raises `BadInput` (code `no_pyarrow`), with the name of the file, if pyarrow is missing."""
+    """Writes columns of doubles, and those of `texts` as texts.
 
-    def __init__(self, path: Path, name: str, columns: Sequence[str]) -> None:
+    Raises `BadInput` (code `no_pyarrow`), with the name of the file, if pyarrow is missing.
+    """
+
+    def __init__(self, path: Path, name: str, columns: Sequence[str], texts: Sequence[str] = ()) -> None:
         self._arrow = library(name)
         from pyarrow import parquet
 
-        self._schema = self._arrow.schema([(column, self._arrow.float64()) for column in columns])
+        double, text = self._arrow.float64(), self._arrow.string()
+        self._schema = self._arrow.schema([(column, text if column in texts else double) for column in columns])
         self._file = parquet.ParquetWriter(str(path), self._schema)
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:

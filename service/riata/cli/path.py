@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata path clicks --gammas 30` shows 30 penalties; `riata tune clicks --gamma 0.3` then applies one."
 
 
 def path(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     gammas: Annotated[int, typer.Option(min=2, max=100, help="Number of penalties to show.")] = 20,
     top: Annotated[float | None, typer.Option("--from", help="Largest penalty. [the smallest that leaves no weight]")] = None,
     bottom: Annotated[float | None, typer.Option("--to", help="Smallest penalty. [a hundredth of the current one]")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,12 +25,14 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOpt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from riata.cli.predictions import Kept
     from riata.cli.source import Rows
 
 EXAMPLE: Final = """Examples:
 
 - `riata predict clicks.ndjson --model clicks --explain > predictions.ndjson` asks a service.
-- `riata predict churn.csv --model-file churn.riata --out churn.parquet` needs no service, and writes a table."""
+- `riata predict churn.csv --model-file churn.riata --out churn.parquet` needs no service, and writes a table.
+- `riata predict churn.csv --model churn --id customer --out scored.csv` keeps the column `customer` beside the predictions."""
 
 
 def predict(
@@ -58,25 +61,35 @@ def predict(
     drop: DropOption = None,
     category: CategoryOption = None,
     event_id: EventIdOption = None,
+    kept: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="COLUMN", help="Keep this column beside the predictions: one of CSV and Parquet, or a key of NDJSON."
+        ),
+    ] = None,
 ) -> None:
     """Predict a file of rows, in order: print one line of JSON per row, or write a table with --out.
 
     Labels are removed from the rows before they are sent, so files for `riata observe` can be used here too. With --remember
     each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
-    from riata.cli.open_table import open_rows
-    from riata.cli.predictions import answers_of_file, answers_of_service, writer_to
+    from riata.cli.open_table import is_table, open_rows
+    from riata.cli.predictions import Kept, answers_of_file, answers_of_service, require_free, writer_to
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
     require_format(form)
     if model_file is not None and (explain or remember or level is not None):
         raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
-    layout = layout_of(form, label, drop, category, None, event_id, labelled=False)
+    if kept is not None and event_id is not None:
+        raise BadInput("--event-id: --id leaves its column out of the features already; give one of them", "bad_option")
+    require_free(kept)
+    layout = replace(layout_of(form, label, drop, category, None, event_id, labelled=False), kept=kept)
     with ExitStack() as stack:
         source = stack.enter_context(open_rows(file, layout))
         rows = read_rows(source, file, layout.line_form)
-        write = stack.enter_context(writer_to(out))
+        beside = Kept(kept, is_table(source))
+        write = stack.enter_context(writer_to(out, kept))
         if model_file is not None:
             ask = answers_of_file(model_file)
         else:
@@ -84,8 +97,8 @@ def predict(
             ask = answers_of_service(riata, {"model": model, "explain": explain, "remember": remember, "level": level})
         advance = stack.enter_context(row_progress("predicted"))
         features = unknown = 0
-        for chunk in chunks(_unlabelled(rows), rows_per_request, rows.header):
-            answers = ask(chunk, rows.form)
+        for chunk in chunks(_unlabelled(rows, beside), rows_per_request, rows.header):
+            answers = beside.beside(ask(chunk, rows.form), chunk.numbers)
             write(answers)
             advance(len(answers))
             unknown += sum(answer["unknown_features"] for answer in answers)
@@ -94,7 +107,7 @@ def predict(
         typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
 
 
-def _unlabelled(rows: Rows) -> Iterator[tuple[int, bytes]]:
+def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:
     from riata.cli.labels import without_label
 
-    return ((number, without_label(line, rows.form, rows.header)) for number, line in rows.lines)
+    return ((number, without_label(line, rows.form, rows.header)) for number, line in beside.taken(rows.lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 COLUMNS: Final = ("probability", "margin", "label", "std_error")
+FIGURES: Final = frozenset({*COLUMNS, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"})
 SUFFIXES: Final = (".csv", ".parquet", ".ndjson")
 Answers = Sequence[dict[str, Any]]
 Ask = Callable[[Chunk, str], Answers]  # of the rows of a chunk, which is in this format
@@ -61,8 +62,10 @@ def answers_of_file(path: Path) -> Ask:
 
 
 @contextmanager
-def writer_to(out: Path | None) -> Iterator[Write]:
+def writer_to(out: Path | None, kept: str | None = None) -> Iterator[Write]:
     """Yield what writes answers: lines of JSON to stdout, or to the file `out`, which appears when it is complete.
+
+    kept : a column of texts that answers have beside the figures; it comes first
 
     Raises `BadInput` (code `bad_option`) if its name has no known suffix.
     """
@@ -71,10 +74,12 @@ def writer_to(out: Path | None) -> Iterator[Write]:
         return
     if out.suffix not in SUFFIXES:
         raise BadInput(f"--out {out.name}: expected a name that ends in .csv, .parquet or .ndjson", "bad_option")
+    texts = () if kept is None else (kept,)
+    columns = (*texts, *COLUMNS)
     with ExitStack() as stack:
         part = stack.enter_context(replaced(out))
         if out.suffix == ".parquet":
-            writer = stack.enter_context(Writer(part, out.name, COLUMNS))
+            writer = stack.enter_context(Writer(part, out.name, columns, texts))
             yield writer.write
             writer.close()
         else:
@@ -83,8 +88,54 @@ def writer_to(out: Path | None) -> Iterator[Write]:
                     yield lambda answers: file.writelines(_line(answer) + "\n" for answer in answers)
                 else:
                     table = csv.writer(file, lineterminator="\n")
-                    table.writerow(COLUMNS)
-                    yield lambda answers: table.writerows([[answer[name] for name in COLUMNS] for answer in answers])
+                    table.writerow(columns)
+                    yield lambda answers: table.writerows([[answer[name] for name in columns] for answer in answers])
+
+
+def require_free(column: str | None) -> None:
+    """Raise `BadInput` (code `bad_option`) if answers have a figure of this name."""
+    if column in FIGURES:
+        raise BadInput(f"--id {column}: predictions have a column of this name; rename it", "bad_option")
+
+
+class Kept:
+    """Takes a column out of the rows that are asked, and puts it beside their answers.
+
+    column : its name; None to keep none
+    """
+
+    def __init__(self, column: str | None, of_table: bool) -> None:
+        self._column = column
+        self._key = "event_id" if of_table else column  # the rows of a table have the column as their event id
+        self._held: dict[int, str | None] = {}
+
+    def taken(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yield numbered lines without it. Raises `BadInput` (code `no_column`) if a row does not have it."""
+        if self._key is None:
+            yield from lines
+            return
+        for number, line in lines:
+            row = _object(line)
+            if row is None or (self._key not in row and self._key != "event_id"):
+                wanted = f"expected a row in JSON with the key {self._column!r}" if row is None else f"no key {self._column!r}"
+                raise BadInput(f"line {number}: --id: {wanted}", "no_column")
+            value = row.pop(self._key, None)
+            self._held[number] = None if value is None else value if isinstance(value, str) else json.dumps(value)
+            yield number, json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def beside(self, answers: Answers, numbers: Sequence[int]) -> Answers:
+        """Return the answers of the rows with these numbers, with the column."""
+        if self._column is None:
+            return answers
+        return [{self._column: self._held.pop(number), **answer} for number, answer in zip(numbers, answers, strict=True)]
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _line(answer: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.batch.named import LAPS, described
+from riata.cli.connect import ModelArgument
 from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption, pool_of
@@ -59,7 +60,7 @@ EXAMPLE: Final = """Examples:
 
 
 def refit(
-    model: Annotated[str, typer.Argument(help="Name of the model.")],
+    model: ModelArgument,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
     url: Annotated[str | None, typer.Option(help="URL of a running service, which does the work.")] = None,

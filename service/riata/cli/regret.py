@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = (
     "Example: `riata refit clicks --url http://127.0.0.1:8080` makes the comparison; `riata regret clicks` shows the last."
@@ -15,7 +15,7 @@ EXAMPLE: Final = (
 
 
 def regret(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:

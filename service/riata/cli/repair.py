@@ -33,7 +33,10 @@ def repair(
         Path | None, typer.Option(help=f"{DATA_HELP} With --store: data directory of a process of the service.")
     ] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the only model to check and repair. [default: all models]")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Only this model; it may also be the first word. [default: all]"),
+    ] = None,
     action: Annotated[
         str | None, typer.Option(help="How to repair: restore, cut or set_aside. [default: the one that loses least]")
     ] = None,

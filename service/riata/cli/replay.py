@@ -28,7 +28,7 @@ EXAMPLE: Final = """Examples:
 def replay(
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     store: Annotated[str | None, typer.Option(help=STORE_HELP)] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the only model to replay. [default: all models]")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model; it may also be the first word. [default: all]")] = None,
     to: Annotated[int | None, typer.Option(min=0, help="Stop after this event. [default: the last event]")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Fail unless the replayed state equals every stored checkpoint, bit for bit.")

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = """Examples:
 
@@ -16,7 +16,7 @@ EXAMPLE: Final = """Examples:
 
 
 def snapshots(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     new: Annotated[bool, typer.Option("--new", help="Write a snapshot now.")] = False,
     restore: Annotated[int | None, typer.Option(min=1, help="Number of the snapshot to go back to.")] = None,
     url: UrlOption = DEFAULT_URL,

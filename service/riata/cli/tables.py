@@ -42,11 +42,13 @@ class Layout:
     """How a file is to be read: its format, or auto, and what the columns of a table are.
 
     labelled : whether rows are to be learnt; if not, the label may be missing, and is not looked at
+    kept     : a column that is no feature and is wanted beside the predictions
     """
 
     form: str = "auto"
     roles: Roles = field(default_factory=Roles)
     labelled: bool = True
+    kept: str | None = None
 
     @property
     def line_form(self) -> str:

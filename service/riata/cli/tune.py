@@ -8,13 +8,13 @@ from typing import Annotated, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata path clicks` shows the effect of each penalty; `riata tune clicks --gamma 0.3` applies one."
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     gamma: Annotated[float | None, typer.Option(help="New L1 penalty; a larger one leaves fewer non-zero weights.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:

@@ -7,14 +7,14 @@ from typing import Annotated, Final
 
 import typer
 
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = "Example: `riata weights clicks --top 20 --prefix country=`"
 BAR_COLUMNS: Final = 24
 
 
 def weights(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     top: Annotated[int, typer.Option(min=1, max=10_000, help="Number of weights to show.")] = 20,
     prefix: Annotated[str, typer.Option(help="Only features whose names begin so.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
