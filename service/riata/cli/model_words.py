@@ -59,7 +59,7 @@ class ModelCommand(TyperCommand):
     def _begins_with_model(self, words: Sequence[str], arguments: Sequence[Any]) -> bool:
         """Whether the first word is one more than the arguments take. Of features, which have a value each, it is one without."""
         if any(one.nargs == -1 for one in arguments):
-            return arguments[0].name == "features" and "=" not in words[0]
+            return arguments[0].name == "features" and len(words) > 1 and "=" not in words[0]
         return len(words) > len(arguments)
 
     def _is_argument(self) -> bool:

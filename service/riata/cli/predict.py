@@ -20,7 +20,7 @@ from riata.cli.connect import (
     connected,
     require_format,
 )
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, layout_of
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, Layout, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,17 +74,13 @@ def predict(
     each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
     """
     from riata.cli.open_table import is_table, open_rows
-    from riata.cli.predictions import Kept, answers_of_file, answers_of_service, require_free, writer_to
+    from riata.cli.predictions import Kept, answers_of_file, answers_of_service, writer_to
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
-    require_format(form)
     if model_file is not None and (explain or remember or level is not None):
         raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
-    if kept is not None and event_id is not None:
-        raise BadInput("--event-id: --id leaves its column out of the features already; give one of them", "bad_option")
-    require_free(kept)
-    layout = replace(layout_of(form, label, drop, category, None, event_id, labelled=False), kept=kept)
+    layout = _layout(form, label, drop, category, event_id, kept)
     with ExitStack() as stack:
         source = stack.enter_context(open_rows(file, layout))
         rows = read_rows(source, file, layout.line_form)
@@ -105,6 +101,16 @@ def predict(
             features += sum(answer["known_features"] + answer["unknown_features"] for answer in answers)
     if unknown:  # shows a column that is read otherwise than when the model learnt it, as without --category
         typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
+
+
+def _layout(
+    form: str, label: str | None, drop: list[str] | None, category: list[str] | None, event_id: str | None, kept: str | None
+) -> Layout:
+    from riata.cli.predictions import require_free
+
+    require_format(form)
+    require_free(kept, event_id)
+    return replace(layout_of(form, label, drop, category, None, event_id, labelled=False), kept=kept)
 
 
 def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:

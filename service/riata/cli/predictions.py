@@ -92,8 +92,10 @@ def writer_to(out: Path | None, kept: str | None = None) -> Iterator[Write]:
                     yield lambda answers: table.writerows([[answer[name] for name in columns] for answer in answers])
 
 
-def require_free(column: str | None) -> None:
-    """Raise `BadInput` (code `bad_option`) if answers have a figure of this name."""
+def require_free(column: str | None, event_id: str | None) -> None:
+    """Raise `BadInput` (code `bad_option`) if answers have a figure of this name, or if there is a column of ids too."""
+    if column is not None and event_id is not None:
+        raise BadInput("--event-id: --id leaves its column out of the features already; give one of them", "bad_option")
     if column in FIGURES:
         raise BadInput(f"--id {column}: predictions have a column of this name; rename it", "bad_option")
 
