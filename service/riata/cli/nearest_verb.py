@@ -14,7 +14,7 @@ MEANT: Final = {  # words that other programs have for these commands
     "start": "serve", "run": "serve", "server": "serve", "ls": "models list", "new": "models create", "delete": "models drop",
     "remove": "models drop", "rm": "models drop", "challenge": "models challengers", "erase": "forget", "stats": "metrics",
     "status": "metrics", "loss": "metrics", "coefficients": "weights", "consume": "feed", "checkpoint": "snapshots",
-    "save": "snapshots", "load": "import",
+    "save": "snapshots", "load": "import", "rollback": "restore", "undo": "restore", "revert": "restore",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.base.moments import read_moment, said
-from riata.cli.connect import DEFAULT_URL, UrlOption, connected
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 EXAMPLE: Final = """Examples:
 
@@ -28,7 +28,7 @@ _COUNTED: Final = (
 
 
 def restore(
-    model: Annotated[str, typer.Argument(help="Name of the model.")] = "default",
+    model: ModelArgument = "default",
     to: Annotated[
         str,
         typer.Option(
