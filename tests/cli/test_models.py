@@ -59,7 +59,12 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first(url: str) -> None:
         assert client.metrics(model="faster")["cumulative"]["examples"] == 400
         (change,) = (one for one in client.changes("faster")["changes"] if one["kind"] == "backfilled")
         assert (change["source"]["backfill"], change["source"]["events"]) == ("default", 400)
-    assert "too few events yet" in succeeds(url, "models", "challengers", "default")
+    live, past = succeeds(url, "models", "challengers", "default").splitlines()
+    assert "too few events yet" in live
+    assert past.strip().startswith("before it followed: log loss over 400 events: ")
+    assert "interval" in past
+    tuned = refused(url, "tune", "default", "--gamma", "3")
+    assert "riata models create NAME --follow default --backfill --set gravity=VALUE" in tuned
     succeeds(url, "models", "drop", "faster", "--yes")
 
 

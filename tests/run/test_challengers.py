@@ -21,8 +21,9 @@ from riata.run.fit import unlogged
 from riata.run.log_reading import read_log
 from riata.run.model_state import ModelState
 from riata.run.paired import BLOCKS
-from riata.run.pairs import OWN, Pairs, SharedEvents, comparison
+from riata.run.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.replay import in_this_thread, replay
+from riata.store import layout
 from riata.store.store import Record
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
@@ -155,6 +156,13 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first(monkeypatch: pytest.
         assert (told["kind"], told["source"]["backfill"]) == ("backfilled", "m")
         assert 3600 <= told["source"]["events"] <= 4200
         assert told["source"]["interval"][0] < told["source"]["difference"] < told["source"]["interval"][1]
+        assert set(listed["past"]) == set(COMPARED)
+        assert listed["past"]["measure"] == "log loss"
+        assert listed["past"] == {**listed["past"], **{name: told["source"][name] for name in ("difference", "interval")}}
+        assert node.service.describe("b")["challengers"] == []
+        saved = await node.admin.snapshot_now("b")
+        content = await node.engine.call(lambda store: store.open_generation("b", saved["generation"]))
+        assert ModelState.thaw(*layout.decode_checkpoint(content)).pairs.past == listed["past"]
         slot = int(b.model.weights.slot[0])
         assert node.service.names("b").in_slot(slot, 12)
         assert (await node.admin.promote("m", "b", True))["promoted"]

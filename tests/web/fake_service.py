@@ -283,7 +283,7 @@ class FakeService:
 
     async def change(self, model: str, changes: Mapping[str, Any]) -> tuple[ModelConfig, int]:
         m = self.model(model)
-        config = with_changes(m.config, changes)
+        config = with_changes(m.config, changes, model)
         m.seq += config != m.config
         m.config = config
         return config, m.seq
@@ -291,7 +291,7 @@ class FakeService:
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
         m = self.model(model)
         looked = SketchCopy(m.version, m.learnt, copy.deepcopy(m.sketch), m.shadows)
-        return path_answer(model, looked, question, self.published(model).figures)
+        return path_answer(model, looked, question, self.published(model))
 
     async def drop_model(self, model: str) -> None:
         if model == "default":

@@ -73,6 +73,21 @@ def test_a_learner_without_a_penalty_that_may_change_says_what_may(client: Clien
         "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, label_ttl_s, "
         "negatives_kept, publish_every_ms" in answer.json()["detail"]
     )
+    own = "the L1 penalty of its learner, truncated_gradient, is the setting gravity: 3e-05, which is fixed"
+    live = "`riata models create NAME --follow default --backfill --set gravity=VALUE`"
+    for told in (
+        answer.json()["detail"],
+        client.patch("/models/default", '{"gravity":1}').json()["detail"],
+        client.get("/models/default/path").json()["detail"],
+    ):
+        assert own in told
+        assert live in told
+    client.put("/models/f", '{"learner": {"kind": "ftrl_proximal"}}')
+    assert "ftrl_proximal, is the setting l1: " in client.get("/models/f/path").json()["detail"]
+    client.put("/models/p", '{"learner": {"kind": "particle_filter"}}')
+    assert "particle_filter, is the setting gamma: 1, which is fixed" in client.patch("/models/p", '{"gamma":2}').json()["detail"]
+    client.put("/models/c", '{"labels": "classes"}')
+    assert "create a model with it" in client.patch("/models/c", '{"gamma":2}').json()["detail"]
     assert client.patch("/models/default", '{"publish_every_ms":50}').status_code == 200
     assert client.patch("/models/none", "{}").status_code == 404
     assert client.ask("PATCH", "/models/default?x=1", content="{}").json()["code"] == "unknown_option"

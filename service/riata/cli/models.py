@@ -111,7 +111,7 @@ def challengers(name: ModelArgument, as_json: JsonOption = False, url: UrlOption
     """List the models that follow a model, each with the difference of its loss from that of the model.
 
     A challenger whose difference is below zero predicts better. The interval of about 95 % allows for events that depend on each
-    other.
+    other. Of a challenger that learnt the log first, a second line has the difference over those events, under both settings.
     """
     with connected(url) as riata:
         found = riata.model(name)["challengers"]
@@ -119,11 +119,17 @@ def challengers(name: ModelArgument, as_json: JsonOption = False, url: UrlOption
         typer.echo(json.dumps(found))
         return
     for one in found:
-        near = one["interval"]
-        said = "too few events yet" if near is None else f"{one['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
-        typer.echo(f"{one['name']}  {one['measure']} over {one['compared']:,} events: {said}")
+        typer.echo(f"{one['name']}  {_difference(one)}")
+        if past := one.get("past"):
+            typer.echo(f"{'':{len(one['name'])}}  before it followed: {_difference(past)}")
     if not found:
         typer.echo(f"no model follows {name!r}; riata models create NAME --follow {name} --set eta=0.1 begins one")
+
+
+def _difference(one: dict[str, Any]) -> str:
+    near = one["interval"]
+    said = "too few events yet" if near is None else f"{one['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
+    return f"{one['measure']} over {one['compared']:,} events: {said}"
 
 
 @app.command("promote", cls=ModelCommand, epilog="Example: `riata models promote clicks faster`")

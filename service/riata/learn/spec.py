@@ -27,6 +27,7 @@ class LearnerSpec(Generic[C]):
     members         : of how many features it adopts the cross curvature, at most
     machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
     eventful        : a configuration of the same machine code whose every kernel is called within two events
+    penalty         : name of the setting that is its L1 penalty
     adjustable      : settings that may change while the model learns; `adjust` applies them
     can_forget      : whether `forget` has an effect under this configuration
     forget          : has a learner let the past count for a share, in (0, 1], of what it counted: its weights stay about where
@@ -58,6 +59,7 @@ class LearnerSpec(Generic[C]):
     machine_code: Callable[[C], str]
     eventful: Callable[[C], C]
     members: Callable[[C], int] = lambda _config: 0
+    penalty: str = "gamma"
     adjustable: frozenset[str] = frozenset()
     adjust: Callable[[Learner, C], None] = lambda _learner, _config: None
     can_forget: Callable[[C], bool] = lambda _config: False

@@ -69,7 +69,7 @@ class Admin:
         Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` for unknown settings and bad values.
         """
         self._engine.require_role("change")
-        return await take_up(self._engine, model, lambda old: with_changes(old, changes))
+        return await take_up(self._engine, model, lambda old: with_changes(old, changes, model))
 
     async def drop_model(self, model: str) -> None:
         """Drop `model` with its log and generations. Raises `Conflict` (code `default_stays`) for the default model, unless it is

@@ -24,6 +24,7 @@ from riata.run.backtest import OWN, Contestant, compare, turns
 from riata.run.config import ModelConfig, change_from_payload
 from riata.run.effective_log import chain_at, read_effective_log
 from riata.run.log_reading import PACED_BYTES, Call, read_log
+from riata.run.pairs import BACKFILL
 from riata.run.promotion import BEHIND_MAX
 from riata.store import records
 from riata.store.control_events import Counted
@@ -31,7 +32,6 @@ from riata.store.payload import decode_batch
 from riata.store.store import Append, Record, Store
 from riata.wire.batch import Batch
 
-BACKFILL: Final = "backfill"  # setting of a challenger, and key of the source of the `restore` event
 TAIL_ROWS: Final = 2000  # rows that are left to be copied
 ROUNDS: Final = 8  # over what came meanwhile
 

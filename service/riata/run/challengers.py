@@ -18,7 +18,7 @@ from typing import Any, Final
 from riata.base.actor import current_actor
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, LogGap, RiataError
-from riata.run.backfill import BACKFILL, Past, at_the_seam, learn_past
+from riata.run.backfill import Past, at_the_seam, learn_past
 from riata.run.backfill import changed as changed_meanwhile
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import Change, ModelConfig, read_config, require_one_margin
@@ -30,7 +30,7 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.gate import Ledger
 from riata.run.log_reading import Call, read_log
 from riata.run.model_state import ModelState
-from riata.run.pairs import OWN, Pairs, comparison
+from riata.run.pairs import BACKFILL, OWN, Pairs, comparison
 from riata.run.promotion import outdated, promote
 from riata.run.published import Published
 from riata.run.relations import FOLLOW

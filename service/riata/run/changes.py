@@ -14,9 +14,9 @@ from riata.base.actor import ACTOR
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, LogGap
-from riata.run.backfill import BACKFILL
 from riata.run.config import ModelConfig, change_from_payload, read_stored
 from riata.run.engine import Engine
+from riata.run.pairs import BACKFILL
 from riata.run.restoring.put_back import TAKEN_OFF
 from riata.store import layout, records
 from riata.store.control_events import FORGET

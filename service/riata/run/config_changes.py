@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, nearest
@@ -38,6 +38,9 @@ def may_change(config: ModelConfig) -> list[str]:
     return sorted((CHANGEABLE if config.has_classes else CHANGEABLE - {"classes"}) | spec_of(config.learner).adjustable)
 
 
+GAMMA: Final = "gamma"
+
+
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
     """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
     known, most = old.classes.names, old.classes.max
@@ -48,8 +51,24 @@ def check_change(old: ModelConfig, new: ModelConfig) -> None:
         raise _needs_rebuild(old, fixed)
 
 
-def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
-    """Return `old` with some settings replaced: those of `may_change`, by name without a section.
+def other_penalty(config: ModelConfig, model: str) -> str:
+    """Return sentences: which setting is the L1 penalty of the learner of `model`, and how to try another value of it."""
+    learner = config.learner
+    name = spec_of(learner).penalty
+    told = f"the L1 penalty of its learner, {learner.kind}, is the setting {name}: {getattr(learner, name):g}"
+    if name in may_change(config):
+        return f"{told}, which `riata tune {model} --{name} VALUE` changes"
+    if config.has_classes:
+        return f"{told}, which is fixed. To try another one, create a model with it"
+    return (
+        f"{told}, which is fixed. To try another one live, let a challenger learn beside it: "
+        f"`riata models create NAME --follow {model} --backfill --set {name}=VALUE`; `riata models challengers {model}` compares "
+        f"the two, and `riata models promote {model} NAME` has the model go on as the challenger"
+    )
+
+
+def with_changes(old: ModelConfig, changes: Mapping[str, Any], model: str = "MODEL") -> ModelConfig:
+    """Return `old` with some settings replaced: those of `may_change`, by name without a section. model : its name, for errors
 
     Raises `Conflict` (code `needs_rebuild`) for settings that are fixed, `BadInput` (code `unknown_key`) for unknown names, and
     what `read_config` raises for bad values.
@@ -59,12 +78,14 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any]) -> ModelConfig:
     known = document.keys() | document["learner"].keys()
     for key in changes:
         if key not in known:
+            hint = other_penalty(old, model) if key == GAMMA else nearest(key, known)
             raise BadInput(
-                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {nearest(key, known)}",
+                f"{key}: unknown key; settings of this model that can change: {', '.join(free)}; {hint}",
                 "unknown_key",
             )
     if fixed := sorted(key for key in changes if key not in free):
-        raise _needs_rebuild(old, fixed)
+        hint = f". {other_penalty(old, model)}" if spec_of(old.learner).penalty in fixed else ""
+        raise _needs_rebuild(old, fixed, hint)
     for key, value in changes.items():
         if key == "classes" and isinstance(value, Mapping):
             value = {**document["classes"], **value}
@@ -83,12 +104,12 @@ def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:
     return new
 
 
-def _needs_rebuild(config: ModelConfig, fixed: Iterable[str]) -> Conflict:
+def _needs_rebuild(config: ModelConfig, fixed: Iterable[str], hint: str = "") -> Conflict:
     names = list(fixed)
     return Conflict(
         f"{', '.join(names)} cannot change after a model is created, because what it has learnt depends on "
         f"{'it' if len(names) == 1 else 'them'}; create a model with another name and send it the events again. "
-        f"Settings of this model that can change: {', '.join(may_change(config))}",
+        f"Settings of this model that can change: {', '.join(may_change(config))}{hint}",
         "needs_rebuild",
     )
 

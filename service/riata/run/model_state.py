@@ -296,8 +296,8 @@ class ModelState:
         A promotion is void, and changes nothing, if an event after the one that its state has reached set the configuration or
         the state, or if the log does not lead from that state to the record.
         """
-        header, arrays = layout.decode_checkpoint(records.decode_restore(record.payload)[1])
-        again = None
+        source, content = records.decode_restore(record.payload)
+        (header, arrays), again = layout.decode_checkpoint(content), None
         if (through := records.decode_through(record.payload)) is not None:
             if header.get("applied") != through.seq or header.get("lineage") != self.lineage.hex():
                 raise Corrupt(f"event {record.first} promotes a state of another event than it says")
@@ -311,6 +311,7 @@ class ModelState:
             self.config = replace(self.config, classes=replace(self.config.classes, names=known.names))
             grow(self.learner, self.progressive, self.config.classes)
         self.restored = True
+        self.pairs.note_source(source)
         if header["lineage"] != self.lineage.hex():
             self.progressive.carry(record.last)
             if self.drift is not None:

@@ -24,6 +24,8 @@ from riata.run.state_header import part, typed
 from riata.store.records import next_chain
 from riata.store.store import Record
 
+BACKFILL: Final = "backfill"  # setting of a challenger, and key of the source of the `restore` event that carries what it learnt
+COMPARED: Final = ("measure", "compared", "difference", "standard_error", "interval")
 OWN: Final = ""  # name of the sums of a follower; those of a leader have the names of its followers
 CHAIN_BYTES: Final = 20
 
@@ -61,11 +63,14 @@ class Pairs:
 
     follows : the model whose events are learnt; empty for none
     shared  : by follower; of a follower itself, by `OWN`
+    past    : of a follower that learnt the log of its leader first: how its losses compare with those that the settings of the
+              leader have over the same events, by the names in COMPARED; otherwise empty
     """
 
     def __init__(self) -> None:
         self.follows = ""
         self.shared: dict[str, SharedEvents] = {}
+        self.past: dict[str, Any] = {}
         self._paused = False
 
     @property
@@ -79,6 +84,11 @@ class Pairs:
             self.follows, self.shared = follow, {OWN: SharedEvents(answers)}
         if challengers is not None:
             self.shared = {name: self.shared.get(name) or SharedEvents(answers) for name in challengers}
+
+    def note_source(self, source: Mapping[str, Any]) -> None:
+        """Note where a state that a `restore` event carries comes from."""
+        if BACKFILL in source:
+            self.past = {name: source.get(name) for name in COMPARED}
 
     def note_records(self, run: Sequence[Record]) -> None:
         """Note records of examples that are learnt now."""
@@ -108,7 +118,8 @@ class Pairs:
     def header(self) -> dict[str, Any]:
         """Return what a checkpoint says of it; empty if there is nothing to say."""
         answers = {name: shared.answers for name, shared in self.shared.items()}
-        return {"pairs": {"follows": self.follows, "answers": answers}} if answers else {}
+        past = {"past": self.past} if self.past else {}
+        return {"pairs": {"follows": self.follows, "answers": answers, **past}} if answers or past else {}
 
     def freeze(self) -> Arrays:
         """Return a copy as arrays, by name and a dot."""
@@ -120,13 +131,13 @@ class Pairs:
         pairs = Pairs()
         if told := typed(header.get("pairs", {}), dict):
             pairs.follows = typed(told["follows"], str)
-            answers = typed(told["answers"], dict)
+            answers, pairs.past = typed(told["answers"], dict), typed(told.get("past", {}), dict)
             pairs.shared = {name: SharedEvents.thaw(kind, part(arrays, f"{name}.")) for name, kind in answers.items()}
         return pairs
 
     def copy(self) -> Pairs:
         """Return a copy that later events do not change; of an empty one the same object."""
-        return Pairs.thaw(self.header(), self.freeze()) if self.shared else NO_PAIRS
+        return Pairs.thaw(self.header(), self.freeze()) if self.shared or self.past else NO_PAIRS
 
 
 NO_PAIRS: Final = Pairs()

@@ -34,6 +34,7 @@ def relations(engine: Engine, published: Published) -> dict[str, Any]:
             "events": other.pairs.shared[OWN].losses.events,
             "non_zeros": other.model.weights.non_zeros,
             **comparison(pairs.shared[one], other.pairs.shared[OWN]),
+            "past": other.pairs.past or None,
         }
         for one, other in found.items()
         if other is not None

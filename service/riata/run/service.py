@@ -242,10 +242,10 @@ class Service:
 
     async def path(self, model: str, question: PathQuestion) -> dict[str, Any]:
         """Return the regularisation path of `model`, solved in another thread. Raises as `curvature_of` and `path_answer` do."""
-        figures = self.published(model).figures
+        published = self.published(model)
         async with self._solving:
             looked = await curvature_of(self._engine, model)
-            return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, figures)
+            return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, published)
 
     def stale_s(self, model: str) -> float:
         """Return for how long it is not known whether what is served of `model` is the newest; 0.0 if this process learns.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +9,8 @@ from riata.base.errors import Conflict
 from riata.learn.learner import Shadow, Sketch
 from riata.learn.registry import SPECS
 from riata.predict.path import regularisation_path
+from riata.run.config_changes import other_penalty
+from riata.run.published import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,17 @@ class PathQuestion:
     bottom: float | None = None
 
 
-def path_answer(model: str, looked: SketchCopy, question: PathQuestion, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) if the learner keeps none.
+def path_answer(model: str, looked: SketchCopy, question: PathQuestion, published: Published) -> dict[str, Any]:
+    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) if the learner keeps none, with the setting that it has.
 
-    figures : the served figures of the model's own progressive validation
+    published : what is served of the model, with the figures of its own progressive validation
     """
-    sketch = looked.sketch
+    sketch, figures = looked.sketch, published.figures
     if sketch is None:
+        others = " or ".join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)
         raise Conflict(
             f"the learner of model {model} keeps no curvature, so it has no regularisation path; a model with the learner "
-            f"{' or '.join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)} does",
+            f"{others} does; {other_penalty(published.config, model)}",
             "no_sketch",
         )
     tried = {shadow.gamma: shadow for shadow in looked.shadows}

@@ -48,6 +48,7 @@ SPEC: Final = LearnerSpec(
     build=_build,
     adopt=_adopt,
     examples=lambda: [FtrlProximalConfig()],
+    penalty="l1",
     machine_code=lambda config: config.kind,
     eventful=lambda config: config,
     can_forget=lambda _config: True,

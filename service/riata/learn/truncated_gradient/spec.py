@@ -76,6 +76,7 @@ SPEC: Final = LearnerSpec(
     build=_build,
     adopt=_adopt,
     examples=_examples,
+    penalty="gravity",
     machine_code=_machine_code,
     eventful=lambda config: config,
     real_labels={"loss": "squared"},

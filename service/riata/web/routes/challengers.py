@@ -74,7 +74,20 @@ SCHEMAS: Final = {
             "detached": {**YES_OR_NO, "description": "whether the other model no longer knows it as a challenger"},
         }
     ),
-    "Challenger": record({"name": _NAME, "learner": {"type": "object"}, "events": COUNT, "non_zeros": COUNT, **_COMPARISON}),
+    "Challenger": record(
+        {
+            "name": _NAME,
+            "learner": {"type": "object"},
+            "events": COUNT,
+            "non_zeros": COUNT,
+            **_COMPARISON,
+            "past": {
+                "anyOf": [record(_COMPARISON), {"type": "null"}],
+                "description": "of a challenger with `backfill`: its loss over the events that the log had, minus the loss that "
+                "the settings of the model have over them, both learnt from the oldest on",
+            },
+        }
+    ),
     "ChallengerPromotion": record({"challenger": _NAME, "force": {**YES_OR_NO, "default": False}}, optional=("force",)),
     "ChallengerPromoted": record(
         {

@@ -5,11 +5,13 @@ import { ask, get, of } from "../api.js";
 import { bytes, h, name, number, panel, put, table, time, visible } from "../dom.js";
 import { driftDetails, into, KINDS } from "../parts.js";
 
+const interval = one => (one.interval ? `${number(one.interval[0])} to ${number(one.interval[1])}: ${one.interval[1] < 0 ? "better" : one.interval[0] > 0 ? "worse" : "no difference beyond doubt"}` : "too few events yet");
+
 export function versions(context) {
   const kept = panel("Generations", () => ({ columns: ["generation", "created", "seq", "bytes", "cause"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause]) }));
   const changed = panel("Changes", () => ({ columns: ["seq", "time", "kind", "actor", "settings", "source"], rows: changes.map(one => [one.seq, one.time, one.kind, one.actor, JSON.stringify(one.settings), JSON.stringify(one.source)]) }));
   const refits = panel("Refits: the optimum of the log");
-  const rivals = panel("Challengers: other settings learn the same events", () => ({ columns: ["name", "events", "compared", "measure", "difference", "standard_error", "interval"], rows: challengers.map(one => [one.name, one.events, one.compared, one.measure, one.difference, one.standard_error, JSON.stringify(one.interval)]) }));
+  const rivals = panel("Challengers: other settings learn the same events", () => ({ columns: ["name", "events", "compared", "measure", "difference", "standard_error", "interval", "past"], rows: challengers.map(one => [one.name, one.events, one.compared, one.measure, one.difference, one.standard_error, JSON.stringify(one.interval), JSON.stringify(one.past)]) }));
   let snapshots = [], changes = [], challengers = [];
   put(kept.extra, button("Save now", "admin", context.can, () => context.act(async () => `generation ${(await ask("POST", of(context.model, "/snapshots"))).generation} is saved`)));
   put(refits.extra, button("Start a refit", "admin", context.can, () => context.act(async () => `refit ${(await ask("POST", of(context.model, "/refits"), {})).id} runs`)));
@@ -77,10 +79,11 @@ export function versions(context) {
         put(rivals.body, table([
           { title: "model", of: one => name(one.name) }, { title: "learner", of: one => visible(settings(one)) }, { title: "events", number: true, of: one => number(one.events) },
           { title: "weights", number: true, of: one => number(one.non_zeros) }, { title: "difference", number: true, of: one => number(one.difference) },
-          { title: "interval", of: one => (one.interval ? `${number(one.interval[0])} to ${number(one.interval[1])}: ${one.interval[1] < 0 ? "better" : one.interval[0] > 0 ? "worse" : "no difference beyond doubt"}` : "too few events yet") },
+          { title: "interval", of: interval },
+          { title: "before it followed", of: one => (one.past ? `${number(one.past.difference)}; ${interval(one.past)}, over ${number(one.past.compared)} events` : "–") },
           { title: "", of: one => button("Promote…", "admin", context.can, () => takeOver(one)) },
         ], challengers, "challengers"));
-        put(rivals.caption, `Difference: ${challengers[0].measure} of the challenger minus that of ${context.model}, event by event before learning. Interval: two standard errors over blocks of events.`);
+        put(rivals.caption, `Difference: ${challengers[0].measure} of the challenger minus that of ${context.model}, event by event before learning. Interval: two standard errors over blocks of events. Before it followed: the same over the events that the log had, both settings learnt from the oldest on.`);
       });
       return `${snapshots.length} generations are kept.`;
     },
