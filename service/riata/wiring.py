@@ -64,7 +64,9 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
     scheme = settings.store_scheme
     engine_settings = EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
-        retention=Retention(settings.generations_kept, settings.log_keep_events),
+        retention=Retention(
+            settings.generations_kept, settings.log_keep_events, settings.snapshots_bytes_max, settings.saved_bytes_max
+        ),
         durability=scheme.durability,
         inbox_requests_max=settings.inbox_requests_max,
         lag_events_max=settings.lag_events_max,

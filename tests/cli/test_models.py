@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from riata.cli.snapshots import shown_age
 from riata.client import Riata
 from tests.cli.test_verbs import run
 from tests.running import Running
@@ -116,9 +117,30 @@ def test_snapshots_are_written_and_restored(url: str) -> None:
     succeeds(url, "models", "create", "back")
     with Riata(url) as client:
         client.observe(ROWS[:10], model="back", wait_applied=True)
-        assert "wrote snapshot" in succeeds(url, "snapshots", "back", "--new")
+        assert "saved snapshot" in succeeds(url, "snapshots", "back", "--new")
         number = client.snapshots("back")["snapshots"][0]["generation"]
         client.observe(ROWS[10:], model="back", wait_applied=True)
         assert f"is at snapshot {number}" in succeeds(url, "snapshots", "back", "--restore", str(number))
         assert client.model("back")["examples"] == 10
     assert refused(url, "snapshots", "back", "--restore", "999")
+
+
+def test_a_saved_snapshot_is_listed_with_its_note_until_it_is_deleted(url: str) -> None:
+    succeeds(url, "models", "create", "kept")
+    with Riata(url) as client:
+        client.observe(ROWS[:10], model="kept", wait_applied=True)
+        made = client.snapshot_now("kept", note="before [bold]the import")
+        number, seq = made["generation"], made["seq"]
+        listed = " ".join(succeeds(url, "snapshots", "kept").split())
+        assert "before [bold]the import" in listed
+        assert f"any event from {seq} on" in listed
+        assert f"deleted snapshot {number}" in succeeds(url, "snapshots", "kept", "--delete", str(number))
+        assert number not in [one["generation"] for one in client.snapshots("kept")["snapshots"]]
+    assert "no snapshot" in refused(url, "snapshots", "kept", "--delete", str(number))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (12_000, "3 h 20 min"), (86_400 * 40 + 7, "40 d 0 h")]
+)
+def test_an_age_is_shown_in_two_units(seconds: float, shown: str) -> None:
+    assert shown_age(seconds) == shown

@@ -143,35 +143,37 @@ def test_restore_brings_the_content_back_while_the_log_continues() -> None:
 
 
 def test_requested_checkpoints_never_push_out_scheduled_ones() -> None:
-    """Requested checkpoints, exports included, are counted separately, and as many are kept."""
+    """Those that somebody saves, and those of exports, are counted separately."""
     document = {**SMALL, "checkpoint_every_events": 10}
     store = MemoryStore()
 
     async def work(node: Node) -> None:
         async def kept() -> dict[str, list[int]]:
             found = await node.admin.snapshots("m")
-            return {cause: [one["generation"] for one in found if one["cause"] == cause] for cause in ("schedule", "request")}
+            return {
+                cause: [one["generation"] for one in found if one["cause"] == cause] for cause in ("schedule", "request", "saved")
+            }
 
         for seed in range(4):
             await node.observe(events(10, seed=seed))
             await node.engine.save("m")  # as a start, a repair and the schedule do: it is the service's own
         before = await kept()
         assert len(before["schedule"]) == 3
-        assert before["request"] == []
+        assert before["request"] == before["saved"] == []
         for _ in range(5):
             saved = await node.admin.snapshot_now("m")
-            assert (saved["cause"], "cause" in saved["metrics"]) == ("request", False)
+            assert (saved["cause"], "cause" in saved["metrics"]) == ("saved", False)
             assert len(await node.admin.export("m")) > 0
         after = await kept()
         assert after["schedule"] == before["schedule"]
-        assert len(after["request"]) == 3
+        assert (len(after["request"]), len(after["saved"])) == (3, 5)
         assert after["request"][0] == before["schedule"][0] + 10
         assert (await node.admin.restore("m", before["schedule"][-1]))["generation"] == before["schedule"][-1]
         for seed in range(4):
             await node.observe(events(10, seed=9 + seed))
             await node.engine.save("m")
         assert len((await kept())["schedule"]) == 3
-        assert (await kept())["request"] == [], "the log is kept from the oldest of the schedule on, and no longer"
+        assert (await kept())["saved"] == after["saved"]
 
     run_with(store, work, document)
 

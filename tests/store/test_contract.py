@@ -15,7 +15,7 @@ from riata.base.errors import RiataError
 from riata.store.layout import split_chunks
 from riata.store.records import Through, encode_document, encode_restore, encode_skip
 from riata.store.redis.store import RedisSettings, open_redis
-from riata.store.retention import BY_REQUEST, CAUSE
+from riata.store.retention import CAUSE, REQUEST, SAVED
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, PendingPrediction, Record, Store
 from riata.wire.batch import Batch
@@ -125,6 +125,7 @@ class Walk:
     def __init__(self, stores: Stores, seed: int) -> None:
         self.stores = stores
         self.rng = np.random.default_rng(seed)
+        self.now_ms = 10**6
         self.owners: list[Owner] = []
         nonce = self.rng.bytes(16)
         version = 2  # of the first owner: from now on 1 is refused, now and then
@@ -206,8 +207,9 @@ class Walk:
         self.stage(owner, model, base + 1, list(split_chunks([data], 1000)))
         made = dataclasses.replace(generation(base + 1, head.seq, head.chain, data, head.lineage), chunks=-(-len(data) // 1000))
         if self.rng.random() < 0.4:
-            made = dataclasses.replace(made, info={**made.info, CAUSE: BY_REQUEST})
-        made = self.spoilt(made, kept)
+            made = dataclasses.replace(made, info={**made.info, CAUSE: str(self.rng.choice([SAVED, REQUEST]))})
+        self.now_ms += int(self.rng.integers(-50, 1000))
+        made = dataclasses.replace(self.spoilt(made, kept), created_ms=self.now_ms)
         wrong_base = base - 1 if self.rng.random() < 0.05 else base
         self.stores.all(lambda store: store.commit(owner, model, wrong_base, made))
         if self.rng.random() < 0.8:
@@ -242,7 +244,9 @@ class Walk:
     def trim(self) -> None:
         owner, model = self.owner(), self.model()
         keep_generations, keep_events = int(self.rng.integers(0, 5)), int(self.rng.integers(0, 20))
-        self.stores.all(lambda store: store.trim(owner, model, keep_generations, keep_events))
+        older_bytes = int(self.rng.choice([0, 2000, 10**6]))
+        without = [int(gen) for gen in self.rng.integers(1, 30, int(self.rng.choice([0, 0, 2])))]
+        self.stores.all(lambda store: store.trim(owner, model, keep_generations, keep_events, older_bytes, without))
 
     def read(self) -> None:
         model, after, size = self.model(), int(self.rng.integers(0, 200)), int(self.rng.integers(0, 2000))

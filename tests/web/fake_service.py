@@ -84,6 +84,7 @@ class FakeService:
         self.refits = FakeRefits(self)
         self.forget_jobs = FakeForgetJobs(self)
         self.restore_jobs = FakeRestoreJobs(self)
+        self.notes: dict[int, str] = {}
 
     async def start(self) -> None:
         self.started += 1
@@ -310,13 +311,20 @@ class FakeService:
         return [self._snapshot(generation) for generation in self.model(model).generations]
 
     def _snapshot(self, generation: int) -> dict[str, Any]:
-        shown: dict[str, Any] = {"generation": generation, "seq": 1, "created": rfc3339(0), "bytes": 8}
-        return {**shown, "state_digest": "00", "metrics": {}}
+        shown: dict[str, Any] = {"generation": generation, "seq": 1, "created": rfc3339(0), "age_s": 0.5, "bytes": 8}
+        said = {"verified": True, "cause": "saved", "note": self.notes.get(generation, ""), "leads_on": True}
+        return {**shown, "state_digest": "00", "metrics": {}, **said}
 
-    async def snapshot_now(self, model: str) -> dict[str, Any]:
+    async def snapshot_now(self, model: str, note: str = "") -> dict[str, Any]:
         generations = self.model(model).generations
-        generations.append(len(generations) + 1)
-        return self._snapshot(len(generations))
+        generations.append(max(generations, default=0) + 1)
+        self.notes[generations[-1]] = note
+        return self._snapshot(generations[-1])
+
+    async def delete_snapshot(self, model: str, generation: int) -> None:
+        if generation not in self.model(model).generations:
+            raise NotFound(f"no snapshot {generation}", "generation_not_found")
+        self.model(model).generations.remove(generation)
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         m = self.model(model)

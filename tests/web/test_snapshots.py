@@ -22,6 +22,28 @@ def test_a_snapshot_is_made_listed_and_restored(client: Client) -> None:
     assert (restored.status_code, restored.json()) == (200, {"generation": 1, "seq": 2, "taken_off": []})
 
 
+def test_a_snapshot_has_a_note_and_can_be_deleted(client: Client) -> None:
+    made = client.post("/models/default/snapshots", '{"note":"before the import"}')
+    assert (made.status_code, made.json()["note"]) == (201, "before the import")
+    gone = client.ask("DELETE", f"/models/default/snapshots/{made.json()['generation']}")
+    assert (gone.status_code, gone.json()) == (200, {"generation": 1, "deleted": True})
+    assert client.get("/models/default/snapshots").json() == {"snapshots": []}
+    for number in ("1", "0", "x", "1.0", "-1", "\u0661", "9" * 30):
+        again = client.ask("DELETE", f"/models/default/snapshots/{number}")
+        assert (again.status_code, again.json()["code"]) == (404, "generation_not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("{}", 201), ('{"note":""}', 201), ('{"note":"%s"}' % ("é" * 500), 201), ('{"note":"%s"}' % ("é" * 501), 422),
+        ('{"note":1}', 422), ('{"note":null}', 422), ('{"nte":"x"}', 422), ("[]", 422), ("x", 400),
+    ],
+)  # fmt: skip
+def test_a_note_is_read_strictly(client: Client, body: str, status: int) -> None:
+    assert client.post("/models/default/snapshots", body).status_code == status
+
+
 def test_a_generation_that_is_not_kept_is_not_found(client: Client) -> None:
     answer = client.post("/models/default/restore", '{"generation":9}')
     assert (answer.status_code, answer.json()["code"]) == (404, "generation_not_found")

@@ -192,12 +192,21 @@ class Settings(BaseSettings):
         "ten times the usual delay until an event is served",
     )  # fmt: skip
     generations_kept: Annotated[int, Ge(limits.GENERATIONS_KEPT_MIN), Le(1000)] = _setting(
-        limits.GENERATIONS_KEPT_MIN, "Retention", "checkpoints kept of each model; at most as many again of those that clients "
-        "ask for (POST snapshots, GET export)",
+        limits.GENERATIONS_KEPT_MIN, "Retention", "newest snapshots kept of each model, and the events of the log after them",
         "the newest may be damaged, and the one before it may hold the mistake to be undone",
     )  # fmt: skip
+    snapshots_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
+        64 * 2**20, "Retention", "bytes of the older snapshots of one model, one for each doubling of age; the oldest go first",
+        "a model of 2 MB can go back a year; they do not hold the log back, so from those that are older than it one can go back "
+        "to their own event only",
+    )  # fmt: skip
+    saved_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
+        256 * 2**20, "Retention", "bytes of the snapshots of one model that people save (`riata snapshots --new`), kept until "
+        "they are deleted; another is refused beyond it",
+        "nobody can fill the disk by saving; room for a hundred of 2 MB",
+    )  # fmt: skip
     log_keep_events: Annotated[int, Ge(0)] = _setting(
-        1_000_000, "Retention", "events kept in the log before the oldest checkpoint kept",
+        1_000_000, "Retention", "events kept in the log, at least; those after the newest snapshots stay in any case",
         "enough to learn again under other settings, and the disk space stays bounded",
     )  # fmt: skip
     archive_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(

@@ -1,4 +1,4 @@
-"""The command `riata snapshots`: the stored states of a model, and going back to one of them."""
+"""The command `riata snapshots`: the stored states of a model. List, save and delete them, and go back to one of them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,56 @@ from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 EXAMPLE: Final = """Examples:
 
 - `riata snapshots clicks` lists them.
-- `riata snapshots clicks --new` writes one now.
+- `riata snapshots clicks --note "before the import"` saves one with a note, which is kept until it is deleted.
+- `riata snapshots clicks --delete 12` deletes one that was saved.
 - `riata snapshots clicks --restore 12` goes back to the state of snapshot 12."""
 
 
 def snapshots(
     model: ModelArgument = "default",
-    new: Annotated[bool, typer.Option("--new", help="Write a snapshot now.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Save a snapshot, which is kept until it is deleted.")] = False,
+    note: Annotated[str, typer.Option(help="Save a snapshot, and what to say of it.")] = "",
+    delete: Annotated[int | None, typer.Option(min=1, help="Number of a saved snapshot to delete.")] = None,
     restore: Annotated[int | None, typer.Option(min=1, help="Number of the snapshot to go back to.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """List the snapshots of a model that the store keeps, write one, or go back to one.
+    """List the snapshots of a model that the store keeps, save one, delete a saved one, or go back to one.
+
+    Besides those that are saved, the service keeps the newest by itself, and of the older ones one for each doubling of age. As
+    long as the log has the events after a snapshot, the model can go back to any of these events.
 
     Going back is an event of the log. The events since the snapshot stay in the log, and the model no longer includes them.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     with connected(url) as riata:
-        if new:
-            made = riata.snapshot_now(model)
-            typer.echo(f"wrote snapshot {made['generation']} at event {made['seq']}")
+        if new or note:
+            made = riata.snapshot_now(model, note=note)
+            typer.echo(f"saved snapshot {made['generation']} at event {made['seq']}")
+        if delete is not None:
+            riata.delete_snapshot(model, delete)
+            typer.echo(f"deleted snapshot {delete}")
         if restore is not None:
             done = riata.restore(model, restore)
             typer.echo(f"model {model!r} is at snapshot {restore}, from event {done['seq']} on")
         found = riata.snapshots(model)["snapshots"]
     table = Table(title=f"snapshots of model {model}")
-    for name in ("number", "at event", "time", "bytes", "cause", ""):
-        table.add_column(name, justify="right" if name in ("number", "at event", "bytes") else "left")
+    for name in ("number", "time", "age", "bytes", "cause", "goes back to", "note", ""):
+        table.add_column(name, justify="right" if name in ("number", "age", "bytes") else "left")
     for one in found:
-        cells = (str(one["generation"]), f"{one['seq']:,}", one["created"], f"{one['bytes']:,}", one["cause"])
-        table.add_row(*cells, "verified" if one["verified"] else "not verified")
+        reached = f"any event from {one['seq']:,} on" if one["leads_on"] else f"exactly event {one['seq']:,}"
+        cells = (str(one["generation"]), one["created"], shown_age(one["age_s"]), f"{one['bytes']:,}", one["cause"], reached)
+        table.add_row(*cells, escape(one["note"]), "" if one["verified"] else "not verified")
     Console().print(table)
+
+
+def shown_age(seconds: float) -> str:
+    """Return an age in its two largest units: `3 h 20 min`."""
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, size)
+        if count or parts or unit == "s":
+            parts.append(f"{int(count)} {unit}")
+    return " ".join(parts[:2])

@@ -195,9 +195,15 @@ def drop_model(model: str) -> Call:
     return Call("DELETE", _model(model), {"confirm": model}, repeatable=False)
 
 
-def snapshot_now(model: str) -> Call:
-    """Write a checkpoint now."""
-    return Call("POST", _model(model, "/snapshots"), repeatable=False)
+def snapshot_now(model: str, note: str) -> Call:
+    """Save a snapshot."""
+    content = json.dumps({"note": note}).encode()
+    return Call("POST", _model(model, "/snapshots"), {}, {"content-type": JSON}, content, repeatable=False)
+
+
+def delete_snapshot(model: str, generation: int) -> Call:
+    """Delete a saved snapshot. Not repeatable: the second response would be 404 although the first request succeeded."""
+    return Call("DELETE", _model(model, f"/snapshots/{generation}"), repeatable=False)
 
 
 def back_up() -> Call:

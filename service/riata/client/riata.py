@@ -203,9 +203,13 @@ class Riata:
         """List the retained generations."""
         return self._json(calls.get_model(model, "/snapshots"))
 
-    def snapshot_now(self, model: str = "default") -> dict[str, Any]:
-        """Write a checkpoint; durable on return."""
-        return self._object(calls.snapshot_now(model))
+    def snapshot_now(self, model: str = "default", *, note: str = "") -> dict[str, Any]:
+        """Save a snapshot, which is kept until it is deleted; durable on return."""
+        return self._object(calls.snapshot_now(model, note))
+
+    def delete_snapshot(self, model: str, generation: int) -> dict[str, Any]:
+        """Delete a snapshot that was saved."""
+        return self._object(calls.delete_snapshot(model, generation))
 
     def back_up(self) -> dict[str, Any]:
         """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""

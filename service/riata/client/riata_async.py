@@ -178,9 +178,13 @@ class AsyncRiata:
         """List the retained generations."""
         return await self._json(calls.get_model(model, "/snapshots"))
 
-    async def snapshot_now(self, model: str = "default") -> dict[str, Any]:
-        """Write a checkpoint; durable on return."""
-        return await self._object(calls.snapshot_now(model))
+    async def snapshot_now(self, model: str = "default", *, note: str = "") -> dict[str, Any]:
+        """Save a snapshot, which is kept until it is deleted; durable on return."""
+        return await self._object(calls.snapshot_now(model, note))
+
+    async def delete_snapshot(self, model: str, generation: int) -> dict[str, Any]:
+        """Delete a snapshot that was saved."""
+        return await self._object(calls.delete_snapshot(model, generation))
 
     async def back_up(self) -> dict[str, Any]:
         """Copy the store of the service into its data directory. Returns its path there, `directory`, once it is durable."""

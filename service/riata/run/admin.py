@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from riata.base.clock import rfc3339
-from riata.base.errors import BadInput, Conflict, NotFound
+from riata.base.errors import BadInput, Conflict
 from riata.run.backing_up import back_up
 from riata.run.challengers import Challengers
 from riata.run.changing import take_up
@@ -21,9 +20,8 @@ from riata.run.exports import export_config, read_export, write_export
 from riata.run.model_state import ModelState
 from riata.run.relations import FOLLOW
 from riata.run.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
+from riata.run.snapshots import Snapshots, require_generation
 from riata.store import layout
-from riata.store.retention import BY_REQUEST, CAUSE, is_requested
-from riata.store.store import Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names
 
@@ -37,6 +35,7 @@ class Admin:
         self._engine = engine
         self._creations = Creations(engine)
         self._challengers = Challengers(engine, self._creations)
+        self._snapshots = Snapshots(engine)
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         """Create `model`, or change its changeable settings. Returns whether it was created, and its configuration.
@@ -100,16 +99,15 @@ class Admin:
 
     async def snapshots(self, model: str) -> list[dict[str, Any]]:
         """Retained generations, newest first."""
-        self._engine.served_model(model)
-        return [_shown(generation) for generation in await self._engine.call(lambda s: s.generations(model))]
+        return await self._snapshots.listed(model)
 
-    async def snapshot_now(self, model: str) -> dict[str, Any]:
-        """Write a checkpoint now; returns when it is durable and was read back."""
-        self._engine.served_model(model)
-        saved = await self._engine.save(model, requested=True)
-        if saved.generation is None:
-            raise Conflict("the checkpoint was not written", "checkpoint_failed")
-        return {**_shown(saved.generation), "took_ms": saved.took_ms}
+    async def snapshot_now(self, model: str, note: str = "") -> dict[str, Any]:
+        """Save the present state, which is kept until it is deleted; see `Snapshots.save`."""
+        return await self._snapshots.save(model, note)
+
+    async def delete_snapshot(self, model: str, generation: int) -> None:
+        """Delete a generation that was saved; see `Snapshots.delete`."""
+        await self._snapshots.delete(model, generation)
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         """Restore the content of `generation`. The log continues: the restore is one of its events."""
@@ -187,24 +185,3 @@ def check_name(name: str) -> None:
             "or digit",
             "bad_model_name",
         )
-
-
-def _shown(generation: Generation) -> dict[str, Any]:
-    return {
-        "generation": generation.gen,
-        "seq": generation.applied,
-        "created": rfc3339(generation.created_ms),
-        "bytes": generation.bytes,
-        "state_digest": generation.state_digest.hex(),
-        "verified": generation.verified,
-        "cause": BY_REQUEST if is_requested(generation) else "schedule",
-        "metrics": {key: value for key, value in generation.info.items() if key != CAUSE},
-    }
-
-
-def require_generation(generations: list[Generation], gen: int) -> Generation:
-    """Return one generation. Raises `NotFound` (code `generation_not_found`) naming those that are kept."""
-    for generation in generations:
-        if generation.gen == gen:
-            return generation
-    raise NotFound(f"no generation {gen}; kept: {', '.join(str(g.gen) for g in generations) or 'none'}", "generation_not_found")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,10 +26,13 @@ PACE_S = 0.001  # pause between chunks, so that waiting appends are executed fir
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What `trim` keeps."""
+    """What `trim` keeps of a model: its newest generations, events of the log, and bytes of older generations; and how many bytes
+    of generations may be saved beside them."""
 
     generations: int
     events: int
+    older_bytes: int = 0
+    saved_bytes: int = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,8 @@ class Checkpointer:
 
     @contextmanager
     def keeping_no_events(self) -> Iterator[None]:
-        """Context in which no more of the log is kept than the checkpoints need."""
-        kept, self._retention = self._retention, replace(self._retention, events=0)
+        """Context in which no more of the log is kept than the newest checkpoints need, and no older checkpoint."""
+        kept, self._retention = self._retention, replace(self._retention, events=0, older_bytes=0)
         try:
             yield
         finally:
@@ -127,7 +130,8 @@ class Checkpointer:
         read = self._call(lambda s: s.open_generation(name, generation.gen)).result
         if why := self._why_unreadable(name, generation, read):
             return verdict, generation, why
-        self._trim(name, generation.gen)
+        self._call(lambda s: s.mark_verified(self._owner, name, generation.gen)).result()
+        self.trim(name)
         return verdict, replace(generation, verified=True), ""
 
     def _newest(self, name: str) -> int:
@@ -147,9 +151,8 @@ class Checkpointer:
         self._doubtful.discard(name)
         return ""
 
-    def _trim(self, name: str, gen: int) -> None:
-        """Trim the log and older generations. Call only after `gen` was read back and verified."""
-        self._call(lambda s: s.mark_verified(self._owner, name, gen)).result()
+    def trim(self, name: str, without: Sequence[int] = ()) -> None:
+        """Trim the log and the generations; `without`: saved ones to drop. Waits for the store."""
         keep, archived = self._retention, self._archived
 
         def trim(store: Store) -> None:
@@ -157,6 +160,6 @@ class Checkpointer:
             if archived is not None:
                 head = store.head(name)
                 events = max(events, head.seq - archived(name, head.lineage))
-            store.trim(self._owner, name, keep.generations, events)
+            store.trim(self._owner, name, keep.generations, events, keep.older_bytes, without)
 
         self._call(trim).result()

@@ -134,7 +134,7 @@ async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int, ear
         return 0
     for _ in range(GENERATIONS_KEPT_MIN):
         await engine.save(model)
-    await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq))  # keeps all events
+    await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq, 0, old))  # keeps all events
     left = {one.gen for one in await engine.call(lambda s: s.generations(model))}
     return len([gen for gen in old if gen not in left])
 

@@ -30,6 +30,7 @@ from riata.run.writer import Writer
 from riata.run.writer_cell import WriterHooks
 from riata.run.writer_queue import AddModel, CopySketch, DropModel, SaveNow
 from riata.store import records
+from riata.store.retention import is_own, oldest_of_newest
 from riata.store.store import DAMAGED, Append, Generation, Owner, Record, Store, Verdict
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Learning:
         archived = None if context.archive is None else context.archive.bound
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         self._made_room_ms: int | None = None
+        self._scrubs = 0
         self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models that ask for features by name
         hooks = WriterHooks(
             self._on_published,
@@ -150,14 +152,19 @@ class Learning:
         positions = self.writer.positions()
         return {name: position for name, position in positions.items() if position.lineage not in self._dropped}
 
-    async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
-        """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room."""
-        request = SaveNow(name, if_ahead, requested)
+    async def save(self, name: str, if_ahead: bool = False, requested: bool = False, note: str | None = None) -> Saved:
+        """Checkpoint the present state; returns when durable. With `note` it is kept until `delete_saved`. Raises `Unavailable`
+        if the store has no room."""
+        request = SaveNow(name, if_ahead, requested, note)
         self.writer.put(request)
         saved = await asyncio.wrap_future(request.future)
         if saved.verdict is not Verdict.OK or saved.unreadable:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
+
+    async def delete_saved(self, name: str, gen: int) -> None:
+        """Delete a generation that was saved and is not the newest."""
+        await asyncio.get_running_loop().run_in_executor(None, self._checkpointer.trim, name, (gen,))
 
     async def look(self, name: str) -> SketchCopy:
         """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
@@ -203,9 +210,11 @@ class Learning:
                     log.error("model %s: no space was freed: %s", name, error.detail)
 
     async def scrub(self) -> list[str]:
-        """Read back the retained generations of every model. One that fails is marked as not verified, and a new one is written
-        from the state in memory, which is sound. Returns the names of those models."""
+        """Read back the newest generations of every model, and one of those that are older or saved: they are many, and no start
+        needs them. One that fails is marked as not verified, and a new one is written from the state in memory, which is sound.
+        Returns the names of those models."""
         rotten = []
+        self._scrubs += 1
         for name in list(self._context.catalogue.served_models):
             found = [generation.gen for generation in await self._generations(name) if not await self._verifies(name, generation)]
             if not found:
@@ -219,7 +228,8 @@ class Learning:
         return rotten
 
     async def _generations(self, name: str) -> list[Generation]:
-        """The newest generation and all verified ones; empty for a model that was dropped, or whose list is damaged."""
+        """The newest verified generations, the very newest of all, and the next in turn of the others; empty for a model that was
+        dropped, or whose list is damaged."""
         try:
             found = await self._call(lambda s: s.generations(name))
         except NotFound:
@@ -229,7 +239,11 @@ class Learning:
                 raise
             log.error("model %s: its checkpoints cannot be listed: %s", name, error.detail)
             return []
-        return [generation for generation in found if generation.verified or generation is found[0]]
+        first = oldest_of_newest(found, self._context.settings.retention.generations)
+        sound = [generation for generation in found if generation.verified or generation is found[0]]
+        newest = [generation for generation in sound if generation.gen >= first and is_own(generation)]
+        others = [generation for generation in sound if generation not in newest]
+        return newest + ([others[self._scrubs % len(others)]] if others else [])
 
     async def _verifies(self, name: str, generation: Generation) -> bool:
         return await self._call(partial(verifies, name=name, generation=generation))

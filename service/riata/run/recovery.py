@@ -29,6 +29,7 @@ from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state, rolled_back
 from riata.store import records
 from riata.store.payload import decode_batch
+from riata.store.retention import leads_on
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
 from riata.wire.batch import select_rows
 
@@ -142,6 +143,8 @@ class Recovery:
         corrupt: list[int] = []
         generations: list[Generation] = self._call(lambda s: s.generations(name)).result()
         for generation in generations:
+            if not leads_on(generation, head):
+                break  # it is kept for people; nothing leads from it to the end of the log
             try:
                 state = thaw_generation(generation, self._content(name, generation.gen), self._warm)
             except (Corrupt, NotFound):

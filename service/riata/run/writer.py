@@ -36,7 +36,7 @@ from riata.run.writer_queue import (
     Tick,
     WriterQueue,
 )  # fmt: skip
-from riata.store.retention import BY_REQUEST, CAUSE
+from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
 from riata.store.store import Verdict
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -263,7 +263,7 @@ class Writer:
         if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
             self._publish(cell)
         if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
-            self._checkpoint(cell, requested=Action.CHECKPOINT not in actions and all(asked.requested for asked in cell.waiting))
+            self._checkpoint(cell, Action.CHECKPOINT in actions)
         self._note_due(name, cell)
 
     def _note_due(self, name: str, cell: Cell) -> None:
@@ -290,11 +290,17 @@ class Writer:
         self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, covariance, cell.minute))
         cell.core.published(self._clock.monotonic_ms())
 
-    def _checkpoint(self, cell: Cell, requested: bool) -> None:
+    def _checkpoint(self, cell: Cell, due: bool) -> None:
+        """Begin a checkpoint. One that somebody saves is beside the schedule, and for nobody else."""
+        notes = [asked.note for asked in cell.waiting if asked.note is not None]
+        requested = bool(notes) or not (due or not all(asked.requested for asked in cell.waiting))
         cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
-        cell.being_saved, cell.waiting = cell.waiting, []
+        cell.being_saved = [asked for asked in cell.waiting if not notes or asked.note is not None]
+        cell.waiting = [asked for asked in cell.waiting if notes and asked.note is None]
         frozen, created_ms = cell.state.freeze(), self._clock.unix_ms()
-        info = generation_info(cell.state) | ({CAUSE: BY_REQUEST} if requested else {})
+        info = generation_info(cell.state) | ({CAUSE: REQUEST} if requested else {})
+        if notes:
+            info |= {CAUSE: SAVED, NOTE: "; ".join(filter(None, notes))}
         self._saver.submit(lambda: self._save(frozen, created_ms, info))
 
     def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:

@@ -48,11 +48,12 @@ class DropModel:
 @dataclass(frozen=True, slots=True)
 class SaveNow:
     """A checkpoint that a caller waits for; with `if_ahead` only if the newest one is not of the present state. `requested`: by a
-    client, not by the service itself."""
+    client, not by the service itself. `note`: of one that is kept until it is deleted; None for others."""
 
     model: str
     if_ahead: bool = False
     requested: bool = False
+    note: str | None = None
     future: Future[Saved] = field(default_factory=Future)
 
 

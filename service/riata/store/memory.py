@@ -13,7 +13,7 @@ from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.owning import older_algorithm
 from riata.store.records import check_read, decode_through
-from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
+from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.wire.names import Names
 
@@ -179,16 +179,26 @@ class MemoryStore:
         generations = self._model(model).generations
         generations[generations.index(found)] = dataclasses.replace(found, verified=sound)
 
-    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
+    def trim(
+        self,
+        owner: Owner,
+        model: str,
+        keep_generations: int,
+        keep_events: int,
+        older_bytes: int = 0,
+        without: Sequence[int] = (),
+    ) -> int:
         self._require(owner)
         entry = self._model(model)
-        oldest, more = oldest_kept(entry.generations, keep_generations), surplus(entry.generations, keep_generations)
-        first = oldest.gen if oldest else 0
-        entry.generations = [g for g in entry.generations if g.gen >= first and g.gen not in more]
-        entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] >= first and at[0] not in more}
+        first = oldest_of_newest(entry.generations, keep_generations)
+        before = {generation.gen for generation in entry.generations}
+        entry.generations = kept(entry.generations, first, older_bytes, without)
+        staying = {generation.gen for generation in entry.generations}
+        dropped = (before | {gen for gen, _ in entry.chunks if gen < first}) - staying
+        entry.chunks = {at: chunk for at, chunk in entry.chunks.items() if at[0] not in dropped}
         restored = [(one.first, decode_through(one.payload)) for one in entry.log if one.kind == "restore"]
         promotions = [(event, through.seq) for event, through in restored if through is not None]
-        bound = trim_bound(entry.head, entry.generations, keep_events, promotions)
+        bound = trim_bound(entry.head, entry.generations, first, keep_events, promotions)
         gone = [record for record in entry.log[:TRIM_RECORDS_MAX] if record.last <= bound]
         if gone:
             entry.log = entry.log[len(gone) :]

@@ -275,12 +275,12 @@ class Store(Protocol):
         it does not count as a verified generation when others are dropped. Raises `NotFound` (code `generation_not_found`)."""
         ...
 
-    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-        """Drop generations beyond `keep_generations` verified ones (never fewer than GENERATIONS_KEPT_MIN) and log below
-        min(applied of the oldest retained verified generation, seq - keep_events); the bound is computed by the store, and
-        nothing is dropped before GENERATIONS_KEPT_MIN generations are verified. One call drops at most
-        `retention.TRIM_RECORDS_MAX` records. Returns the number of events dropped."""
-        ...
+    def trim(
+        self, owner: Owner, model: str, keep_generations: int, keep_events: int, older_bytes: int = 0, without: Sequence[int] = ()
+    ) -> int:
+        """Drop generations that `retention.kept` does not keep, beyond the newest `keep_generations` verified ones (never fewer
+        than GENERATIONS_KEPT_MIN), and log up to `retention.trim_bound`. `without`: saved generations to drop. One call drops
+        at most `retention.TRIM_RECORDS_MAX` records. Returns the number of events dropped."""
 
     def drop_stale_stages(self, owner: Owner) -> int:
         """Delete chunks staged by earlier owners, or for generations that can no longer be committed; return how many."""

@@ -43,6 +43,7 @@ STATUS_OF_CODE: Final = {
     "models_quota": 403,
     "disk_reserve": 507,
     "memory_full": 507,
+    "saved_full": 507,
     "query_too_long": 414,
     "query_too_large": 414,
     "body_too_slow": 408,

@@ -233,8 +233,12 @@ class AdminProtocol(Protocol):
         """Return the retained generations."""
         ...
 
-    async def snapshot_now(self, model: str) -> dict[str, Any]:
-        """Save, and return the new generation once it is durable."""
+    async def snapshot_now(self, model: str, note: str = "") -> dict[str, Any]:
+        """Save, and return the new generation, which is kept until it is deleted, once it is durable."""
+        ...
+
+    async def delete_snapshot(self, model: str, generation: int) -> None:
+        """Delete a generation that was saved."""
         ...
 
     async def restore(self, model: str, generation: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge
@@ -12,7 +13,7 @@ from riata.store.redis.codec import DIGEST_BYTES, Answer, digest_of, pack_genera
 from riata.store.redis.keys import ModelKeys
 from riata.store.redis.models import Models
 from riata.store.redis.session import AGAIN
-from riata.store.retention import TRIM_RECORDS_MAX, oldest_kept, surplus
+from riata.store.retention import TRIM_RECORDS_MAX, kept, oldest_of_newest
 from riata.store.store import Generation, Owner, Verdict
 
 CHUNKS_AT_ONCE: Final = 4  # read per call: one mebibyte, so that appends in between do not wait long
@@ -115,15 +116,16 @@ def mark_verified(models: Models, owner: Owner, model: str, gen: int, sound: boo
         raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
 
 
-def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-    """See `Store.trim`. The script computes both bounds; the client only passes the keys that it expects to be deleted."""
+def trim(models: Models, owner: Owner, model: str, keep: tuple[int, int, int], without: Sequence[int]) -> int:
+    """See `Store.trim`; keep: generations, events, bytes of older generations. The client chooses the generations from those that
+    it read, and the script refuses if they are no longer these. The script computes the bound of the log."""
     for _ in range(ROUNDS_MAX):
-        going = _going(models, model, keep_generations)
+        seen, first, going = _going(models, model, keep, without)
 
-        def run(of: ModelKeys, going: list[int] = going) -> Answer:
+        def run(of: ModelKeys, seen: bytes = seen, first: int = first, going: list[int] = going) -> Answer:
             keys = [models.keys.own, of.meta, of.log, of.gens, of.stage, *(of.chunks(gen) for gen in going)]
-            bounds = [keep_generations, GENERATIONS_KEPT_MIN, keep_events, TRIM_RECORDS_MAX, *going]
-            return models.session.run("trim", keys, [*token(owner), *(b"%d" % bound for bound in bounds)])
+            bounds = [first, GENERATIONS_KEPT_MIN, keep[1], TRIM_RECORDS_MAX, *going]
+            return models.session.run("trim", keys, [*token(owner), seen, *(b"%d" % bound for bound in bounds)])
 
         answer = models.on(model, run)
         if answer.word == "OK":
@@ -131,18 +133,18 @@ def trim(models: Models, owner: Owner, model: str, keep_generations: int, keep_e
     raise Conflict(f"the generations of {model!r} change faster than they can be read", "store_contended")
 
 
-def _going(models: Models, model: str, keep_generations: int) -> list[int]:
-    """Return the generations, committed or staged, that are older than those kept, and the surplus of those that callers
-    requested. Empty if there is no such model."""
+def _going(models: Models, model: str, keep: tuple[int, int, int], without: Sequence[int]) -> tuple[bytes, int, list[int]]:
+    """Return the generations as the script lists them, the oldest of the newest (see `retention`), and the numbers of those that
+    go, committed or only staged. Nothing if there is no such model."""
     try:
         retained = generations(models, model)
     except NotFound:
-        return []
-    oldest, more = oldest_kept(retained, keep_generations), surplus(retained, keep_generations)
-    if oldest is None:
-        return sorted(more)
-    staged = {gen for gen, _, _ in _staged(models, model)[1]}
-    return sorted({gen for gen in staged | {one.gen for one in retained} if gen < oldest.gen} | set(more))
+        return b"", 0, []
+    first = oldest_of_newest(retained, keep[0])
+    staying = {one.gen for one in kept(retained, first, keep[2], without)}
+    staged = {gen for gen, _, _ in _staged(models, model)[1] if gen < first}
+    seen = b"".join(b"%d%b" % (one.gen, b"+" if one.verified else b"-") for one in retained)
+    return seen, first, sorted(({one.gen for one in retained} | staged) - staying)
 
 
 def drop_stale_stages(models: Models, owner: Owner) -> int:

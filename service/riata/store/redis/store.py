@@ -279,8 +279,10 @@ class RedisStore:
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
         generations.mark_verified(self._models, owner, model, gen, sound)
 
-    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-        return generations.trim(self._models, owner, model, keep_generations, keep_events)
+    def trim(
+        self, owner: Owner, model: str, keep_generations: int, keep_events: int, older_bytes: int = 0, without: Sequence[int] = ()
+    ) -> int:
+        return generations.trim(self._models, owner, model, (keep_generations, keep_events, older_bytes), without)
 
     def drop_stale_stages(self, owner: Owner) -> int:
         self._run("require", [], token(owner), changes=False)

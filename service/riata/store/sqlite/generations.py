@@ -6,12 +6,13 @@ import dataclasses
 import hashlib
 import io
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.store.owning import older_algorithm
 from riata.store.records import canonical_json, read_json
-from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, oldest_kept, surplus, trim_bound
+from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
 from riata.store.sqlite.log import chain_at, delete_events, find_model, promotions_in
 from riata.store.store import Generation, Owner, Verdict
 
@@ -130,18 +131,19 @@ def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> byt
     return whole
 
 
-def forget(connection: sqlite3.Connection, model: str, keep_generations: int, keep_events: int) -> int:
+def forget(connection: sqlite3.Connection, model: str, keep: tuple[int, int], older_bytes: int, without: Sequence[int]) -> int:
     """Drop old generations and events. The bounds come from the stored state in this transaction. Return the number of events
-    dropped."""
+    dropped. keep: generations and events."""
     row = find_model(connection, model)
     retained = list_generations(connection, row.id)
-    oldest, more = oldest_kept(retained, keep_generations), surplus(retained, keep_generations)
-    first = oldest.gen if oldest else 0
-    retained = [generation for generation in retained if generation.gen >= first and generation.gen not in more]
+    first = oldest_of_newest(retained, keep[0])
+    staying = kept(retained, first, older_bytes, without)
+    numbers = {generation.gen for generation in staying}
+    staged = connection.execute("SELECT DISTINCT gen FROM chunks WHERE model = ? AND gen < ?", (row.id, first)).fetchall()
+    gone = ({generation.gen for generation in retained} | {gen for (gen,) in staged}) - numbers
     for table in ("generations", "chunks"):
-        connection.execute(f"DELETE FROM {table} WHERE model = ? AND gen < ?", (row.id, first))
-        connection.executemany(f"DELETE FROM {table} WHERE model = ? AND gen = ?", [(row.id, gen) for gen in more])
-    bound = trim_bound(row.head, retained, keep_events, promotions_in(connection, row))
+        connection.executemany(f"DELETE FROM {table} WHERE model = ? AND gen = ?", [(row.id, gen) for gen in sorted(gone)])
+    bound = trim_bound(row.head, staying, first, keep[1], promotions_in(connection, row))
     return delete_events(connection, row, bound, TRIM_RECORDS_MAX) if bound >= row.head.first_seq else 0
 
 

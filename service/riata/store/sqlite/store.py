@@ -39,8 +39,7 @@ class SqliteSettings:
     dedupe_events : event ids are remembered over this many events
     wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or after a quarter of it in
                     payloads, which are in no page twice
-    long_bytes    : a payload of this many bytes or more is in a file of its model, not in the database; writing a shorter one
-                    twice costs less than one more sync
+    long_bytes    : a payload of this many bytes or more is in a file of its model: one more sync costs less than writing it twice
     """
 
     ballast_bytes: int = 64 * 2**20
@@ -294,13 +293,15 @@ class SqliteStore:
 
         self._session.write(write)
 
-    def trim(self, owner: Owner, model: str, keep_generations: int, keep_events: int) -> int:
-        def write(c: sqlite3.Connection) -> tuple[int, log_sql.ModelRow]:
+    def trim(
+        self, owner: Owner, model: str, keep_generations: int, keep_events: int, older_bytes: int = 0, without: Sequence[int] = ()
+    ) -> int:
+        def write(c: sqlite3.Connection) -> int:
             generations_sql.require_owner(c, owner)
-            forgotten = generations_sql.forget(c, model, keep_generations, keep_events)
-            return forgotten, log_sql.find_model(c, model)
+            return generations_sql.forget(c, model, (keep_generations, keep_events), older_bytes, without)
 
-        forgotten, row = self._session.write(write)
+        forgotten = self._session.write(write)
+        row = self._session.read(lambda c: log_sql.find_model(c, model))
         self._session.files.trim(row.id, row.head.first_seq)
         return forgotten
 

@@ -1,4 +1,4 @@
-"""Routes of snapshots: list, save, export and import. Going back to one is in `restoring.py`."""
+"""Routes of snapshots: list, save, delete, export and import. Going back to one is in `restoring.py`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 from typing import Any, Final
 
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Corrupt, Malformed, nearest
+from riata.base.errors import BadInput, Corrupt, Malformed, NotFound, nearest
 from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
 from riata.run.published import Published
+from riata.store.retention import NOTE_CHARACTERS_MAX
 from riata.web.answers import Answer, json_answer
 from riata.web.body import content_type
-from riata.web.document import check_type
+from riata.web.document import check_type, read_json_object
 from riata.web.options import new_model_name
 from riata.web.route import AT, Call, Route
 from riata.web.routes.models import source
-from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_content, query, record, ref
+from riata.web.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
 from riata.web.scopes import ADMIN, WATCH
+from riata.web.settings import DOCUMENT_BYTES_MAX
 
 BINARY: Final = "application/octet-stream"
 EXPORT_FORMATS: Final = ("binary", "json")
@@ -30,9 +32,23 @@ async def list_snapshots(call: Call) -> Answer:
 
 
 async def snapshot_now(call: Call) -> Answer:
-    """Save a snapshot; answers once it is durable. Takes no body."""
+    """Save a snapshot, which is kept until it is deleted; answers once it is durable. The body may have a note."""
     model, _ = call.asked()
-    return json_answer(await call.parts.admin.snapshot_now(model), 201)
+    call.parts.service.published(model)
+    body = await call.body(DOCUMENT_BYTES_MAX)
+    note = read_note(read_json_object(body, content_type(call.request.scope))) if body else ""
+    return json_answer(await call.parts.admin.snapshot_now(model, note), 201)
+
+
+async def delete_snapshot(call: Call) -> Answer:
+    """Delete a snapshot that somebody saved."""
+    model, _ = call.asked()
+    call.parts.service.published(model)
+    number = call.request.path_params["generation"]
+    if not number.isascii() or not number.isdigit() or len(number) > 15:
+        raise NotFound(f"no snapshot {number[:64]!r}: expected its number", "generation_not_found")
+    await call.parts.admin.delete_snapshot(model, int(number))
+    return json_answer({"generation": int(number), "deleted": True})
 
 
 async def export(call: Call) -> Answer:
@@ -62,6 +78,19 @@ async def import_model(call: Call) -> Answer:
         return json_answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content, patient=False)))
     except Corrupt as error:  # the client's bytes, not ours
         raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
+
+
+def read_note(document: dict[str, Any]) -> str:
+    """Read the body of a snapshot. Raises `BadInput`, which names the key."""
+    for key in document:
+        if key != "note":
+            raise BadInput(f"{key[:64]}: unknown key; did you mean 'note'?", "unknown_key")
+    note = document.get("note", "")
+    if not isinstance(note, str):
+        raise BadInput("note: expected a text", "wrong_type")
+    if len(note) > NOTE_CHARACTERS_MAX:
+        raise BadInput(f"note: {len(note)} characters; the maximum is {NOTE_CHARACTERS_MAX}", "out_of_range")
+    return note
 
 
 def readable(published: Published, names: NameBook) -> Answer:
@@ -98,14 +127,27 @@ SCHEMAS: Final = {
             "generation": COUNT,
             "seq": COUNT,
             "created": TIME,
+            "age_s": {"type": "number", "minimum": 0, "description": "seconds since it was made"},
             "bytes": COUNT,
             "state_digest": TEXT,
-            "cause": {"type": "string", "enum": ["schedule", "request"]},
+            "verified": {**YES_OR_NO, "description": "it was read back and is what was written"},
+            "cause": {
+                "type": "string",
+                "enum": ["schedule", "request", "saved"],
+                "description": "saved: kept until it is deleted",
+            },
+            "note": {**TEXT, "description": "what whoever saved it says of it"},
+            "leads_on": {
+                **YES_OR_NO,
+                "description": "the log has the events after it, so that every later event can be reached from it",
+            },
             "metrics": {"type": "object"},
         },
         closed=False,
     ),
     "SnapshotList": record({"snapshots": array(ref("Snapshot"))}),
+    "Save": record({"note": {"type": "string", "maxLength": NOTE_CHARACTERS_MAX}}, optional=("note",)),
+    "SnapshotDeleted": record({"generation": COUNT, "deleted": YES_OR_NO}),
     "Imported": record({"name": TEXT, "created": YES_OR_NO, "seq": COUNT}, closed=False),
     "Export": record({"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False),
 }
@@ -115,6 +157,10 @@ _FORMAT: Final = query(
     {"type": "string", "enum": list(EXPORT_FORMATS), "default": "binary"},
     "binary can be imported; json is for reading",
 )
+_NUMBER: Final = {
+    "name": "generation", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1},
+    "description": "its number", "example": 1,
+}  # fmt: skip
 _READ: Final = (404, 422, 503)
 ROUTES: Final = (
     Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained generations.", answer("SnapshotList"), _READ),
@@ -123,9 +169,20 @@ ROUTES: Final = (
         f"{AT}/snapshots",
         (ADMIN,),
         snapshot_now,
-        "Write a checkpoint now; answers when it is durable.",
+        "Save a snapshot, kept until it is deleted; answers when it is durable.",
         answer("Snapshot", 201),
         (*_READ, 409, 507),
+        body={**json_body("Save", {"note": "before the import"}), "required": False},
+    ),
+    Route(
+        "DELETE",
+        f"{AT}/snapshots/{{generation}}",
+        (ADMIN,),
+        delete_snapshot,
+        "Delete a snapshot that was saved.",
+        answer("SnapshotDeleted"),
+        (*_READ, 409, 507),
+        (_NUMBER,),
     ),
     Route(
         "GET",

@@ -8,12 +8,13 @@ import { driftDetails, into, KINDS } from "../parts.js";
 const interval = one => (one.interval ? `${number(one.interval[0])} to ${number(one.interval[1])}: ${one.interval[1] < 0 ? "better" : one.interval[0] > 0 ? "worse" : "no difference beyond doubt"}` : "too few events yet");
 
 export function versions(context) {
-  const kept = panel("Generations", () => ({ columns: ["generation", "created", "seq", "bytes", "cause"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause]) }));
+  const kept = panel("Generations", () => ({ columns: ["generation", "created", "seq", "bytes", "cause", "leads_on", "note"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause, one.leads_on, one.note]) }));
   const changed = panel("Changes", () => ({ columns: ["seq", "time", "kind", "actor", "settings", "source"], rows: changes.map(one => [one.seq, one.time, one.kind, one.actor, JSON.stringify(one.settings), JSON.stringify(one.source)]) }));
   const refits = panel("Refits: the optimum of the log");
   const rivals = panel("Challengers: other settings learn the same events", () => ({ columns: ["name", "events", "compared", "measure", "difference", "standard_error", "interval", "past"], rows: challengers.map(one => [one.name, one.events, one.compared, one.measure, one.difference, one.standard_error, JSON.stringify(one.interval), JSON.stringify(one.past)]) }));
   let snapshots = [], changes = [], challengers = [];
-  put(kept.extra, button("Save now", "admin", context.can, () => context.act(async () => `generation ${(await ask("POST", of(context.model, "/snapshots"))).generation} is saved`)));
+  const note = h("input", { type: "text", maxlength: 500, placeholder: "note", "aria-label": "note of the generation to save" });
+  put(kept.extra, note, button("Save now", "admin", context.can, () => context.act(async () => { const made = await ask("POST", of(context.model, "/snapshots"), { note: note.value }); note.value = ""; return `generation ${made.generation} is saved`; })));
   put(refits.extra, button("Start a refit", "admin", context.can, () => context.act(async () => `refit ${(await ask("POST", of(context.model, "/refits"), {})).id} runs`)));
 
   async function restore(one) {
@@ -23,6 +24,11 @@ export function versions(context) {
       "The restore is an event of the log. To undo it, restore a generation that was saved after that event.",
     ], context.model, "Restore");
     if (sure) await context.act(async () => { await ask("POST", of(context.model, "/restore"), { generation: one.generation }); return `generation ${one.generation} is restored`; });
+  }
+
+  async function remove(one) {
+    const sure = await confirm(`Delete generation ${one.generation} of ${context.model}`, [`It was saved at event ${number(one.seq)}${one.note ? `: ${visible(one.note)}` : ""}. It cannot be restored afterwards.`], "", "Delete");
+    if (sure) await context.act(async () => { await ask("DELETE", of(context.model, `/snapshots/${one.generation}`)); return `generation ${one.generation} is deleted`; });
   }
 
   async function promote(one) {
@@ -49,9 +55,11 @@ export function versions(context) {
           { title: "generation", number: true, of: one => String(one.generation) }, { title: "saved", of: one => time(one.created) },
           { title: "event", number: true, of: one => number(one.seq) }, { title: "log loss then", number: true, of: one => number(one.metrics.log_loss) },
           { title: "weights", number: true, of: one => number(one.metrics.non_zeros) }, { title: "size", number: true, of: one => bytes(one.bytes) },
-          { title: "", of: one => button("Restore…", "admin", context.can, () => restore(one)) },
+          { title: "goes back to", of: one => (one.leads_on ? `any event from ${number(one.seq)} on` : `event ${number(one.seq)}`) },
+          { title: "note", of: one => (one.cause === "saved" ? visible(one.note) || "saved" : "") },
+          { title: "", of: one => [button("Restore…", "admin", context.can, () => restore(one)), one.cause === "saved" ? button("Delete…", "admin", context.can, () => remove(one)) : ""] },
         ], snapshots, "generations"));
-        put(kept.caption, "A generation is a saved state; older ones are dropped as new ones come. Log loss: over all events up to then.");
+        put(kept.caption, "A generation is a state of the model. The newest three are kept, then one for each doubling of age, and what was saved until it is deleted. Log loss: over all events up to then.");
       });
       await into(changed, () => get(of(context.model, "/changes")), answer => {
         changes = answer.changes;
