@@ -47,12 +47,13 @@ def snapshots(
             typer.echo(f"model {model!r} is at snapshot {restore}, from event {done['seq']} on")
         found = riata.snapshots(model)["snapshots"]
     table = Table(title=f"snapshots of model {model}")
-    for name in ("number", "time", "age", "bytes", "cause", "goes back to", "note", ""):
+    for name in ("number", "time", "age", "bytes", "goes back to", "kept as"):
         table.add_column(name, justify="right" if name in ("number", "age", "bytes") else "left")
     for one in found:
         reached = f"any event from {one['seq']:,} on" if one["leads_on"] else f"exactly event {one['seq']:,}"
-        cells = (str(one["generation"]), one["created"], shown_age(one["age_s"]), f"{one['bytes']:,}", one["cause"], reached)
-        table.add_row(*cells, escape(one["note"]), "" if one["verified"] else "not verified")
+        kept = one["cause"] + (f": {one['note']}" if one["note"] else "") + ("" if one["verified"] else ", not verified")
+        when = f"{one['created'][:19].replace('T', ' ')} Z"
+        table.add_row(str(one["generation"]), when, shown_age(one["age_s"]), f"{one['bytes']:,}", reached, escape(kept))
     Console().print(table)
 
 
