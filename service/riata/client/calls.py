@@ -320,3 +320,12 @@ def _json(value: Mapping[str, Any], said: str) -> bytes:
 
 def _model(model: str, rest: str = "") -> str:
     return f"/models/{quote(model, safe='')}{rest}"
+
+
+def bearer(api_key: str | None) -> dict[str, str]:
+    """Return the authorization header of an API key. Raises `BadInput` (bad_key) if no key can look like that."""
+    if api_key is None:
+        return {}
+    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        raise BadInput("the API key has characters that are not valid in a key", "bad_key")
+    return {"authorization": f"Bearer {api_key}"}

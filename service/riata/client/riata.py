@@ -24,15 +24,6 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
-def bearer(api_key: str | None) -> dict[str, str]:
-    """Return the authorization header of an API key. Raises `BadInput` (bad_key) if no key can look like that."""
-    if api_key is None:
-        return {}
-    if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
-        raise BadInput("the API key has characters that are not valid in a key", "bad_key")
-    return {"authorization": f"Bearer {api_key}"}
-
-
 class Riata:
     """One service at `url`. Keeps connections open; close it, or use it in a `with` statement.
 
@@ -55,7 +46,9 @@ class Riata:
         self._sleep = sleep
         self._known = False
         try:
-            self._http = httpx.Client(base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=bearer(api_key))
+            self._http = httpx.Client(
+                base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=calls.bearer(api_key)
+            )
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
 

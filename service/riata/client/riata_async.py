@@ -15,7 +15,7 @@ from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.going_back import To, restoring
 from riata.client.retry import Attempts, Patience
-from riata.client.riata import bearer, new_key
+from riata.client.riata import new_key
 from riata.wire.tables import Roles
 
 
@@ -42,7 +42,7 @@ class AsyncRiata:
         self._known = False
         try:
             self._http = httpx.AsyncClient(
-                base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=bearer(api_key)
+                base_url=self.url, timeout=calls.TIMEOUT_S, transport=transport, headers=calls.bearer(api_key)
             )
         except httpx.InvalidURL as error:
             raise BadInput(f"{url}: not a URL: {error}", "bad_url") from None
