@@ -35,6 +35,19 @@ def row(fields: dict[str, str], layout: Layout) -> Any:
 # -- messages as rows
 
 
+def cloud_event(**attributes: Any) -> str:
+    """A CloudEvent with these attributes; one that is None is left out."""
+    whole = {
+        "specversion": "1.0",
+        "type": "click",
+        "id": "1",
+        "source": "/shop",
+        "data": {"features": {}, "label": 1},
+        **attributes,
+    }
+    return json.dumps({name: value for name, value in whole.items() if value is not None})
+
+
 def test_the_fields_of_a_message_are_features_as_in_a_query() -> None:
     given = {"age": "41.5", "n": "-3", "country": "de", "t": "true", "zip": "01234", "e": "1e3", "inf": "NaN", "label": "1"}
     features = {"age": 41.5, "n": -3, "country": "de", "t": "true", "zip": "01234", "e": 1000.0, "inf": "NaN"}
@@ -57,13 +70,26 @@ def test_a_field_may_hold_the_row_or_a_cloud_event_or_the_label_of_a_prediction(
         ({"a": "1"}, FLAT, "no field 'label' for the label; --label names another"),
         ({"a": "1"}, IN_FIELD, "no field 'row'"),
         ({"row": "[1]"}, IN_FIELD, "the field 'row' is not a JSON object"),
-        ({"row": "{"}, IN_FIELD, "Expecting property name"),
-        ({"row": '{"specversion": "1.0", "data": 3}'}, IN_FIELD, "the data of the CloudEvent is not a JSON object"),
+        ({"row": "{"}, IN_FIELD, "not UTF-8 JSON: Expecting property name"),
+        ({"row": ""}, IN_FIELD, "empty value"),
+        ({"row": "[" * 100_000}, IN_FIELD, "not UTF-8 JSON: nested too deeply"),
+        ({"row": "\0\0\0\0\7Obj"}, IN_FIELD, "begins with a zero byte, as Avro and Protobuf of a schema registry do; send JSON"),
+        ({"row": cloud_event(data=3)}, IN_FIELD, "the data of the CloudEvent is not a JSON object"),
+        ({"row": cloud_event(id=None)}, IN_FIELD, "attribute id of the CloudEvent is missing; id and source are both required"),
+        ({"row": cloud_event(id="")}, IN_FIELD, "attribute id of the CloudEvent is missing"),
+        ({"row": cloud_event(source=None)}, IN_FIELD, "attribute source of the CloudEvent is missing"),
+        ({"row": cloud_event(id=7)}, IN_FIELD, "attribute id of the CloudEvent is no text: 7"),
+        ({"row": cloud_event(id=None, source=None)}, IN_FIELD, "id and source are both required"),
     ],
 )
 def test_what_is_no_row_is_refused_with_the_reason(fields: dict[str, str], layout: Layout, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         row(fields, layout)
+
+
+def test_bytes_that_are_no_text_are_named() -> None:
+    with pytest.raises(ValueError, match="not UTF-8 JSON: byte 3 is not UTF-8, as in Avro and other binary formats"):
+        event_of(Message("7-1", {b"row": b'{"a\xff"}'}), IN_FIELD)
 
 
 # -- a real Redis and a real service

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def broker() -> Iterator[str]:
     owner.flush()
 
 
-def produce(broker: str, topic: str, messages: list[tuple[int, bytes, dict[str, bytes]]]) -> None:
+def produce(broker: str, topic: str, messages: Sequence[tuple[int, bytes | None, dict[str, bytes]]]) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker, "log_level": 0})
     for partition, value, headers in messages:
         producer.produce(topic, value, partition=partition, headers=headers)
@@ -106,7 +106,22 @@ def test_a_topic_is_fed_once_in_the_order_of_its_partitions(broker: str, tmp_pat
         assert mine == sorted(mine)
     why = {message.value(): dict(message.headers())["refused.why"] for message in refused}
     assert why[row(5, "no")].startswith(b"bad_label: ")
-    assert why[b"{"].startswith(b"not_a_row: Expecting property name")
+    assert why[b"{"].startswith(b"not_a_row: not UTF-8 JSON: Expecting property name")
+
+
+def test_tombstones_of_a_compacted_topic_are_counted_apart_and_are_no_failure(broker: str, tmp_path: Path) -> None:
+    topic = "compacted"
+    with Running(tmp_path / "data") as service:
+        service.start()
+        produce(broker, topic, [(0, row(1), {}), (0, None, {}), (1, None, {"ce_specversion": b"1.0"}), (1, row(2, 0), {})])
+        command = ["feed", f"kafka://{broker}", "--stream", topic, "--url", service.url, "--until-empty", *QUICK]
+        first = run(*command)
+        assert (first.exit_code, "2 accepted, 0 duplicate, 0 refused, 2 tombstones" in first.stdout) == (0, True), first.output
+        produce(broker, topic, [(0, b"", {}), (0, b"\0\0\0\0\7avro", {})])
+        second = run(*command)
+        assert (second.exit_code, "0 accepted, 0 duplicate, 2 refused\n" in second.stdout) == (1, True), second.output
+        assert "not_a_row: empty value" in second.output
+        assert "as Avro and Protobuf of a schema registry do; send JSON" in second.output
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from riata.base.arrays import F64
 from riata.learn.registry import SPECS
 from riata.watch.columns import TRACKED_MAX, Column, Columns
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.watch.warnings import CODES, warnings_of
+from riata.watch.warnings import CODES, refused_warning, warnings_of
 from riata.wire.batch import Batch
 
 N = 4000
@@ -43,6 +43,37 @@ def test_a_model_is_judged_by_its_last_events(factor: float, shift: float, expec
 def test_a_model_that_has_learnt_nothing_yet_is_as_good_as_the_base_rate() -> None:
     label = (np.random.default_rng(4).random(N) < 0.01).astype(np.float64)
     assert told(np.full(N, np.log(0.01 / 0.99)), label) == []
+
+
+@pytest.mark.parametrize(("labels", "expected"), [(1.0, ["one_label"]), (0.0, ["one_label"])])
+def test_a_model_that_has_seen_one_label_only_is_told(labels: float, expected: list[str]) -> None:
+    label = np.full(N, labels)
+    margin = np.where(label > 0.5, 9.0, -9.0)
+    assert told(margin, label, 100) == expected
+    assert told(margin, label) == expected
+    assert told(margin, label, 99) == []
+    label[5] = 1.0 - labels
+    assert told(margin, label, 100) == []
+
+
+def test_the_warning_names_the_label_that_is_missing() -> None:
+    watched = Progressive(ProgressiveConfig())
+    watched.observe(np.full(1612, 9.0), np.ones(1612), np.ones(1612), np.zeros(1612, np.bool_), 1)
+    (warning,) = warnings_of(watched.figures(), [], {})
+    assert warning["detail"].startswith("all 1,612 events so far have the label 1, so the model can only predict that one. If ")
+    assert "rows with the label 0" in warning["detail"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "accepted", "is_told"),
+    [(3388, 1000, True), (10, 0, True), (9, 0, False), (1000, 1000, False), (1001, 1000, True)],
+)
+def test_more_rows_refused_than_accepted_is_told(refused: int, accepted: int, is_told: bool) -> None:
+    found = refused_warning(refused, accepted)
+    assert (found is not None) == is_told
+    if found is not None:
+        assert found["code"] == "mostly_refused"
+        assert f"{refused:,} rows were refused and {accepted:,} accepted lately" in found["detail"]
 
 
 def rows(value: F64) -> Batch:

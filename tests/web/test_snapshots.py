@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
 import pytest
 
 from riata.base.errors import Corrupt
 from riata.web.app import create_app
 from riata.web.settings import WebSettings
+from tests.running import Running
 from tests.web.asking import Client, asking
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import EXPORT_MAGIC, FakeService
@@ -75,6 +82,32 @@ def test_an_export_goes_back_in_under_another_name(client: Client) -> None:
     taken = client.post("/models/copy/import", answer.content, BINARY)
     assert (taken.status_code, taken.json()["created"]) == (200, True)
     assert client.get("/models/copy").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (BINARY, 200),
+        ("application/x-www-form-urlencoded", 200),  # of `curl --data-binary`
+        ("", 200),
+        ("application/json", 415),
+        ("text/plain", 415),
+    ],
+)
+def test_an_export_is_known_by_its_bytes_whatever_curl_calls_it(client: Client, kind: str, status: int) -> None:
+    content = client.get("/models/default/export").content
+    assert client.post("/models/copy/import", content, kind).status_code == status
+    assert client.post("/models/copy/import", b"a=1", kind).status_code == (400 if status == 200 else 415)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_imports_an_export_as_the_guides_say(tmp_path: Path) -> None:
+    with Running(tmp_path / "data") as running:
+        running.start()
+        (tmp_path / "default.riata").write_bytes(httpx.get(f"{running.url}/models/default/export").content)
+        command = ["curl", "-s", "-X", "POST", f"{running.url}/models/copy/import", "--data-binary", "@default.riata"]
+        told = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path).stdout
+        assert json.loads(told)["created"] is True
 
 
 def test_the_readable_export_has_every_weight_by_name(client: Client) -> None:

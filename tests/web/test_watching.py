@@ -31,7 +31,7 @@ from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService
 
 GOOD = '{"features":{"a":1},"label":1}'
-BAD_LABEL = '{"features":{"a":1},"label":2}'
+BAD_LABEL = '{"features":{"a":1},"label":7}'
 BAD_VALUE = '{"features":{"a":1e999},"label":1}'
 NDJSON = "application/x-ndjson"
 
@@ -123,9 +123,26 @@ def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bo
     figures["warnings"] = warnings_of(figures, [], {})
     published = service.published("default")
     object.__setattr__(published, "figures", figures)
-    told = attention_of(service.health(), {"default": (published, service.names("default"))})
+    told = attention_of(service.health(), {"default": (published, published.warnings(service.names("default")))})
     assert [one.code for one in told] == codes
     assert all(one.action for one in told)
+
+
+def test_a_model_that_refuses_more_than_it_accepts_needs_attention(client: Client) -> None:
+    assert client.post("/observe", "\n".join([GOOD] * 9), NDJSON).status_code == 202
+    client.post("/observe", "\n".join([BAD_VALUE] * 9), NDJSON)
+    assert client.get("/status").json()["attention"] == []
+    client.post("/observe", "\n".join([BAD_LABEL] * 2), NDJSON)
+    (told,) = client.get("/status").json()["attention"]
+    assert (told["code"], told["model"], told["severity"]) == ("mostly_refused", "default", "ticket")
+    assert told["sentence"].startswith("11 rows were refused and 9 accepted lately")
+    assert told["action"]
+    for path in ("/models/default", "/models/default/metrics"):
+        assert [one["code"] for one in client.get(path).json()["warnings"]] == ["mostly_refused"]
+    assert 'riata_model_warning{code="mostly_refused",model="default"} 1.0' in client.get("/metrics").text
+    client.post("/observe", "\n".join([GOOD] * 1100), NDJSON)
+    assert client.get("/status").json()["attention"] == []
+    assert 'riata_model_warning{code="mostly_refused",model="default"} 0.0' in client.get("/metrics").text
 
 
 NO_QUOTAS = dict.fromkeys(("models_max", "events_a_day", "bytes_a_day", "events_today", "bytes_today"))

@@ -132,11 +132,13 @@ class Tally:
     accepted: int = 0
     duplicate: int = 0
     refused: int = 0
+    tombstones: int = 0
     shown: int = 0
 
     def text(self) -> str:
         """Return the counts as a line."""
-        return f"{self.accepted} accepted, {self.duplicate} duplicate, {self.refused} refused"
+        empty = f", {self.tombstones} tombstone{'s' * (self.tombstones != 1)}" if self.tombstones else ""
+        return f"{self.accepted} accepted, {self.duplicate} duplicate, {self.refused} refused{empty}"
 
 
 @dataclass(slots=True)
@@ -158,6 +160,9 @@ class Feeder:
         refused: dict[str, str] = {}
         rows, sent = [], []
         for message in found:
+            if message.is_tombstone:
+                self.tally.tombstones += 1
+                continue
             try:
                 rows.append(event_of(message, self.layout))
                 sent.append(message)

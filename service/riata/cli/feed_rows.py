@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 CLOUD_EVENT: Final = "specversion"  # the attribute that every CloudEvent has
+_SHOWN_MAX: Final = 64
 VALUE: Final = b"value"  # the field of a message that has a value and no fields
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. id: its id in the stream; fields: its content."""
+    """One message. id: its id in the stream; fields: its content; is_tombstone: it has no value, and deletes those of its key."""
 
     id: str
     fields: Mapping[bytes, bytes]
+    is_tombstone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def event_of(message: Message, layout: Layout) -> bytes:
     else:
         row = _from_json(message, layout.row_field)
         if CLOUD_EVENT in row:
-            event_id = f"{row.get('source', '')}/{row.get('id', '')}"
+            event_id = _cloud_event_id(row)
             row = row.get("data", {})
             if not isinstance(row, dict):
                 raise ValueError("the data of the CloudEvent is not a JSON object")
@@ -58,10 +60,36 @@ def _from_json(message: Message, name: str) -> dict[str, Any]:
     content = message.fields.get(name.encode())
     if content is None:
         raise ValueError(f"it has no field {name!r}")
-    row = json.loads(content)  # its errors are of ValueError
+    row = _decoded(content)
     if not isinstance(row, dict):
         raise ValueError(f"the field {name!r} is not a JSON object")
     return row
+
+
+def _cloud_event_id(event: dict[str, Any]) -> str:
+    """Return what identifies a CloudEvent. Raises `ValueError` if it lacks one of the two attributes that do."""
+    for name in ("id", "source"):
+        given = event.get(name)
+        if not isinstance(given, str) or not given:
+            told = "is missing" if given in (None, "") else f"is no text: {json.dumps(given)[:_SHOWN_MAX]}"
+            raise ValueError(f"the attribute {name} of the CloudEvent {told}; id and source are both required, as the event id")
+    return f"{event['source']}/{event['id']}"
+
+
+def _decoded(content: bytes) -> Any:
+    """Return what JSON says. Raises `ValueError`, which says what the bytes are if they are something else."""
+    if not content:
+        raise ValueError("empty value")
+    if content[0] == 0:
+        raise ValueError("not UTF-8 JSON: it begins with a zero byte, as Avro and Protobuf of a schema registry do; send JSON")
+    try:
+        return json.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 JSON: byte {error.start} is not UTF-8, as in Avro and other binary formats") from None
+    except RecursionError:
+        raise ValueError("not UTF-8 JSON: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not UTF-8 JSON: {error}") from None
 
 
 def _value(text: str) -> float | int | str:

@@ -175,6 +175,8 @@ class KafkaTopic:
 
 def _message(received: Received) -> Message:
     """Return a message; a CloudEvent in binary mode, whose attributes are headers, as it is in structured mode."""
+    if received.value() is None:
+        return Message(f"{received.partition()}/{received.offset()}", {VALUE: b""}, is_tombstone=True)
     value = received.value() or b""
     headers: dict[str, Any] = dict(received.headers() or [])
     if f"{_CE}{CLOUD_EVENT}" in headers:

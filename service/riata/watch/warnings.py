@@ -17,9 +17,13 @@ UNDER_CONFIDENT: Final = "under_confident"
 OVER_CONFIDENT: Final = "over_confident"
 BIASED: Final = "biased"
 NOT_SCALED: Final = "columns_not_scaled"
-CODES: Final = (WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED)
+ONE_LABEL: Final = "one_label"
+MOSTLY_REFUSED: Final = "mostly_refused"  # of the rows that a process got, which no state knows
+CODES: Final = (MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED)
 
 EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said
+ONE_LABEL_EVENTS_MIN: Final = 100
+REFUSED_MIN: Final = 10
 LOSS_SLACK: Final = 1.01  # of the base rate's loss: a model that learns nothing is about as good as it
 ERROR_MAX: Final = 0.03  # of the calibration, beyond what chance explains
 COLUMNS_NAMED: Final = 8
@@ -32,7 +36,7 @@ def warnings_of(figures: Figures, columns: Sequence[Column], advice: Mapping[str
     columns : large ones, from `Columns.large`; empty if the learner takes values of any size
     advice  : of the learner's spec
     """
-    found: list[tuple[str, str, list[int]]] = []
+    found: list[tuple[str, str, list[int]]] = [(ONE_LABEL, detail, []) for detail in _one_label(figures["cumulative"])]
     window = figures["window"]
     if window["examples"] >= EVENTS_MIN:
         found += [(code, detail, []) for code, detail in (*_loss(window), *_calibration(figures))]
@@ -47,6 +51,27 @@ def warnings_of(figures: Figures, columns: Sequence[Column], advice: Mapping[str
     return [
         {"code": code, "detail": f"{detail}. {advice.get(code, '')}".strip(), "slots": slots} for code, detail, slots in found
     ]
+
+
+def refused_warning(refused: int, accepted: int) -> dict[str, Any] | None:
+    """Return the warning that more rows were refused than accepted, None if they were not.
+
+    refused  : rows refused while the last `accepted` ones were accepted
+    """
+    if refused < max(REFUSED_MIN, accepted + 1):
+        return None
+    detail = f"{refused:,} rows were refused and {accepted:,} accepted lately, and what is refused is not learnt"
+    why = "The page Data and GET /models/{m}/refused say why."
+    return {"code": MOSTLY_REFUSED, "detail": f"{detail}. {why}", "features": []}
+
+
+def _one_label(cumulative: Mapping[str, Any]) -> list[str]:
+    rate, examples = cumulative["base_rate"], cumulative["examples"]
+    if examples < ONE_LABEL_EVENTS_MIN or rate not in (0.0, 1.0):
+        return []
+    label, other = (1, 0) if rate == 1.0 else (0, 1)
+    told = f"all {examples:,} events so far have the label {label}, so the model can only predict that one"
+    return [f"{told}. If there are rows with the label {other}, see whether they are sent, and whether they are refused"]
 
 
 def _loss(window: Mapping[str, Any]) -> list[tuple[str, str]]:

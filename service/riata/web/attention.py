@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from riata.predict.name_book import NameBook
 from riata.run.drift import drift_sentence
 from riata.run.health import Health
 from riata.run.published import Published
@@ -34,8 +33,8 @@ class Attention:
         return asdict(self)
 
 
-def attention_of(health: Health, served: Mapping[str, tuple[Published, NameBook]]) -> list[Attention]:
-    """Return what needs attention, the most urgent first. served: the models that may be named, with their names of features."""
+def attention_of(health: Health, served: Mapping[str, tuple[Published, Sequence[Mapping[str, Any]]]]) -> list[Attention]:
+    """Return what needs attention, the most urgent first. served: the models that may be named, with their warnings."""
     found = [*_service(health), *(one for name, model in served.items() for one in _model(name, *model, health))]
     return sorted(found, key=lambda one: one.severity != "page")
 
@@ -50,7 +49,7 @@ def _service(health: Health) -> Iterator[Attention]:
         yield Attention("ticket", "warning", None, warning, "Follow the sentence; the log of the process has more.")
 
 
-def _model(name: str, published: Published, names: NameBook, health: Health) -> Iterator[Attention]:
+def _model(name: str, published: Published, warnings: Sequence[Mapping[str, Any]], health: Health) -> Iterator[Attention]:
     at = health.models.get(name)
     if lost := health.lost.get(name, 0):
         sentence = f"The store lost {lost} acknowledged events."
@@ -61,5 +60,5 @@ def _model(name: str, published: Published, names: NameBook, health: Health) -> 
     if (drift := published.figures.get("drift")) is not None and drift["alarms"] and drift["rests_for"]:
         found = f"The stream has changed: {drift_sentence(drift['alarms'][0])}."
         yield Attention("ticket", "drift", name, found, _AFTER[drift["action"]])
-    for warning in published.warnings(names):
+    for warning in warnings:
         yield Attention("ticket", warning["code"], name, warning["detail"], "Look at Learning and at Data.")

@@ -13,11 +13,13 @@ from prometheus_client.registry import Collector
 
 from riata.base.errors import RiataError
 from riata.base.log_lines import FIELDS
+from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
 from riata.run.published import Published
-from riata.watch.warnings import CODES
+from riata.watch.progressive import RECENT
+from riata.watch.warnings import CODES, refused_warning
 from riata.web.recent import RecentFamilies, recent_figures
 from riata.web.refused_rows import RefusedRows
 from riata.web.request_counters import RequestCounters, RowTally
@@ -125,7 +127,18 @@ class Meters:
         """Return the figures of a model as they are now."""
         model, now_ms = published.model.origin.name, self._unix_ms()
         refused = self.refused.recent(model, now_ms, self._rows.count(model, "accepted"))
-        return recent_figures(published, now_ms, refused)
+        warnings = [*self._mostly_refused(model), *published.figures.get("warnings", [])]
+        return {**recent_figures(published, now_ms, refused), "warnings": warnings}
+
+    def warnings(self, published: Published, names: NameBook) -> list[dict[str, Any]]:
+        """Return the warnings about a model, and whether this process refuses more rows of it than it accepts."""
+        return [*self._mostly_refused(published.model.origin.name), *published.warnings(names)]
+
+    def _mostly_refused(self, model: str) -> list[dict[str, Any]]:
+        accepted = self._rows.count(model, "accepted")
+        refused, _ = self.refused.recent(model, self._unix_ms(), accepted)
+        found = refused_warning(refused, min(accepted, RECENT))
+        return [] if found is None else [found]
 
     def text(self, sees: Sees = lambda _model: True, sees_key: Sees = lambda _key: True) -> bytes:
         """Return all metrics in the text format of Prometheus, without samples of models and keys that the caller may not see."""
@@ -204,7 +217,7 @@ class ServiceCollector(Collector):
         figures = self.figures(published)
         for families in optional:
             families.add(model, figures)
-        codes = {one["code"] for one in published.figures.get("warnings", [])}
+        codes = {one["code"] for one in figures["warnings"]}
         for code in CODES:
             warning.add_metric((model, code), float(code in codes))
 

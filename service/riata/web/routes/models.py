@@ -11,11 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.document import write_document
-from riata.base.errors import BadInput, nearest
+from riata.base.errors import BadInput, RiataError, nearest
 from riata.learn.learner import Weights
 from riata.predict.explain import top_weights
 from riata.predict.model import Model
-from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.config import ModelConfig
 from riata.run.creating import Compiling
@@ -86,7 +85,10 @@ async def put_model(call: Call) -> Answer:
 async def describe_model(call: Call) -> Answer:
     """Configuration, counters, served version, progressive metrics and memory by part."""
     model, _ = call.asked()
-    document, scope = call.parts.service.describe(model), call.request.scope
+    service, scope = call.parts.service, call.request.scope
+    document = service.describe(model)
+    with contextlib.suppress(RiataError):  # nothing is served yet
+        document["warnings"] = call.parts.meters.warnings(service.published(model), service.names(model))
     return json_answer({**document, "challengers": [one for one in document["challengers"] if visible(scope, one["name"])]})
 
 
@@ -105,7 +107,9 @@ async def model_metrics(call: Call) -> Answer:
     model, options = call.asked()
     since = whole(options, "since", None, 0, SEQ_MAX)
     published = call.parts.service.published(model)
-    document = metrics_document(published, call.parts.meters.figures(published), call.parts.service.names(model), since)
+    meters = call.parts.meters
+    warnings = meters.warnings(published, call.parts.service.names(model))
+    document = metrics_document(published, meters.figures(published), warnings, since)
     if flag(options, "times") and since is not None:
         points = document["history"]
         times = await call.parts.service.event_times(model, [point["seq"] for point in points])
@@ -173,9 +177,11 @@ def source(published: Published) -> dict[str, Any]:
     return {"name": published.model.origin.name, "version": published.version, "seq": published.model.seq}
 
 
-def metrics_document(published: Published, figures: dict[str, Any], names: NameBook, since: int | None) -> dict[str, Any]:
+def metrics_document(
+    published: Published, figures: dict[str, Any], warnings: list[dict[str, Any]], since: int | None
+) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
-    non_zeros, warnings = published.model.weights.non_zeros, published.warnings(names)
+    non_zeros = published.model.weights.non_zeros
     figures = {name: value for name, value in figures.items() if name != "slices"}  # they have a route of their own
     document = {"model": source(published), **figures, "non_zeros": non_zeros, "warnings": warnings}
     if since is not None:

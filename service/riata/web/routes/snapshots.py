@@ -22,6 +22,7 @@ from riata.web.scopes import ADMIN, WATCH
 from riata.web.settings import DOCUMENT_BYTES_MAX
 
 BINARY: Final = "application/octet-stream"
+CURL: Final = "application/x-www-form-urlencoded"  # what curl says of --data-binary; the bytes are checked by their digest
 EXPORT_FORMATS: Final = ("binary", "json")
 
 
@@ -70,7 +71,9 @@ async def import_model(call: Call) -> Answer:
     """Import an exported checkpoint; the model is created if it does not exist."""
     name = new_model_name(call.request.path_params["model"])
     call.options()
-    check_type(content_type(call.request.scope), BINARY)
+    kind = content_type(call.request.scope)
+    if kind.strip().lower() not in ("", CURL):
+        check_type(kind, BINARY)
     settings = call.parts.settings
     bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # otherwise refused with 503 every time
     content = await call.body(bytes_max)

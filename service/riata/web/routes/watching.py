@@ -57,7 +57,7 @@ async def status(call: Call) -> Answer:
                 published[name] = service.published(name)
             except RiataError:  # just dropped, or nothing is served yet
                 continue
-    served = {name: (one, service.names(name)) for name, one in published.items()}
+    served = {name: (one, call.parts.meters.warnings(one, service.names(name))) for name, one in published.items()}
     sharing = health.sharing
     document = {
         "version": riata.__version__,
