@@ -51,6 +51,7 @@ THIRD_PARTY = {
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
     "cli/parquet.py": {"pyarrow"},
+    "cli/table_lines.py": {"msgspec"},
     "scale/dask_pool.py": {"distributed"},
     "cli/redis_stream.py": {"redis"},
     "cli/kafka_topic.py": {"confluent_kafka"},

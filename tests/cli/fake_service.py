@@ -70,10 +70,12 @@ class FakeService:
         return answer(200, documents[part])
 
     def _observe(self, request: httpx.Request, model: str) -> httpx.Response:
-        rows = request.content.splitlines()
+        ids = 16 * int(request.url.params.get("ids", 0))
+        rows = request.content[: len(request.content) - ids].splitlines()
         good = [row for row in rows if b"bad" not in row]
         bad = [{"index": i, "code": "bad_row", "detail": "bad"} for i, row in enumerate(rows) if b"bad" in row]
         counts: dict[str, Any] = {"accepted": len(good), "duplicate": 0, "rejected": len(bad), "errors": bad[:10]}
+        counts |= {"rejected_codes": {"bad_row": len(bad)}} if bad else {}
         self.rows[model] += good
         if not good:
             return problem(422, "nothing_accepted", **counts)

@@ -66,9 +66,9 @@ def test_chunks_hold_every_line_in_order_within_both_bounds(monkeypatch: pytest.
 def test_a_line_larger_than_a_request_should_be_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "BODY_BYTES", 4)
     assert list(chunks([(1, b"aa"), (2, b"bbbbbbbb"), (3, b"c")], 9)) == [
-        Chunk(b"aa\n", [1]),
-        Chunk(b"bbbbbbbb\n", [2]),
-        Chunk(b"c\n", [3]),
+        Chunk(b"aa\n", [1], [b"aa"]),
+        Chunk(b"bbbbbbbb\n", [2], [b"bbbbbbbb"]),
+        Chunk(b"c\n", [3], [b"c"]),
     ]
 
 

@@ -136,7 +136,7 @@ def test_observe_sends_all_rows_in_requests_of_the_size_asked_for(rows: Path, se
     result = run("observe", str(rows), "--rows-per-request", "2")
     assert (result.exit_code, result.stdout) == (0, "5 accepted, 0 duplicate, 0 rejected\n")
     sent = [request for request in service.requests if request.method == "POST"]
-    assert [len(request.content.splitlines()) for request in sent] == [2, 2, 1]
+    assert [int(request.url.params["ids"]) for request in sent] == [2, 2, 1]
     assert service.rows["default"] == ROWS.encode().splitlines()
 
 
@@ -151,7 +151,7 @@ def test_observe_names_refused_rows_by_their_line_and_fails(tmp_path: Path) -> N
     path = tmp_path / "rows.ndjson"
     path.write_text('{"a":1}\n\n{"bad":1}\n{"bad":2}\n{"b":1}\n')
     result = run("observe", str(path), "--rows-per-request", "2")
-    assert (result.exit_code, result.stdout) == (1, "2 accepted, 0 duplicate, 2 rejected\n")
+    assert (result.exit_code, result.stdout) == (1, "2 accepted, 0 duplicate, 2 rejected (2 bad_row)\n")
     assert [line for line in result.stderr.splitlines() if line] == ["line 3: bad [bad_row]", "line 4: bad [bad_row]"]
 
 
@@ -160,7 +160,7 @@ def test_observe_counts_a_request_none_of_whose_rows_were_taken(tmp_path: Path) 
     path = tmp_path / "rows.ndjson"
     path.write_text('{"bad":1}\n' * 30)
     result = run("observe", str(path))
-    assert (result.exit_code, result.stdout) == (1, "0 accepted, 0 duplicate, 30 rejected\n")
+    assert (result.exit_code, result.stdout) == (1, "0 accepted, 0 duplicate, 30 rejected (30 bad_row)\n")
     assert len(result.stderr.splitlines()) == 10
 
 

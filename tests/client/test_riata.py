@@ -59,7 +59,7 @@ def test_an_invalid_url_is_refused() -> None:
 def test_an_infinite_number_is_refused_before_it_is_sent() -> None:
     script = Script()
     with pytest.raises(BadInput, match=r"^row 1, column 'x': inf is not a finite number") as refused:
-        client(script).observe([ROW, {"features": {"x": float("inf")}, "label": 1}])
+        client(script).observe([ROW, {"features": {"x": float("inf")}, "label": 1}], atomic=True)
     assert refused.value.code == "not_finite"
     with pytest.raises(BadInput, match=r"^the settings: NaN"):
         client(script).change("m", gamma=float("inf"))

@@ -14,7 +14,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.client import ApiRefused, AsyncRiata, Riata
-from riata.wire.tables import plain
+from riata.wire.plain_values import plain
 from tests.client.fake_http import answer, problem
 
 COLUMNS = {"age": [41.5, None, 23.0], "country": ["de", "fr", None], "churned": [True, False, True]}
@@ -132,9 +132,45 @@ def test_many_rows_are_several_requests_and_count_as_one() -> None:
 def test_a_refusal_names_the_row_and_the_column(rows: Any, said: str) -> None:
     service = Service()
     with service.client() as riata, pytest.raises(BadInput) as refused:
-        riata.observe(rows)
+        riata.observe(rows, atomic=True)
     assert said in str(refused.value)
     assert service.bodies == []
+
+
+def test_a_row_that_cannot_be_sent_is_an_error_with_row_and_column_and_the_others_are_learnt() -> None:
+    service = Service(frozenset({0}))
+    with service.client() as riata:
+        told = riata.observe({"i": [0.0, 1.0, float("inf"), 3.0, 4.0], "label": [1, 0, 1, None, "stay"]})
+    assert (told.accepted, told.rejected) == (1, 4)
+    assert [(error.index, error.code) for error in told.errors] == [
+        (0, "bad_feature"), (2, "not_finite"), (3, "missing_label"), (4, "bad_value"),
+    ]  # fmt: skip
+    assert told.errors[1].detail == "column 'i': inf is not a finite number; leave it out, or clip it"
+    assert told.codes == {"not_finite": 1, "missing_label": 1, "bad_value": 1}
+    with service.client() as riata, pytest.raises(BadInput, match="row 0, column 'i': inf is not"):
+        riata.observe({"i": [float("inf")], "label": [1]})
+
+
+def test_rows_with_a_source_have_ids_by_their_values() -> None:
+    def ids(table: Any, source: str = "churn") -> list[bytes]:
+        sent: list[bytes] = []
+
+        def service(request: httpx.Request) -> httpx.Response:
+            count = int(request.url.params["ids"])
+            sent.extend(request.content[-16 * i : len(request.content) - 16 * (i - 1)] for i in range(count, 0, -1))
+            return answer(202, {"accepted": count, "duplicate": 0, "rejected": 0, "seq": 1, "errors": []})
+
+        with Riata("http://riata", transport=httpx.MockTransport(service)) as riata:
+            riata.observe(table, label="churned", source=source)
+        return sent
+
+    assert all(ids(table) == ids(COLUMNS) for table in tables())
+    assert len({*ids(COLUMNS), *ids(COLUMNS, "other")}) == 6
+    columns: dict[str, Any] = dict(COLUMNS)
+    twice = ids({name: column * 2 for name, column in columns.items()})
+    assert (twice[:3], len({*twice})) == (ids(COLUMNS), 6)
+    backwards = ids({name: column[::-1] for name, column in reversed(columns.items())})
+    assert backwards == ids(COLUMNS)[::-1]
 
 
 def test_the_asyncio_client_sends_the_same() -> None:

@@ -1,9 +1,9 @@
-"""Shared by the verbs that use a running service: common options, connecting, and reporting rejected rows."""
+"""Shared by the verbs that use a running service: common options, and connecting."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,11 +17,9 @@ from riata.wire.readers import FILE_READERS
 
 if TYPE_CHECKING:
     from riata.client import Riata
-    from riata.client.errors import RowProblem
 
 KEY_VARIABLE: Final = "RIATA_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-PROBLEMS_SHOWN: Final = 10
 
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model. It may also be the first word.")]
@@ -74,22 +72,6 @@ def connected(url: str) -> Iterator[Riata]:
                 f"{error.detail}\nstart the service with `make run` or `riata serve`, or give its URL with --url"
             ) from None
         yield client
-
-
-class Refusals:
-    """Counts the rejected rows and prints the first of them to stderr, with their line in the file."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._shown = 0
-
-    def add(self, count: int, problems: Sequence[RowProblem], numbers: Sequence[int]) -> None:
-        """Note `count` rows of a request whose row i is line `numbers[i]`."""
-        self.rows += count
-        for problem in problems[: PROBLEMS_SHOWN - self._shown]:
-            place = f"line {numbers[problem.index]}" if 0 <= problem.index < len(numbers) else f"row {problem.index}"
-            typer.echo(f"{place}: {problem.detail or problem.code} [{problem.code}]", err=True)
-            self._shown += 1
 
 
 def require_format(form: str) -> None:

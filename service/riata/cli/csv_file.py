@@ -19,15 +19,18 @@ from typing import IO, Any, Final
 
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX
-from riata.cli.tables import Column, Layout, Rows, found_roles, json_line, size_of
-from riata.wire.tables import Roles, example, label_of
+from riata.cli.table_lines import Row, lines_of
+from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
+from riata.wire.plain_values import NotFinite
+from riata.wire.tables import ABSENT, BadRow, NoLabel, Roles, label_of
 
 DELIMITERS: Final = ",;\t|"
 DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-ABSENT: Final = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})  # in a column of numbers
 CHUNK_ROWS: Final = 1000
 LABELS_SHOWN: Final = 4
 _LABELS_COUNTED: Final = 1000
+_CLASSES: Final = 2  # meanings of labels; with fewer, words that mean nothing are not a few bad rows
+_OPEN: Final = "unexpected end of data"  # what the `csv` module says of a quote without its end
 _UNIQUE_FROM: Final = 50  # rows: below that, a column of all different words may be one by chance
 
 
@@ -71,7 +74,9 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
         for column in columns
     ]
     about = f"{size_of(rows, len(names))}, separated by {DELIMITER_NAMES[delimiter]}"
-    return Rows(columns, roles, about, _lines(source, name, delimiter, (names, read, roles)))
+    if layout.watcher is not None:
+        layout.watcher.begins(rows)
+    return Rows(columns, roles, about, lines_of(_rows(source, name, delimiter, names, read), roles, layout, name, "line"))
 
 
 def _look(source: IO[bytes], name: str) -> tuple[list[str], str, list[_Seen], int]:
@@ -86,49 +91,71 @@ def _look(source: IO[bytes], name: str) -> tuple[list[str], str, list[_Seen], in
         delimiter = max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark))))
         header = next(csv.reader([first], delimiter=delimiter))
         seen, rows = [_Seen() for _ in header], 0
-        cells = (row for _, row in _cells(text, name, delimiter, len(header)))
+        bad: list[tuple[int, str]] = []
+        cells = _good(_cells(text, name, delimiter, len(header)), bad)
         while chunk := list(islice(cells, CHUNK_ROWS)):
             rows += len(chunk)
             for one, column in zip(seen, zip(*chunk, strict=True), strict=True):
                 one.add(column)
+        if len(bad) > rows:
+            line, why = bad[0]
+            raise Malformed(f"{name}: line {line + 1}: {why}; so are most rows", "lengths_differ")
         if not rows:
             raise Malformed(f"{name}: contains a header and no rows", "empty_body")
-        return header, delimiter, seen, rows
+        return header, delimiter, seen, rows + len(bad)
     except UnicodeDecodeError:
         raise Malformed(f"{name}: not UTF-8; convert it, for example with `iconv -f latin1 -t utf8`", "invalid_utf8") from None
     finally:
         text.detach()
 
 
-def _cells(text: TextIOWrapper, name: str, delimiter: str, width: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row after the header. The line is relative to what was read before."""
+def _good(cells: Iterator[tuple[int, list[str] | str]], bad: list[tuple[int, str]]) -> Iterator[list[str]]:
+    """Yield the rows that can be read; the others go to `bad`."""
+    for line, row in cells:
+        if isinstance(row, str):
+            bad.append((line, row))
+        else:
+            yield row
+
+
+def _cells(text: TextIOWrapper, name: str, delimiter: str, width: int) -> Iterator[tuple[int, list[str] | str]]:
+    """Yield (line, cells) of each row after the header, or the reason in place of the cells of a row that cannot be read. The
+    line is relative to what was read before."""
     reader = csv.reader(text, delimiter=delimiter, strict=True)
-    try:
-        for row in reader:
-            if len(row) == width:
-                yield reader.line_num, row
-            elif row:
-                line = reader.line_num + 1
-                raise Malformed(f"{name}: line {line}: {len(row)} cells, but the header has {width}", "lengths_differ")
-    except csv.Error as error:
-        raise Malformed(f"{name}: line {reader.line_num + 1}: {error}", "malformed") from None
+    while True:
+        start = reader.line_num
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            if str(error) == _OPEN:
+                told = f"the quote that opens in the row of line {start + 2} is not closed before the end of the file"
+                raise Malformed(f"{name}: {told}; close it, or leave the row out", "malformed") from None
+            yield reader.line_num, f"{error}{_over(start, reader.line_num)}"
+            continue
+        if row is None:
+            return
+        if len(row) == width:
+            yield reader.line_num, row
+        elif row:
+            yield reader.line_num, f"{len(row)} cells, but the header has {width}{_over(start, reader.line_num)}"
 
 
-def _lines(
-    source: IO[bytes], name: str, delimiter: str, known: tuple[list[str], list[Callable[[str], Any]], Roles]
-) -> Iterator[tuple[int, bytes]]:
-    names, read, roles = known
+def _over(start: int, stop: int) -> str:
+    """Where a row begins, if that is on another line than its end."""
+    return f", in a row that begins on line {start + 2}" if stop > start + 1 else ""
+
+
+def _rows(source: IO[bytes], name: str, delimiter: str, names: list[str], read: list[Callable[[str], Any]]) -> Iterator[Row]:
     text = TextIOWrapper(source, "utf-8-sig", newline="")
     before = 1
     while not text.readline().strip():
         before += 1
-    for line, row in _cells(text, name, delimiter, len(names)):
-        values = [(one, of(cell)) for one, of, cell in zip(names, read, row, strict=True)]
-        try:
-            made = example(values, roles, before + line)
-        except BadInput as error:
-            raise BadInput(f"{name}: {error.detail.replace('row', 'line', 1)}", error.code) from None
-        yield before + line, json_line(made)
+    for at, row in _cells(text, name, delimiter, len(names)):
+        line = before + at
+        if isinstance(row, str):
+            yield line, BadRow(line, None, row, "lengths_differ" if "cells, but" in row else "malformed")
+        else:
+            yield line, zip(names, [of(cell) for of, cell in zip(read, row, strict=True)], strict=True)
     text.detach()
 
 
@@ -172,19 +199,33 @@ def _label_about(name: str, seen: _Seen, roles: Roles) -> str:
     """The values of the label and what they mean. Raises `BadInput` (code `bad_label`) if they are words without a meaning."""
     common = [(value, count) for value, count in seen.values.most_common() if value]
     if not seen.is_number and not roles.classes:
-        try:
-            meant = {value: label_of(value, roles.positive) for value, _ in common}
-        except ValueError:
+        meant, unknown = _meant(common, roles)
+        if len({*meant.values()}) < _CLASSES or sum(unknown.values()) > seen.values.total() / 2:
             words = ", ".join(repr(value) for value, _ in common[:LABELS_SHOWN])
             raise BadInput(
                 f"column {name!r}: the labels are {words}; say which one means 1, for example --positive {common[-1][0]}, or "
                 "--labels classes",
                 "bad_label",
-            ) from None
-        return ", ".join(f"{value} = {meant[value]:g}: {count:,}" for value, count in common[:LABELS_SHOWN])
+            )
+        known = [(value, count) for value, count in common if value in meant]
+        return ", ".join(f"{value} = {meant[value]:g}: {count:,}" for value, count in known[:LABELS_SHOWN])
     return ", ".join(f"{value}: {count:,}" for value, count in common[:LABELS_SHOWN]) + (
         " …" if len(common) > LABELS_SHOWN else ""
     )
+
+
+def _meant(common: list[tuple[str, int]], roles: Roles) -> tuple[dict[str, float], dict[str, int]]:
+    """What values of a label mean, and how many rows have each of those that mean nothing: these rows will be refused."""
+    meant: dict[str, float] = {}
+    unknown: dict[str, int] = {}
+    for value, count in common:
+        try:
+            meant[value] = label_of(value, roles.positive)
+        except (NoLabel, NotFinite):
+            continue
+        except ValueError:
+            unknown[value] = count
+    return meant, unknown
 
 
 def _require_positive(seen: _Seen, roles: Roles) -> None:

@@ -11,12 +11,12 @@ from rich.table import Table
 
 from riata.base.clock import Clock
 from riata.base.errors import BadInput
-from riata.cli.connect import Refusals
 from riata.cli.curl_hint import observe_line, predict_line
 from riata.cli.demo_stream import Stream
 from riata.cli.demo_view import View
 from riata.cli.labels import without_label
 from riata.cli.metrics_view import Moment, Reading, read_metrics
+from riata.cli.refusals import Refusals
 from riata.cli.source import Chunk, body_of, chunks, line_type
 from riata.cli.weights_table import read_weights
 
@@ -66,7 +66,7 @@ class Demo:
         started = read_at = self._clock.monotonic_ms()
         for chunk in chunks(self.rows.lines, ROWS_PER_REQUEST, self.rows.header):
             answer = self._send(chunk)
-            self.refusals.add(answer.rejected, answer.errors, chunk.numbers)
+            self.refusals.add(answer.rejected, answer.errors, chunk.numbers, answer.codes)
             self._sent += len(chunk.numbers)
             self._seq = max(self._seq, answer.seq)
             self._keep_example(chunk)

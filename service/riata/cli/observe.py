@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -14,18 +14,14 @@ from riata.cli.connect import (
     LabelWeightOption,
     LearnerOption,
     ModelOption,
-    Refusals,
     RowsPerRequest,
     UrlOption,
     connected,
     require_format,
 )
 from riata.cli.interactions import InteractionsOption, crosses_of
+from riata.cli.sending import AgainOption, Sending, SourceOption, source_of
 from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, SubjectOption, layout_of
-
-if TYPE_CHECKING:
-    from riata.cli.source import Chunk
-    from riata.client import Observed, Riata
 
 EXAMPLE: Final = """Examples:
 
@@ -52,47 +48,35 @@ def observe(
     event_id: EventIdOption = None,
     subject: SubjectOption = None,
     interactions: InteractionsOption = None,
+    source: SourceOption = None,
+    again: AgainOption = False,
 ) -> None:
     """Send a file of labelled rows to a running service.
 
     What the columns of a CSV or Parquet file are is found and shown before anything is sent: the label, numbers, and categories.
-    Every row counted as accepted is durable. Rejected rows are reported with their line numbers, and the exit code is then 1.
+    Every row counted as accepted is durable. Rejected rows are counted by code, the first ten are reported with line and column,
+    and the exit code is then 1.
+
+    Each row has an event id: a digest of the name of the file, the values of the row, and how often the same row came before in
+    the file. So a file may be sent again after Ctrl-C or a crash, or when it has grown or was corrected: only rows that are new
+    are learnt. Rows of stdin have ids with --source NAME only.
     """
     from riata.cli.model_setup import POSITIVE_WEIGHT, ensure_model
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
-    from riata.cli.source import chunks, line_type, read_rows
+    from riata.cli.source import read_rows
 
     require_format(form)
     if (learner is not None or label_weight is not None or interactions) and labels is None:
         raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
     settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]
-    refusals, accepted, duplicate = Refusals(), 0, 0
-    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels)
-    with open_rows(file, layout) as source, connected(url) as riata:
-        rows = read_rows(source, file, layout.line_form)
+    sending = Sending(model, source_of(file, source, again), file)
+    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending)
+    with sending.ending(), open_rows(file, layout) as opened, connected(url) as riata:
+        rows = read_rows(opened, file, layout.line_form)
         crosses = crosses_of(interactions or (), rows.form, rows.head)
         if labels is not None and ensure_model(riata, model, labels, learner, crosses, settings):
             crossed = f" and {len(crosses)} crosses" if crosses else ""
             typer.echo(f"created model {model!r} with labels {labels}{crossed}", err=True)
         with row_progress("observed") as advance:
-            for chunk in chunks(rows.lines, rows_per_request, rows.header):
-                answer = _send(riata, chunk, model, line_type(rows.form))
-                refusals.add(answer.rejected, answer.errors, chunk.numbers)
-                accepted, duplicate = accepted + answer.accepted, duplicate + answer.duplicate
-                advance(len(chunk.numbers))
-    typer.echo(f"{accepted} accepted, {duplicate} duplicate, {refusals.rows} rejected")
-    if refusals.rows:
-        raise typer.Exit(1)
-
-
-def _send(riata: Riata, chunk: Chunk, model: str, content_type: str) -> Observed:
-    from riata.client import ApiNotFound, ApiRefused
-    from riata.client.calls import none_accepted
-
-    try:
-        return riata.observe(chunk.body, model=model, content_type=content_type)
-    except ApiNotFound as error:
-        raise BadInput(f"{error.detail}; give --labels to create it, such as --labels 0/1", error.code) from None
-    except ApiRefused as error:
-        return none_accepted(error)
+            sending.run(riata, rows, rows_per_request, advance)

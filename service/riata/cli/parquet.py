@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.tables import Column, Layout, Rows, found_roles, json_line, size_of
-from riata.wire.tables import Roles, example
+from riata.cli.table_lines import Row, lines_of
+from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
+from riata.wire.plain_values import arrow_cells
+from riata.wire.tables import Roles
 
 ROWS_AT_ONCE: Final = 1000
 
@@ -30,7 +32,9 @@ def parquet_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     roles = found_roles(layout, names, index)
     columns = [Column(one, _kind(one, schema.field(i).type, roles, pyarrow.types), "") for i, one in enumerate(names)]
     about = size_of(file.metadata.num_rows, len(names))
-    return Rows(columns, roles, about, _lines(file, name, names, roles))
+    if layout.watcher is not None:
+        layout.watcher.begins(file.metadata.num_rows)
+    return Rows(columns, roles, about, lines_of(_rows(file, name, names), roles, layout, name, "row"))
 
 
 def library(name: str) -> Any:
@@ -42,16 +46,19 @@ def library(name: str) -> Any:
     return pyarrow
 
 
-def _lines(file: Any, name: str, names: list[str], roles: Roles) -> Iterator[tuple[int, bytes]]:
+def _rows(file: Any, name: str, names: list[str]) -> Iterator[Row]:
     row = 0
-    for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+    batches = file.iter_batches(batch_size=ROWS_AT_ONCE)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (library(name).ArrowException, OSError) as error:
+            raise Malformed(f"{name}: damaged after row {row}: {error}") from None
+        if batch is None:
+            return
+        for values in zip(*map(arrow_cells, batch.columns), strict=True):
             row += 1
-            try:
-                made = example(zip(names, values, strict=True), roles, row)
-            except BadInput as error:
-                raise BadInput(f"{name}: {error.detail}", error.code) from None
-            yield row, json_line(made)
+            yield row, zip(names, values, strict=True)
 
 
 def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:

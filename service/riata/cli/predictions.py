@@ -13,8 +13,8 @@ import typer
 
 from riata.base.directories import replaced
 from riata.base.errors import BadInput
-from riata.cli.connect import Refusals
 from riata.cli.parquet import Writer
+from riata.cli.refusals import Refusals
 from riata.cli.source import Chunk, line_type
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def answers_of_service(riata: Riata, options: dict[str, Any]) -> Ask:
         try:
             answers: Answers = riata.predict(chunk.body, content_type=line_type(form), **options)
         except ApiRefused as error:
-            Refusals().add(len(error.errors), error.errors, chunk.numbers)
+            refusals = Refusals()
+            refusals.add(len(error.errors), error.errors, chunk.numbers)
+            refusals.show()
             raise
         return answers
 

@@ -28,10 +28,11 @@ LINE_BYTES_MAX: Final = 2**24  # a line longer than the service's largest body m
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The lines of one request. `numbers[i]` is the line in the file, from 1, of row i."""
+    """The rows of one request. `numbers[i]` is the line in the file, from 1, of row i, and `lines[i]` the row."""
 
     body: bytes
     numbers: list[int]
+    lines: list[bytes]
 
 
 @contextmanager
@@ -129,13 +130,13 @@ def chunks(lines: Iterable[tuple[int, bytes]], rows: int, header: bytes = b"") -
     size = 0
     for number, line in lines:
         if held and (len(held) == rows or size + len(line) > BODY_BYTES):
-            yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers)
+            yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers, held)
             held, numbers, size = [], [], 0
         held.append(line)
         numbers.append(number)
         size += len(line) + 1
     if held:
-        yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers)
+        yield Chunk(body_of(b"\n".join(held) + b"\n", header), numbers, held)
 
 
 def _format_of(line: bytes, name: str) -> str:

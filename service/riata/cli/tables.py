@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import typer
 
 from riata.base.errors import BadInput
-from riata.wire.tables import Roles
+from riata.wire.tables import BadRow, Roles
 
 TABLES: Final = ("csv", "parquet")
 CLASSES: Final = "classes"  # a convention of labels: they are names
@@ -37,18 +36,33 @@ SubjectOption = Annotated[
 ]
 
 
+class Watcher(Protocol):
+    """Follows the rows of a table while they are read."""
+
+    def begins(self, rows: int) -> None:
+        """There are so many rows, good and bad ones."""
+
+    def made(self, example: dict[str, Any]) -> None:
+        """This is the next row."""
+
+    def refuses(self, row: BadRow) -> None:
+        """This row is left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a file is to be read: its format, or auto, and what the columns of a table are.
 
     labelled : whether rows are to be learnt; if not, the label may be missing, and is not looked at
     kept     : a column that is no feature and is wanted beside the predictions
+    watcher  : is told of the rows of a table as they are read, and of those that are left out; None: the first bad row ends it
     """
 
     form: str = "auto"
     roles: Roles = field(default_factory=Roles)
     labelled: bool = True
     kept: str | None = None
+    watcher: Watcher | None = None
 
     @property
     def line_form(self) -> str:
@@ -75,11 +89,12 @@ def layout_of(
     *,
     labelled: bool = True,
     labels: str | None = None,
+    watcher: Watcher | None = None,
 ) -> Layout:
     """Return the layout that options ask for. labels : the convention of labels, if one was given."""
     left_out, category_names = frozenset(drop or ()), frozenset(category or ())
     roles = Roles(label, None, event_id, left_out, category_names, positive, classes=labels == CLASSES, subject=subject)
-    return Layout(form, roles, labelled)
+    return Layout(form, roles, labelled, watcher=watcher)
 
 
 class Column(NamedTuple):
@@ -145,8 +160,3 @@ def shown(name: str, rows: Rows, labelled: bool = True) -> str:
 def size_of(rows: int, columns: int) -> str:
     """Return the size of a table in words."""
     return f"{rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
-
-
-def json_line(made: object) -> bytes:
-    """Return an example as one line of NDJSON, without its end."""
-    return json.dumps(made, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.client.errors import ApiConflict, ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
-from riata.wire.tables import VALUES_MAX, Roles, examples_of
+from riata.wire.tables import ID_BYTES, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
@@ -45,7 +45,8 @@ Steps = Generator[Call | float, Any, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The result of one `observe` request. `seq` is the log position of the last accepted row."""
+    """The result of one `observe` request. `seq` is the log position of the last accepted row, `codes` how many rows were
+    rejected by code, `errors` the first of them."""
 
     accepted: int
     duplicate: int
@@ -53,14 +54,32 @@ class Observed:
     seq: int
     durability: str
     errors: list[RowProblem]
+    codes: dict[str, int] = field(default_factory=dict)
 
 
-def observe(rows: Rows, model: str, content_type: str, key: str, wait_applied: bool, atomic: bool) -> Call:
-    """Send examples. `key` gives each row its own id, which makes the call repeatable."""
-    params = ({"wait": "applied"} if wait_applied else {}) | ({"atomic": "true"} if atomic else {})
-    content, content_type = body_of(rows, content_type)
-    headers = {"content-type": content_type, "idempotency-key": key}
-    return Call("POST", _model(model, "/observe"), params, headers, content)
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How rows are observed. key: gives each row an id of its own, which makes the call repeatable; ids: of the rows, 16 bytes
+    each, in place of that; wait_applied: until they are applied; atomic: all or none."""
+
+    model: str
+    content_type: str = NDJSON
+    key: str = ""
+    wait_applied: bool = False
+    atomic: bool = False
+    ids: bytes | None = None
+
+
+def observe(rows: Rows, sent: Sent) -> Call:
+    """Send examples."""
+    params = ({"wait": "applied"} if sent.wait_applied else {}) | ({"atomic": "true"} if sent.atomic else {})
+    content, content_type = body_of(rows, sent.content_type)
+    if sent.ids is None:
+        headers = {"content-type": content_type, "idempotency-key": sent.key}
+    else:
+        params["ids"] = str(len(sent.ids) // ID_BYTES)
+        content, headers = content + sent.ids, {"content-type": content_type}
+    return Call("POST", _model(sent.model, "/observe"), params, headers, content)
 
 
 def predict(
@@ -84,32 +103,9 @@ def predict(
     return Call("POST", _model(model, "/predict"), params, headers, content, repeatable=not remember)
 
 
-def observe_parts(rows: Rows, roles: Roles, model: str, key: str, wait_applied: bool, atomic: bool) -> Iterator[tuple[int, Call]]:
-    """Yield requests that together send all rows, each with the number of its first row. Each has a key of its own, so a call
-    with the same key and the same rows again changes nothing.
-
-    Raises `BadInput` (code `too_many_rows`) if `atomic` rows do not fit into one request, which alone can be atomic.
-    """
-    first = 0
-    for index, part in enumerate(bodies_of(rows, roles)):
-        if atomic and index:
-            most = f"at most {ROWS_PER_REQUEST_MAX} rows and {VALUES_MAX} values of a table or of curves"
-            raise BadInput(f"atomic: these rows need several requests; one has {most}", "too_many_rows")
-        yield first, observe(part, model, NDJSON, f"{key}-{index}" if index else key, wait_applied, atomic)
-        first += len(part)
-
-
 def bodies_of(rows: Rows, roles: Roles) -> Iterator[list[dict[str, Any]]]:
     """Cut rows into those of one request each. Raises `BadInput`, which names the row and the column."""
     return examples_of(rows, roles, ROWS_PER_REQUEST_MAX)
-
-
-def merged(answers: Sequence[tuple[int, Observed]]) -> Observed:
-    """Return the results of several requests as one; each comes with the number of its first row."""
-    counts = {name: sum(getattr(one, name) for _, one in answers) for name in ("accepted", "duplicate", "rejected")}
-    errors = [RowProblem(first + error.index, error.code, error.detail) for first, one in answers for error in one.errors]
-    last = answers[-1][1]
-    return Observed(**counts, seq=max(one.seq for _, one in answers), durability=last.durability, errors=errors)
 
 
 def none_accepted(error: ApiRefused) -> Observed:
@@ -117,7 +113,8 @@ def none_accepted(error: ApiRefused) -> Observed:
     if error.code != "nothing_accepted":
         raise error
     counts = error.problem
-    return Observed(0, int(counts.get("duplicate", 0)), int(counts.get("rejected", len(error.errors))), 0, "", error.errors)
+    rejected = int(counts.get("rejected", len(error.errors)))
+    return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors, _codes(counts))
 
 
 def shifted(error: ApiError, first: int) -> ApiError:
@@ -288,7 +285,13 @@ def read_observed(body: bytes) -> Observed:
     if not isinstance(answer, dict):
         raise Unreachable("the server at this URL is not this service: its answer has no counts of rows")
     counts = {name: int(answer.get(name, 0)) for name in ("accepted", "duplicate", "rejected", "seq")}
-    return Observed(**counts, durability=str(answer.get("durability", "")), errors=read_row_problems(answer.get("errors")))
+    errors = read_row_problems(answer.get("errors"))
+    return Observed(**counts, durability=str(answer.get("durability", "")), errors=errors, codes=_codes(answer))
+
+
+def _codes(answer: Mapping[str, Any]) -> dict[str, int]:
+    found = answer.get("rejected_codes")
+    return {str(code): int(count) for code, count in found.items()} if isinstance(found, dict) else {}
 
 
 def read_predictions(body: bytes) -> list[dict[str, Any]]:
@@ -314,6 +317,8 @@ def body_of(rows: Rows, content_type: str) -> tuple[bytes, str]:
 def _json(value: Mapping[str, Any], said: str) -> bytes:
     try:
         return json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, RecursionError, UnicodeError) as error:
+        raise BadInput(f"{said}: cannot be written as JSON: {error}", "bad_value") from None
     except ValueError:
         raise BadInput(f"{said}: NaN and infinite numbers cannot be written as JSON", "not_finite") from None
 

@@ -15,6 +15,7 @@ from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.going_back import To, restoring
+from riata.client.observing import Told, observe_parts
 from riata.client.retry import Attempts, Patience
 from riata.wire.tables import Roles
 
@@ -68,6 +69,8 @@ class Riata:
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
+        source: str | None = None,
+        ids: bytes | None = None,
     ) -> Observed:
         """Send labelled rows: examples, a body in bytes of `content_type`, or a table. Durable on return.
 
@@ -75,28 +78,25 @@ class Riata:
         `weight`, `event_id` and `subject` name its columns, those in `drop` are left out, and every other column is a feature.
         `positive` is the value of the label that means 1; with `classes` labels are names of classes. NaN means absent. More
         than 10,000 rows are several requests. If one fails, those before it are accepted; the same call again with the same
-        `key` sends nothing twice.
+        `key` sends nothing twice. With a `source`, the name of the rows, each has an event id by its values: what was sent before is a duplicate, also in a
+        table that grew or was corrected. `ids` are the event ids of the rows of a body, 16 bytes each.
 
-        Raises `BadInput`, which names the row and the column, before the request with that row is sent.
+        Rows that cannot be sent, or that the service rejects, are in `errors` with row and column, and the others are learnt.
+        Raises `BadInput` or `ApiRefused` if no row is accepted; with `atomic`, if one is not.
         """
-        key = key or new_key()
+        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids)
         if calls.is_body(rows, content_type):
-            return calls.read_observed(self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
+            return calls.read_observed(self._send(calls.observe(rows, sent)))
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        answers: list[tuple[int, Observed]] = []
-        refused: ApiRefused | None = None
-        for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
+        told = Told()
+        for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
             try:
-                answers.append((first, calls.read_observed(self._send(call))))
+                told.answers.append((numbers, calls.read_observed(self._send(call))))
             except ApiRefused as error:
-                refused = refused or error
-                answers.append((first, calls.none_accepted(error)))
-        if not answers:
-            return calls.read_observed(self._send(calls.observe(b"", model, content_type, key, wait_applied, atomic)))
-        found = calls.merged(answers)
-        if refused is not None and found.accepted == found.duplicate == 0:
-            raise refused
-        return found
+                told.add_refusal(numbers, error)
+        if not told.answers and not told.bad:
+            return calls.read_observed(self._send(calls.observe(b"", sent)))
+        return told.merged()
 
     def predict(
         self,

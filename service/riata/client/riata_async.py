@@ -14,6 +14,7 @@ from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.going_back import To, restoring
+from riata.client.observing import Told, observe_parts
 from riata.client.retry import Attempts, Patience
 from riata.client.riata import new_key
 from riata.wire.tables import Roles
@@ -63,26 +64,23 @@ class AsyncRiata:
         wait_applied: bool = False,
         atomic: bool = False,
         key: str | None = None,
+        source: str | None = None,
+        ids: bytes | None = None,
     ) -> Observed:
         """Send labelled rows, as `Riata.observe` does. Durable on return."""
-        key = key or new_key()
+        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids)
         if calls.is_body(rows, content_type):
-            return calls.read_observed(await self._send(calls.observe(rows, model, content_type, key, wait_applied, atomic)))
+            return calls.read_observed(await self._send(calls.observe(rows, sent)))
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        answers: list[tuple[int, Observed]] = []
-        refused: ApiRefused | None = None
-        for first, call in calls.observe_parts(rows, roles, model, key, wait_applied, atomic):
+        told = Told()
+        for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
             try:
-                answers.append((first, calls.read_observed(await self._send(call))))
+                told.answers.append((numbers, calls.read_observed(await self._send(call))))
             except ApiRefused as error:
-                refused = refused or error
-                answers.append((first, calls.none_accepted(error)))
-        if not answers:
-            return calls.read_observed(await self._send(calls.observe(b"", model, content_type, key, wait_applied, atomic)))
-        found = calls.merged(answers)
-        if refused is not None and found.accepted == found.duplicate == 0:
-            raise refused
-        return found
+                told.add_refusal(numbers, error)
+        if not told.answers and not told.bad:
+            return calls.read_observed(await self._send(calls.observe(b"", sent)))
+        return told.merged()
 
     async def predict(
         self,

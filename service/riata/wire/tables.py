@@ -9,24 +9,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
+from riata.wire.plain_values import NotFinite, arrow_cells, is_column, plain, require_unicode
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-DAY: Final = timedelta(days=1)
+ID_BYTES: Final = 16  # of an event id
 YES: Final = frozenset({"1", "true", "yes", "y", "t"})
 NO: Final = frozenset({"0", "false", "no", "n", "f"})
-_MISSING_TYPES: Final = frozenset({"NAType", "NaTType"})  # of pandas; comparing NA with itself is not a bool
+ABSENT: Final = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})  # words that say that there is no value
 _SHOWN_MAX: Final = 64
 VALUES_MAX: Final = 200_000  # of a request, so that wide tables and long curves stay below the size of a body
 _ROWS_AT_ONCE: Final = 1000  # of a table, converted to objects of Python
 
 
-class _NotFinite(ValueError):
-    """A number that JSON does not have, or a point of a curve that is missing."""
+class NoLabel(ValueError):
+    """A label that says that there is none."""
+
+
+class BadRow(BadInput):
+    """A row of a table that cannot be made an example. row : its number or line; column : None if it is none alone; reason : why,
+    as a sentence."""
+
+    def __init__(self, row: int, column: str | None, reason: str, code: str) -> None:
+        place = f"row {row}" if column is None else f"row {row}, column {column!r}"
+        super().__init__(f"{place}: {reason}", code)
+        self.row = row
+        self.column = column
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +78,12 @@ class Table:
     rows: int
     cells: Callable[[int, int], list[Sequence[Any]]]
 
-    def examples(self, roles: Roles, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
-        """Yield rows `start` to `stop` as examples. Raises `BadInput`, which names the row and the column."""
-        columns = self.cells(start, self.rows if stop is None else min(stop, self.rows))
-        for row, values in enumerate(zip(*columns, strict=True), start):
-            made = example(zip(self.names, values, strict=True), roles, row)
-            if roles.label is not None and "label" not in made:
-                raise BadInput(f"row {row}, column {roles.label!r}: there is no label", "missing_label")
-            yield made
+    def items(self) -> Iterator[tuple[int, Iterable[tuple[str, Any]]]]:
+        """Yield the number of each row, from 0, and its values by column."""
+        for start in range(0, self.rows, _ROWS_AT_ONCE):
+            columns = self.cells(start, min(start + _ROWS_AT_ONCE, self.rows))
+            for row, values in enumerate(zip(*columns, strict=True), start):
+                yield row, zip(self.names, values, strict=True)
 
 
 def table_of(value: object) -> Table | None:
@@ -89,8 +98,10 @@ def table_of(value: object) -> Table | None:
     if hasattr(found, "iter_rows") and hasattr(found, "columns"):  # polars
         return _table(found.columns, found.height, lambda a, b: [column.to_list() for column in found[a:b].get_columns()])
     if hasattr(found, "column_names") and hasattr(found, "to_pylist"):  # Arrow
-        return _table(found.column_names, found.num_rows, lambda a, b: [one.to_pylist() for one in found.slice(a, b - a).columns])
-    if isinstance(found, Mapping) and found and all(_is_column(column) for column in found.values()):
+        return _table(
+            found.column_names, found.num_rows, lambda a, b: [arrow_cells(one) for one in found.slice(a, b - a).columns]
+        )
+    if isinstance(found, Mapping) and found and all(is_column(column) for column in found.values()):
         columns = list(found.values())
         lengths = {str(name): len(column) for name, column in found.items()}
         if len(set(lengths.values())) > 1:
@@ -125,7 +136,9 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
             else:
                 features[name] = str(said) if name in roles.category else said
         except ValueError as error:
-            raise BadInput(f"row {row}, column {name!r}: {error}", _code(error)) from None
+            raise BadRow(row, name, str(error), _code(error)) from None
+        except Exception as error:  # a value of another program's type, whose methods may raise anything
+            raise BadRow(row, name, f"the value cannot be read: {type(error).__name__}", "bad_value") from None
     return made
 
 
@@ -134,30 +147,59 @@ def examples_of(rows: Any, roles: Roles, most: int) -> Iterator[list[dict[str, A
     dictionaries.
 
     A dictionary with the key `features` or `prediction_id` is an example already; any other is a flat row of columns.
-    Raises `BadInput`, which names the row and the column.
+    Raises `BadRow`, which names the row and the column.
     """
+    for part in numbered_examples(rows, roles, most):
+        yield [made for _, made in part]
+
+
+def numbered_examples(
+    rows: Any, roles: Roles, most: int, refuse: Callable[[BadRow], None] | None = None
+) -> Iterator[list[tuple[int, dict[str, Any]]]]:
+    """As `examples_of`, each with the number of its row, from 0. refuse : is given the bad rows, and the others go on."""
     table = table_of(rows)
     if table is not None:
         roles.require(table.names)
-        starts = range(0, table.rows, _ROWS_AT_ONCE)
-        examples = (one for start in starts for one in table.examples(roles, start, start + _ROWS_AT_ONCE))
-        yield from _parts(examples, most, len(table.names))
+        made = (_made(partial(_of_table, items, roles, row), refuse, row) for row, items in table.items())
+        yield from _parts(made, most, len(table.names))
         return
     many = [rows] if isinstance(rows, Mapping) else rows
-    yield from _parts((_example_of(row, roles, index) for index, row in enumerate(many)), most, 0)
+    made = (_made(partial(_example_of, row, roles, index), refuse, index) for index, row in enumerate(many))
+    yield from _parts(made, most, 0)
 
 
-def _parts(examples: Iterable[dict[str, Any]], most: int, columns: int) -> Iterator[list[dict[str, Any]]]:
+def _made(
+    make: Callable[[], dict[str, Any]], refuse: Callable[[BadRow], None] | None, row: int
+) -> tuple[int, dict[str, Any] | None]:
+    try:
+        return row, make()
+    except BadRow as bad:
+        if refuse is None:
+            raise
+        refuse(bad)
+        return row, None
+
+
+def _of_table(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[str, Any]:
+    return _labelled(example(items, roles, row), roles, row)
+
+
+def _parts(
+    examples: Iterable[tuple[int, dict[str, Any] | None]], most: int, columns: int
+) -> Iterator[list[tuple[int, dict[str, Any]]]]:
     """Cut examples into parts. columns : values that each counts for, beside the points of its curves"""
-    part: list[dict[str, Any]] = []
+    part: list[tuple[int, dict[str, Any]]] = []
     held = 0
-    for one in examples:
-        lists = [value for value in one.get("features", {}).values() if type(value) is list]
+    for row, one in examples:
+        if one is None:
+            continue
+        features = one.get("features")
+        lists = [value for value in features.values() if type(value) is list] if isinstance(features, dict) else []
         values = columns + sum(len(points) * (len(points[0]) if type(points[0]) is list else 1) for points in lists if points)
         if part and (len(part) == most or held + values > VALUES_MAX):
             yield part
             part, held = [], 0
-        part.append(one)
+        part.append((row, one))
         held += values
     if part:
         yield part
@@ -165,74 +207,54 @@ def _parts(examples: Iterable[dict[str, Any]], most: int, columns: int) -> Itera
 
 def _example_of(row: Any, roles: Roles, index: int) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise BadInput(f"row {index}: expected a dictionary, not {type(row).__name__}", "not_an_object")
-    if "prediction_id" in row:
-        return dict(row)
-    if isinstance(row.get("features"), Mapping):
-        features = example(row["features"].items(), Roles(), index)["features"]
-        return {key: features if key == "features" else _said(value, key, index) for key, value in row.items()}
-    made = example(row.items(), roles, index)
+        raise BadRow(index, None, f"expected a dictionary, not {type(row).__name__}", "not_an_object")
+    if "prediction_id" in row or isinstance(row.get("features"), Mapping):
+        return {
+            key: example(_named(value, index), Roles(), index)["features"] if key == "features" else _said(value, key, index)
+            for key, value in _named(row, index)
+        }
+    return _labelled(example(_named(row, index), roles, index), roles, index)
+
+
+def _labelled(made: dict[str, Any], roles: Roles, row: int) -> dict[str, Any]:
     if roles.label is not None and "label" not in made:
-        raise BadInput(f"row {index}, column {roles.label!r}: there is no label", "missing_label")
+        raise BadRow(row, roles.label, "there is no label", "missing_label")
     return made
+
+
+def _named(row: Any, index: int) -> Iterator[tuple[str, Any]]:
+    """The items of a dictionary of unknown origin. Raises `BadRow` if its keys are no names."""
+    if not isinstance(row, Mapping):
+        raise BadRow(index, "features", f"expected a dictionary, not {type(row).__name__}", "not_an_object")
+    for name, value in row.items():
+        try:
+            yield require_unicode(str(name)), value
+        except ValueError as error:
+            raise BadRow(index, None, f"a name of a column: {error}", "bad_name") from None
 
 
 def _said(value: Any, key: str, index: int) -> Any:
     try:
         return plain(value)
     except ValueError as error:
-        raise BadInput(f"row {index}, {key}: {error}", _code(error)) from None
+        raise BadRow(index, key, str(error), _code(error)) from None
+    except Exception as error:  # as in `example`
+        raise BadRow(index, key, f"the value cannot be read: {type(error).__name__}", "bad_value") from None
 
 
 def _code(error: ValueError) -> str:
-    return "not_finite" if isinstance(error, _NotFinite) else "bad_value"
+    if isinstance(error, NoLabel):
+        return "missing_label"
+    return "not_finite" if isinstance(error, NotFinite) else "bad_value"
 
 
 def _feature(value: Any) -> Any:
     """As `plain`; a mapping is a namespace of features, one level deep."""
-    if isinstance(value, Mapping):
-        return {str(name): said for name, item in value.items() if (said := plain(item)) is not None}
-    return plain(value)
-
-
-def plain(value: Any) -> float | int | str | list[Any] | None:
-    """Return a value as JSON has it, None if it is absent. Raises `ValueError` with a sentence if JSON has nothing like it."""
-    if value is None or isinstance(value, str | bool):
+    if type(value) is float and math.isfinite(value):  # the usual ones first
         return value
-    if isinstance(value, int | float | Decimal):
-        number = value if isinstance(value, int) else float(value)
-        if math.isinf(number):
-            raise _NotFinite(f"{number} is not a finite number; leave it out, or clip it")
-        return None if math.isnan(number) else number
-    if type(value).__name__ in _MISSING_TYPES:
-        return None
-    if isinstance(value, datetime):
-        return ((value if value.tzinfo else value.replace(tzinfo=EPOCH.tzinfo)) - EPOCH) / DAY
-    if isinstance(value, date):
-        return (value - EPOCH.date()) / DAY
-    if isinstance(value, timedelta):
-        return value / DAY
-    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():  # a scalar of numpy
-        kind = value.dtype.kind
-        return plain(value.astype(f"{kind}8[us]").item() if kind in "mM" else value.item())
-    if _is_column(value):
-        return _plain_list(value)
-    kind = type(value).__name__
-    raise ValueError(f"a value of type {kind} is not a number, a string or a list of strings; convert it, or drop the column")
-
-
-def _plain_list(value: Any) -> list[Any]:
-    """Return a list as JSON has it. Of strings, absent ones are left out. Raises `ValueError` if a number is absent: without one
-    of its points a curve would be another curve."""
-    items = value.tolist() if hasattr(value, "dtype") and value.dtype.kind in "fiu" else list(value)
-    if set(map(type, items)) == {float} and all(map(math.isfinite, items)):
-        return items
-    said = [plain(item) for item in items]
-    if not any(type(one) in (int, float, list) for one in said):
-        return [one for one in said if one is not None]
-    if None in said:
-        raise _NotFinite(f"number {said.index(None)} of the list is absent; fill it, or leave the whole list out")
-    return said
+    if isinstance(value, Mapping):
+        return {require_unicode(str(name)): said for name, item in value.items() if (said := plain(item)) is not None}
+    return plain(value)
 
 
 def label_of(value: float | int | str | list[Any], positive: str | None = None) -> float | int:
@@ -246,12 +268,17 @@ def label_of(value: float | int | str | list[Any], positive: str | None = None) 
     word = str(value).strip().lower()
     if word in YES or word in NO:
         return int(word in YES)
+    if word in ABSENT:
+        raise NoLabel(f"there is no label: {str(value)[:_SHOWN_MAX]!r}")
     try:
-        return float(word)
+        found = float(word)
     except ValueError:
         shown = str(value)[:_SHOWN_MAX]
         told = f"the label {shown!r} is neither a number nor yes or no"
         raise ValueError(f"{told}; say which value means 1: positive; or that labels are names of classes") from None
+    if not math.isfinite(found):
+        raise NotFinite(f"the label {str(value)[:_SHOWN_MAX]!r} is not a finite number")
+    return found
 
 
 def name_of(value: float | int | str | list[Any]) -> float | int | str:
@@ -268,11 +295,10 @@ def _table(names: Iterable[Any], rows: int, cells: Callable[[int, int], list[Seq
     for name in found:
         if not isinstance(name, str):
             raise BadInput(f"the name of a column is {name!r}; a feature's name is a string", "bad_name")
+        try:
+            require_unicode(name)
+        except ValueError as error:
+            raise BadInput(f"the name of a column: {error}", "bad_name") from None
         if found.count(name) > 1:
             raise BadInput(f"two columns are called {name!r}", "duplicate_key")
     return Table(found, rows, cells)
-
-
-def _is_column(value: object) -> bool:
-    """Whether this is a list, or anything with items in an order that is not a text: an array, a Series."""
-    return isinstance(value, list | tuple) or (hasattr(value, "__len__") and hasattr(value, "dtype"))

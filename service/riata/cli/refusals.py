@@ -1,0 +1,68 @@
+"""The rows of a file that were refused: counted by code, and the first of them with line and column."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from riata.client.errors import RowProblem
+    from riata.wire.tables import BadRow
+
+SHOWN: Final = 10
+
+
+class Refusals:
+    """What was refused so far. codes: how many rows by the code of the reason."""
+
+    def __init__(self) -> None:
+        self.codes: Counter[str] = Counter()
+        self._first: list[tuple[int, str]] = []
+
+    @property
+    def rows(self) -> int:
+        """How many rows were refused."""
+        return self.codes.total()
+
+    def add(
+        self,
+        count: int,
+        problems: Sequence[RowProblem],
+        numbers: Sequence[int],
+        codes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Note `count` rows of a request whose row i is line `numbers[i]`. codes : of all of them; None: only the problems are
+        known, which may be fewer."""
+        self.codes.update(codes or Counter(problem.code for problem in problems))
+        self.codes["others"] += count - sum(codes.values() if codes else (1 for _ in problems))
+        self.codes += Counter()  # without zeros
+        for problem in problems:
+            place = f"line {numbers[problem.index]}" if 0 <= problem.index < len(numbers) else f"row {problem.index}"
+            number = numbers[problem.index] if 0 <= problem.index < len(numbers) else problem.index
+            self._note(number, f"{place}: {problem.detail or problem.code} [{problem.code}]")
+
+    def add_row(self, bad: BadRow, place: str = "line") -> None:
+        """Note a row of a table that could not be read. place : what its number is of, a line or a row."""
+        self.codes[bad.code] += 1
+        column = "" if bad.column is None else f", column {bad.column!r}"
+        self._note(bad.row, f"{place} {bad.row}{column}: {bad.reason} [{bad.code}]")
+
+    def _note(self, number: int, text: str) -> None:
+        if len(self._first) < SHOWN or number < self._first[-1][0]:
+            self._first = sorted([*self._first, (number, text)], key=lambda one: one[0])[:SHOWN]
+
+    def first(self) -> list[str]:
+        """The first refused rows, as sentences."""
+        return [text for _, text in self._first]
+
+    def show(self) -> None:
+        """Print the first refused rows to stderr."""
+        for text in self.first():
+            typer.echo(text, err=True)
+
+    def by_code(self) -> str:
+        """The counts by code in words, empty if nothing was refused."""
+        return ", ".join(f"{count:,} {code}" for code, count in self.codes.most_common())
