@@ -78,8 +78,8 @@ class Riata:
         `weight`, `event_id` and `subject` name its columns, those in `drop` are left out, and every other column is a feature.
         `positive` is the value of the label that means 1; with `classes` labels are names of classes. NaN means absent. More
         than 10,000 rows are several requests. If one fails, those before it are accepted; the same call again with the same
-        `key` sends nothing twice. With a `source`, the name of the rows, each has an event id by its values: what was sent before is a duplicate, also in a
-        table that grew or was corrected. `ids` are the event ids of the rows of a body, 16 bytes each.
+        `key` sends nothing twice. With a `source`, the name of the rows, each has an event id by its values: what was sent before
+        is a duplicate, also in a table that grew or was corrected. `ids` are those of the rows of a body, 16 bytes each.
 
         Rows that cannot be sent, or that the service rejects, are in `errors` with row and column, and the others are learnt.
         Raises `BadInput` or `ApiRefused` if no row is accepted; with `atomic`, if one is not.
