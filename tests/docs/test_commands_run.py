@@ -16,7 +16,7 @@ from riata.cli.app import app
 from tests.docs.printed import DOCS, Printed, printed
 from tests.docs.test_printed_commands import Request
 from tests.running import HANG_S, Running
-from tests.trees.hand_made import text_of, two_splits
+from tests.trees.hand_made import two_splits
 
 GUIDES = (
     "challengers", "classes", "crosses", "curves", "decisions", "delayed-labels", "drift", "erase", "groups", "open-inference",
@@ -82,7 +82,7 @@ def prepare(client: httpx.Client, page: str) -> None:
     labelled = [f"{one},{i % 2}" for i, one in enumerate(customers)]
     Path("churn.csv").write_text("\n".join(["customerID,tenure,plan,Churn", *labelled]))
     Path("new.csv").write_text("\n".join(["customerID,tenure,plan", *customers]))
-    Path("ecg.tree").write_text(text_of(two_splits()))
+    Path("ecg.tree").write_bytes(two_splits().encode())
     Path("irises.csv").write_text(irises)
     with gzip.open("clicks.vw.gz", "wt") as file:
         file.write("1 | a\n0 | b\n" * 20)
