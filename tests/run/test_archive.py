@@ -17,14 +17,15 @@ from riata.base.read_settings import load_settings
 from riata.run import archive
 from riata.run.archive import Archive
 from riata.run.checkpointer import Checkpointer, Retention
+from riata.run.effective_log import read_effective_log
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.recovery import Recovery
 from riata.run.replay import replay
-from riata.run.segment_building import segments_of
-from riata.store import segment
+from riata.run.segment_building import build_segments, segments_of
+from riata.store import records, segment
 from riata.store.segment import Segment
 from riata.store.segments import Segments
-from riata.store.store import Owner, Store
+from riata.store.store import Append, Owner, Store
 from riata.wiring import archive_settings
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here
@@ -68,6 +69,11 @@ class World:
         state = Recovery(self.call, self.owner, lambda: 0).recover("m").state
         assert self.checkpointer.save(state.freeze(), 0, {}).generation is not None
 
+    def save_all(self) -> None:
+        """Checkpoint until every generation is at the head: then a trim may take everything before it."""
+        for _ in range(3):
+            self.save()
+
     def crash(self) -> None:
         self.store = self.store.crash()
         self.start()
@@ -95,10 +101,10 @@ def test_every_event_is_in_a_segment_or_in_the_log_whatever_happens(seed: int, t
     for _ in range(40):
         steps[int(rng.integers(len(steps)))]()
         assert world.kept() == world.every
-        assert world.store.head("m").first_seq <= max([0, *(one.last for one in world.segments() if one.is_full)]) + 1
+        assert world.store.head("m").first_seq <= max([0, *(one.last for one in world.segments())]) + 1
+    world.save_all()
     world.archive.step()
-    for _ in range(3):
-        world.save()
+    world.save()
     assert world.store.head("m").first_seq > 1
     assert replay(world.store, "m").equal
     assert (
@@ -119,12 +125,12 @@ def test_without_an_archive_the_same_log_is_trimmed_to_the_same_event(tmp_path: 
 def test_a_process_that_dies_between_segment_and_trim_trims_later(tmp_path: Path) -> None:
     world = World(tmp_path / "segments", keep_events=0)
     world.observe(100, 1)
+    world.save_all()
     world.archive.step()
     before = [one.path for one in world.segments()]
-    assert len(before) == 2
+    assert before
     world.crash()
-    for _ in range(3):
-        world.save()
+    world.save_all()
     assert world.store.head("m").first_seq == 1  # a new process trims nothing before it has looked at the segments
     world.archive.step()
     world.save()
@@ -136,6 +142,7 @@ def test_a_process_that_dies_between_segment_and_trim_trims_later(tmp_path: Path
 def test_a_full_disk_stops_the_archive_and_with_it_the_trim(tmp_path: Path) -> None:
     world = World(tmp_path / "segments", keep_events=0)
     world.observe(100, 1)
+    world.save_all()
     world.archive._settings = ArchiveSettings(world.folder, 2**40, 0, reserve_bytes=2**62, bytes_per_s=FAST)
     with pytest.raises(Unavailable, match="reserved for checkpoints"):
         world.archive.step()
@@ -150,18 +157,23 @@ def test_a_full_disk_stops_the_archive_and_with_it_the_trim(tmp_path: Path) -> N
     assert world.store.head("m").first_seq > 40
 
 
-def test_the_oldest_segments_go_beyond_the_bound_but_none_that_the_log_still_has(tmp_path: Path) -> None:
+def test_the_oldest_segments_go_beyond_the_bound_but_none_that_the_log_still_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(tmp_path / "segments", keep_events=0)
+    monkeypatch.setattr(archive, "EVENTS_MIN", 40)
+    monkeypatch.setattr(archive, "BOUND_SHARE", 2)
     world.observe(400, 1)
+    world.save_all()
     world.archive.step()
     found = world.segments()
+    assert len(found) > 5
     bytes_max = sum(one.bytes for one in found[-3:])
     world.archive._settings = ArchiveSettings(world.folder, bytes_max, 0, bytes_per_s=FAST)
     world.observe(100, 2)
     world.archive.step()
     assert world.kept() == world.every  # nothing was trimmed yet
-    for _ in range(3):
-        world.save()
+    world.save_all()
     world.observe(300, 3)
     world.archive.step()
     kept = world.kept()
@@ -173,7 +185,7 @@ def test_the_oldest_segments_go_beyond_the_bound_but_none_that_the_log_still_has
     assert world.segments()[0].first <= world.store.head("m").first_seq
 
 
-def test_what_fills_no_segment_is_not_read_again_and_again(tmp_path: Path) -> None:
+def test_what_fills_no_segment_is_not_read_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "segments", keep_events=0)
     read: list[int] = []
     call = world.archive._call
@@ -182,17 +194,125 @@ def test_what_fills_no_segment_is_not_read_again_and_again(tmp_path: Path) -> No
         read.append(1)
         return call(work)
 
+    monkeypatch.setattr(archive, "EVENTS_MIN", 40)
     world.archive._call = counted
-    world.observe(30, 1)
+    world.observe(41, 1)
+    world.save_all()
+    world.archive._settings = ArchiveSettings(world.folder, 2**40, 10, bytes_per_s=FAST)
+    world.archive._next[ORIGIN.lineage] = 0
     world.archive.step()
     first = len(read)
-    for _ in range(5):
+    for _ in range(3):
         world.observe(2, 2)
+        world.save_all()
         world.archive.step()
-    assert len(read) - first == 5  # only the head
+    assert len(read) - first == 3 * 2  # only the head and the generations
     world.observe(60, 3)
+    world.save_all()
     world.archive.step()
     assert len(world.segments()) >= 1
+
+
+@pytest.fixture
+def full_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("full_size")
+def test_a_log_keeps_about_what_it_is_to_keep_and_an_archive_about_its_bound(tmp_path: Path) -> None:
+    keep, bound = 2000, 300_000
+    world = World(tmp_path / "segments", keep, bound)
+    world.archive.trim = world.checkpointer.trim
+    for seed in range(12):
+        learn(world.store, 2000, seed, of=100)
+        world.save_all()
+        world.archive.step()
+        kept = world.store.head("m").seq - world.store.head("m").first_seq + 1
+        assert kept <= 1.4 * keep
+    assert kept >= keep
+    sizes = [one.bytes for one in world.segments()]
+    assert 0.7 * bound <= sum(sizes) <= bound
+    assert sum(path.stat().st_size for path in world.folder.rglob("*") if path.is_file()) == sum(sizes)
+    world.every = content(world.store)
+    assert world.kept()[-len(world.every) :] == world.every
+
+
+@pytest.mark.usefixtures("full_size")
+def test_segments_that_a_refit_made_of_the_log_do_not_push_out_the_archive(tmp_path: Path) -> None:
+    world = World(tmp_path / "segments", 2000, 300_000)
+    world.archive.trim = world.checkpointer.trim
+    learn(world.store, 6000, 1, of=100)
+    world.save_all()
+    world.archive.step()
+    before = world.segments()
+    build_segments(world.call, ORIGIN, Segments(world.folder / "m"))  # as a refit does
+    assert world.segments()[-1].last == world.store.head("m").seq
+    world.archive._settings = ArchiveSettings(world.folder, sum(one.bytes for one in before), 2000, bytes_per_s=FAST)
+    learn(world.store, 600, 2, of=100)
+    world.save_all()
+    world.archive.step()
+    assert world.segments()[0].first == before[0].first
+
+
+def test_small_segments_are_merged_to_the_same_content(tmp_path: Path) -> None:
+    world = World(tmp_path / "segments", keep_events=0)
+    world.archive.trim = world.checkpointer.trim
+    for seed in range(40):
+        world.observe(1 + seed % 3, seed)
+        if seed == 20:
+            world.store.append([Append("m", "skip", 7, payload=records.encode_skip(3, "bad"))])
+        world.save_all()
+        world.archive.step()
+    found = world.segments()
+    assert len(found) < 20
+    assert held(found) == world.every
+    assert sorted(path.name for path in (world.folder / "m").iterdir()) == [one.path.name for one in found]
+    whole = read_effective_log(world.call, "m", found)
+    assert whole.window().document()["skipped"] == 1
+
+
+def test_a_crash_between_a_merged_segment_and_its_parts_leaves_every_event_once(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path / "segments", keep_events=0)
+    world.archive.trim = world.checkpointer.trim
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for seed in range(7):
+        world.observe(5, seed)
+        world.save_all()
+        world.archive.step()
+        for path in (world.folder / "m").iterdir():
+            (copies / path.name).write_bytes(path.read_bytes())
+    world.observe(5, 8)
+    world.save_all()
+    world.archive.step()
+    assert len(world.segments()) == 1
+    for path in copies.iterdir():
+        (world.folder / "m" / path.name).write_bytes(path.read_bytes())
+    assert held(world.segments()) == world.every
+    world.observe(5, 9)
+    world.save_all()
+    world.archive.step()
+    assert held(world.segments()) == world.every
+
+
+def test_a_damaged_segment_is_not_merged(tmp_path: Path) -> None:
+    world = World(tmp_path / "segments", keep_events=0)
+    world.archive.trim = world.checkpointer.trim
+    for seed in range(7):
+        world.observe(5, seed)
+        world.save_all()
+        world.archive.step()
+    path = world.segments()[3].path
+    content_of = bytearray(path.read_bytes())
+    content_of[-20] ^= 1
+    path.write_bytes(content_of)
+    world.observe(5, 8)
+    world.save_all()
+    world.archive.step()
+    assert path in [one.path for one in world.segments()]
+    assert len(world.segments()) == 8
 
 
 def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dropped(tmp_path: Path) -> None:
@@ -201,15 +321,18 @@ def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dro
     async def work(node: Node) -> None:
         loop = asyncio.get_running_loop()
         await node.observe(events(200))
+        assert node.engine.learning is not None
+        await node.engine.learning.make_room()
+        node.engine.learning._made_room_ms = None
         kept = node.engine.context.archive
         assert kept is not None
         await loop.run_in_executor(None, kept.step)
         assert kept.bound("m", node.engine.served_models["m"].lineage) > 100
         assert len(list((tmp_path / "segments" / "m").iterdir())) >= 1
         await node.observe(events(100, seed=1))
-        assert node.engine.learning is not None
         await node.engine.learning.make_room()  # as on a full disk: everything is trimmed that may be
-        assert 100 < node.store.head("m").first_seq <= kept.bound("m", node.engine.served_models["m"].lineage) + 1
+        assert node.store.head("m").first_seq > 100
+        assert node.store.head("m").first_seq <= kept.bound("m", node.engine.served_models["m"].lineage) + 1
         kept.problem = "the archive cannot be written"
         assert "the archive cannot be written" in node.service.health().warnings
         await node.admin.drop_model("m")

@@ -3,11 +3,14 @@
 Theory of operation
     A thread of the lowest priority reads the events that a trim is about to take and writes them as segments. It reads through
     the store's thread, in slices, only while nothing else waits there, and at a limited rate; so it delays no acknowledgement.
-    Only full segments are written. A trim takes nothing after the last event of the last one (`bound`): the bound and the trim
-    are computed in one call of the store's thread. Whatever happens in between, an event is in the log or in a segment, often in
-    both: a process that dies after it wrote a segment trims later.
+    A segment is closed when its rows are a quarter of what the log keeps, or its bytes an eighth of the bound, so that the log
+    keeps little more than it is to keep, and the oldest segment can go without the others. Small neighbours are merged later, so
+    that there are never many files. A trim takes nothing after the last event of the last segment (`bound`): the bound and the
+    trim are computed in one call of the store's thread. Whatever happens in between, an event is in the log or in a segment,
+    often in both: a process that dies after it wrote a segment trims later.
 
-    Beyond `bytes_max` the oldest segments are deleted, of those whose events the log no longer has. If a segment cannot be
+    Beyond `bytes_max` the oldest segments are deleted, of those whose events the log no longer has. Segments that a refit made of
+    events which the log keeps do not count. If a segment cannot be
     written, say because the disk is full, nothing is trimmed after the last one; the service then refuses events like on any
     full disk, until there is space, or the archive is turned off. The space that checkpoints need is not used.
 """
@@ -24,9 +27,11 @@ from typing import Any, Final
 from riata.base.errors import RiataError
 from riata.base.priority import lower_priority
 from riata.run.engine_settings import ArchiveSettings
-from riata.run.segment_building import build_segments
+from riata.run.segment_building import build_segments, segments_of
 from riata.run.store_pace import StorePace
-from riata.store.segment import Origin, Segment
+from riata.store.retention import trim_bound
+from riata.store.segment import Origin, Segment, Size
+from riata.store.segment_merging import merge_small
 from riata.store.segments import STALE, Segments
 from riata.store.store import Head, Store
 
@@ -34,7 +39,9 @@ Call = Callable[[Callable[[Store], Any]], Future[Any]]
 log = logging.getLogger("riata.run")
 
 EVERY_S: Final = 10.0  # like a checkpoint, and with it a trim
-EVENTS_MIN: Final = 1000  # fewer are not looked at
+EVENTS_MIN: Final = 250  # fewer are not looked at, and make no segment
+KEPT_SHARE: Final = 4  # a segment has at most this part of the events that the log keeps,
+BOUND_SHARE: Final = 8  # and this part of the bound
 STOP_S: Final = 5.0
 DROPPED: Final = ".dropped"
 
@@ -66,7 +73,8 @@ class Archive:
         self._call = call
         self._origins = origins
         self._waiting = waiting
-        self._bounds: dict[tuple[str, bytes], int] = {}  # by model and lineage: the last event in a full segment
+        self.trim: Callable[[str], None] = lambda _model: None  # trims the log of a model; set by whoever owns the store
+        self._bounds: dict[tuple[str, bytes], int] = {}  # by model and lineage: the last event in a segment
         self._next: dict[bytes, int] = {}  # by lineage: the event that a trim must reach before the log is read again
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="riata-archive", daemon=True)
@@ -102,7 +110,8 @@ class Archive:
         for origin in origins:
             segments = Segments(self._settings.directory / origin.model)
             head: Head = self._call(lambda s: s.head(origin.model)).result()  # noqa: B023  called at once
-            until = head.seq - self._settings.keep_events
+            generations = self._call(lambda s: s.generations(origin.model)).result()  # noqa: B023
+            until = trim_bound(head, generations, self._settings.keep_events)
             if head.lineage != origin.lineage or until < self._next.get(origin.lineage, EVENTS_MIN):
                 continue
             with self._writing:
@@ -110,17 +119,23 @@ class Archive:
 
     def _archive(self, origin: Origin, segments: Segments, until: int) -> None:
         settings = self._settings
+        rows = max(settings.keep_events // KEPT_SHARE, EVENTS_MIN)
+        size = Size(rows, settings.bytes_max // BOUND_SHARE)
         pace = StorePace(settings.directory, settings.reserve_bytes, settings.bytes_per_s, self._waiting, self._rest)
-        found = build_segments(self._call, origin, segments, pace, until)
-        full = [one.last for one in found if one.is_full]
-        done = full[-1] if full else 0
-        first_seq = self._call(lambda s: s.head(origin.model)).result().first_seq
+        found = build_segments(self._call, origin, segments, pace, until, size)
+        done = found[-1].last if found else 0
         self._bounds[origin.model, origin.lineage] = done
-        # What was read without filling a segment is read again: not before it has doubled, so that this costs at most as much
-        # as reading it once.
+        self.trim(origin.model)
+        first_seq = self._call(lambda s: s.head(origin.model)).result().first_seq
+        # What was read without filling a segment is read again: not before it has doubled or fills one, so that this costs at
+        # most as much as reading it once.
         begin = max(done, first_seq - 1)
-        self._next[origin.lineage] = begin + max(2 * (until - begin), EVENTS_MIN)
-        _bound_bytes(segments, found, settings.bytes_max, first_seq)
+        self._next[origin.lineage] = begin + min(max(2 * (until - begin), EVENTS_MIN), rows)
+        if merge_small(
+            segments.directory, [one for one in found if one.last < first_seq], settings.bytes_max // BOUND_SHARE, pace
+        ):
+            found = segments_of(self._call, origin, segments)
+        _bound_bytes(segments, [one for one in found if one.last <= until], settings.bytes_max, first_seq)
 
     def _remove_others(self, models: set[str]) -> None:
         """Delete the segments of models that do not exist: their drop was interrupted."""
@@ -149,9 +164,10 @@ class Archive:
 
 
 def _bound_bytes(segments: Segments, found: list[Segment], bytes_max: int, first_seq: int) -> None:
-    """Delete the oldest segments beyond the bound, only of events that the log no longer has."""
+    """Delete the oldest of the segments `found` beyond the bound, only of events that the log no longer has."""
     total = sum(one.bytes for one in found)
     stale = sum(path.stat().st_size for path in segments.directory.glob(f"*{STALE}"))
     needed = sum(one.bytes for one in found if one.last >= first_seq)
-    if total + stale > bytes_max and (gone := segments.drop(max(bytes_max, needed))):
+    others = segments.bytes() - total - stale
+    if total + stale > bytes_max and (gone := segments.drop(others + max(bytes_max, needed))):
         log.info("archive: %s: %d files beyond the bound of %d bytes were deleted", segments.directory, len(gone), bytes_max)

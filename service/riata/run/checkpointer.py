@@ -155,11 +155,12 @@ class Checkpointer:
         """Trim the log and the generations; `without`: saved ones to drop. Waits for the store."""
         keep, archived = self._retention, self._archived
 
-        def trim(store: Store) -> None:
+        def trim(store: Store) -> int:
             events = keep.events
             if archived is not None:
                 head = store.head(name)
                 events = max(events, head.seq - archived(name, head.lineage))
-            store.trim(self._owner, name, keep.generations, events, keep.older_bytes, without)
+            return store.trim(self._owner, name, keep.generations, events, keep.older_bytes, without)
 
-        self._call(trim).result()
+        while self._call(trim).result():  # one call drops a bounded number of records
+            pass

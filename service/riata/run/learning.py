@@ -67,6 +67,8 @@ class Learning:
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
         archived = None if context.archive is None else context.archive.bound
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
+        if context.archive is not None:
+            context.archive.trim = checkpointer.trim
         self._made_room_ms: int | None = None
         self._scrubs = 0
         self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models that ask for features by name

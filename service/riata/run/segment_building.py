@@ -16,7 +16,7 @@ from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.run.config import config_from_payload, read_stored
 from riata.run.effective_log import chain_at
 from riata.store import layout, records
-from riata.store.segment import Origin, Pace, Segment, SegmentBuilder
+from riata.store.segment import Origin, Pace, Segment, SegmentBuilder, Size
 from riata.store.segments import Segments
 from riata.store.store import Head, Record, Store
 from riata.wire.encoder import fingerprint
@@ -41,6 +41,7 @@ def build_segments(
     segments: Segments,
     pace: Pace = unpaced,
     full_until: int | None = None,
+    size: Size | None = None,
     on_progress: Callable[[int], None] = lambda _event: None,
 ) -> list[Segment]:
     """Make the segments of a model cover its log to the end it has now, and return them, oldest first.
@@ -48,7 +49,9 @@ def build_segments(
     Those that fit are kept, except a last one that is not full and whose events are all in the log: it is replaced by a longer
     one. Those that do not fit are removed.
 
-    full_until  : write only segments that are full, of events up to this one: the others stay in the log only
+    full_until  : write only segments that are full, of events up to this one, after those that there are: the others stay in
+                  the log only
+    size        : when a segment is full
     on_progress : called with the last event read
     Raises `Unavailable` (code `disk_full`), `OSError`, and what reading a log raises.
     """
@@ -57,17 +60,17 @@ def build_segments(
     used = segments.usable(origin, head, _reader(call, origin.model))
     segments.remove_stale(used, head.first_seq)
     is_short = bool(used) and not used[-1].is_full and head.first_seq <= used[-1].first and used[-1].last < head.seq
-    base = used[:-1] if is_short else used
+    base = used[:-1] if is_short and full_until is None else used
     first_chain = records.first_chain(head.lineage) if head.first_seq == 1 else b""
     after, chain = (base[-1].last, base[-1].after) if base else (head.first_seq - 1, first_chain)
     known = partial(chain_at, call, origin.model)
-    builder, written = SegmentBuilder(origin, after, chain, known), 0
+    builder, written = SegmentBuilder(origin, after, chain, known, size), 0
     for record in _records(call, origin.model, after, head.seq if full_until is None else min(full_until, head.seq), pace):
         builder.add(record)
         on_progress(record.last)
         if builder.is_full:
             builder.write(segments.directory, pace)
-            builder, written = SegmentBuilder(origin, record.last, record.chain, known), written + 1
+            builder, written = SegmentBuilder(origin, record.last, record.chain, known, size), written + 1
     if full_until is None and not builder.is_empty:
         builder.write(segments.directory, pace)
         written += 1

@@ -126,6 +126,12 @@ class ControlEventsSeen:
         elif record.kind == "restore":
             self._skipped.update(forgotten_by(record).tolist())
 
+    def add(self, more: ControlEvents) -> None:
+        """Add what was collected of the events that follow."""
+        self._seq += more.seq.tolist()
+        self._skipped.update(more.skipped.tolist())
+        self._restored += [(event, returned_to) for event, returned_to in more.restored.tolist()]
+
     def collected(self) -> ControlEvents:
         """Return what was noted so far."""
         skipped = np.array(sorted(self._skipped), np.int64)

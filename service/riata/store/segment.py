@@ -48,6 +48,9 @@ SUFFIX: Final = ".seg"
 UNFINISHED: Final = ".part"
 ROWS_MAX: Final = 2**20  # a segment with as many is full
 FEATURES_MAX: Final = 2**21  # as many: 16 MiB in float32, and about three times as much memory while it is made
+ROW_BYTES: Final = 13  # of a weight, a label of one byte and an entry of indptr
+TIME_BYTES: Final = 16
+FEATURE_BYTES: Final = 8  # whose value is exact in f32
 STEP_BYTES: Final = 2**20  # written and synced before `pace` is called: the sync of an append waits for no more than this
 _NUMBERS: Final = ("version", "first", "last", "rows", "nnz", "zeros", "ones")
 _TEXTS: Final = ("model", "lineage", "encoder", "before", "after")
@@ -56,6 +59,14 @@ _NO_ID: Final = np.zeros((1, 16), np.uint8)
 _FULL_DISK: Final = (28, 122)  # ENOSPC, EDQUOT
 
 Pace = Callable[[int], None]  # called after this many bytes were read or written; may wait, and may raise to give up
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """When a segment is full: at this many rows, or about this many bytes; at ROWS_MAX and FEATURES_MAX in any case."""
+
+    rows: int = ROWS_MAX
+    bytes: int = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +143,12 @@ class SegmentBuilder:
     """Collects records of a log, in order, and writes them as one segment.
 
     after, chain : the event before the first record, and the chain of the log there; empty if it is not known
+    size         : when it is full
     """
 
-    def __init__(self, origin: Origin, after: int, chain: bytes, chain_at: ChainAt) -> None:
+    def __init__(self, origin: Origin, after: int, chain: bytes, chain_at: ChainAt, size: Size | None = None) -> None:
         self._origin = origin
+        self._size = size or Size()
         self._first, self.last = after + 1, after
         self._before, self._after = chain, chain
         self._control = ControlEventsSeen(origin.lineage, chain_at)
@@ -146,7 +159,8 @@ class SegmentBuilder:
     @property
     def is_full(self) -> bool:
         """Whether it is time to write."""
-        return self.rows >= ROWS_MAX or self.nnz >= FEATURES_MAX
+        size = self.rows * ROW_BYTES + len(self._times) * TIME_BYTES + self.nnz * FEATURE_BYTES
+        return self.rows >= min(self._size.rows, ROWS_MAX) or self.nnz >= FEATURES_MAX or size >= self._size.bytes
 
     @property
     def is_empty(self) -> bool:
@@ -168,6 +182,15 @@ class SegmentBuilder:
         self.rows += batch.n
         self.nnz += batch.nnz
         self.last = self._first + self.rows - 1
+
+    def add_segment(self, one: Segment) -> None:
+        """Add the segment that follows."""
+        self._control.add(one.control)
+        self._times += [(self.rows + row, accepted_ms) for row, accepted_ms in one.time.tolist()]
+        self._batches.append(one.batch(0, one.rows))
+        self.rows += one.rows
+        self.nnz += len(one.hash)
+        self.last, self._after = one.last, one.after
 
     def write(self, directory: Path, pace: Pace, durable: bool = True) -> Path:
         """Write the segment to `directory`, under its final name at once, and return its path. Raises `OSError`, and

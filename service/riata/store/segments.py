@@ -67,6 +67,10 @@ class Segments:
             sync_directory(self.directory)
         return [path.name for path in gone]
 
+    def bytes(self) -> int:
+        """Return the size of all files, stale ones included."""
+        return sum(map(_size, (*self.directory.glob(f"*{STALE}"), *self._paths()))) if self.directory.is_dir() else 0
+
     def drop(self, bytes_max: int) -> list[str]:
         """Delete files until the rest has at most `bytes_max` bytes, stale ones first, then the oldest. Returns their names."""
         stale = sorted(self.directory.glob(f"*{STALE}")) if self.directory.is_dir() else []
@@ -84,7 +88,7 @@ class Segments:
         return dropped
 
     def _mapped(self) -> list[Segment]:
-        """Map every file that is a segment, oldest first; of two that begin with the same event only the longer one."""
+        """Map every file that is a segment, oldest first, but none whose events are all in another one."""
         found: dict[int, Segment] = {}
         for path in self._paths():
             try:
@@ -96,7 +100,11 @@ class Segments:
                 continue
             if segment.first not in found or found[segment.first].last < segment.last:
                 found[segment.first] = segment
-        return [found[first] for first in sorted(found)]
+        kept: list[Segment] = []
+        for first in sorted(found):
+            if not kept or found[first].last > kept[-1].last:
+                kept.append(found[first])
+        return kept
 
     def _paths(self) -> list[Path]:
         return sorted(self.directory.glob(f"*{SUFFIX}")) if self.directory.is_dir() else []
