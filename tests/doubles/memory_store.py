@@ -50,6 +50,10 @@ class MemoryStore(memory.MemoryStore):
         self.close()
         return reborn
 
+    def subject_key(self, fresh: bytes) -> bytes:
+        self._durable.subject_key = super().subject_key(fresh)
+        return self._durable.subject_key
+
     def append(self, group: Sequence[Append]) -> list[Appended]:
         self._open()
         if self.faults.take("appends_refused"):

@@ -60,6 +60,7 @@ class SharedMemoryStore(MemoryStore):
         self._kept: _Shared = _Shared()
         self.gone = ""  # if not empty, every call raises `Unavailable` with this text
 
+    subject_key = _locked(MemoryStore.subject_key)
     read = _locked(MemoryStore.read)
     stage = _locked(MemoryStore.stage)
     commit = _locked(MemoryStore.commit)

@@ -25,8 +25,8 @@ from riata.store.control_events import forgotten_by
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Store
 from riata.wire.batch import select_rows, slice_rows
-from riata.wire.parse import parse_examples
-from riata.wire.subjects import subject_digest
+from riata.wire.parse import Context, parse_examples
+from riata.wire.subjects import key_of_model, subject_digest
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch
 from tests.run.journeys import LEARNERS
@@ -57,8 +57,8 @@ def rows(n: int, seed: int = 0, labels: str = "0/1") -> list[dict[str, Any]]:
 
 def of(store: Store, *subjects: str, model: str = "m") -> set[int]:
     """The events of subjects."""
-    key = replay(store, model).state.config.encoder.hash_key
-    wanted, found = {subject_digest(one.encode(), key) for one in subjects}, set()
+    keys = store.subject_key(b""), key_of_model(replay(store, model).state.config.encoder.hash_key)
+    wanted, found = {subject_digest(one.encode(), key) for one in subjects for key in keys}, set()
     for record in store.read(model, store.head(model).first_seq - 1, 2**30):
         if record.kind == "observe" and (named := decode_batch(record.payload).subject) is not None:
             found |= {record.first + i for i in range(record.count) if named[i].tobytes() in wanted}
@@ -153,6 +153,35 @@ def test_subjects_are_forgotten_one_after_the_other_and_again() -> None:
         assert len(replay(store, "m").compared) == 1 + 3  # the state of the first time contains the second subject
 
     run_with(store, work)
+
+
+def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are_found() -> None:
+    store = MemoryStore()
+
+    async def seen(node: Node) -> None:
+        await node.observe(rows(10, 1))
+        key = node.store.subject_key(b"")
+        assert len(key) == 32
+        named = decode_batch(node.store.read("m", 1, 2**30)[0].payload).subject
+        assert named is not None
+        assert named[0].tobytes() == subject_digest(b"ann", key) != subject_digest(b"ann", key_of_model(0))
+
+    run_with(store, seen)
+    reborn, other = store.crash(), MemoryStore()
+    run_with(other, seen)
+    assert other.crash().subject_key(b"") != reborn.subject_key(b"")
+
+    async def later(node: Node) -> None:
+        config = node.service.published("m").config
+        earlier = Context(config.encoder, config.labels)  # as a program without keys reads rows
+        body = "\n".join(json.dumps(row) for row in rows(10, 2)).encode()
+        batch = parse_examples(body, "application/x-ndjson", earlier, labelled=True)
+        await node.service.observe("m", batch, wait_applied=True)
+        await node.observe(rows(10, 3))
+        answer = await node.forget("m", ["ann"], False)
+        assert (answer["rows"], answer["of"]) == (6, 30)
+
+    run_with(reborn, later)
 
 
 def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_undone() -> None:

@@ -115,6 +115,18 @@ def test_a_known_id_is_a_duplicate_in_the_copy_too(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_copy_has_the_key_of_subjects(tmp_path: Path) -> None:
+    store = open_sqlite(tmp_path / "data", SETTINGS)
+    key = store.subject_key(b"a" * 32)
+    backup = store.begin_backup()
+    backup.copy(lambda: None)
+    backup.finish()
+    copy = open_sqlite(backup.complete("one", lambda: None), SETTINGS)
+    assert copy.subject_key(b"b" * 32) == key == b"a" * 32
+    copy.close()
+    store.close()
+
+
 def test_one_backup_at_a_time_and_none_on_a_disk_without_room(tmp_path: Path) -> None:
     store = open_sqlite(tmp_path, SETTINGS)
     first = store.begin_backup()

@@ -119,6 +119,13 @@ def plain(answer: Any) -> Any:
     return answer
 
 
+def test_the_first_key_of_subjects_stays_that_of_the_store(stores: Stores) -> None:
+    assert stores.all(lambda store: store.subject_key(b"a" * 32)) == b"a" * 32
+    for kill in (False, True):
+        stores.restart(kill)
+        assert stores.all(lambda store: store.subject_key(b"b" * 32)) == b"a" * 32
+
+
 class Walk:
     """Draws commands from a seed and passes them to all stores."""
 

@@ -64,7 +64,7 @@ class Engine(ABC):
         self._on_fatal = on_fatal
         self._on_lost = on_lost or on_fatal
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._log_thread = LogThread(open_store, self._on_logged, self._store_failed, patient=settings.shared)
+        self._log_thread = LogThread(open_store, self._on_logged, self._store_failed, settings.shared, settings.appends)
         self.context = EngineContext(
             settings, clock, draw, open_store, self._log_thread, self._wake, self._learning_failed, self._lost
         )

@@ -87,6 +87,11 @@ class EngineSettings:
         return self.shared
 
     @property
+    def appends(self) -> bool:
+        """Whether this process puts rows of clients into the store: events, or predictions whose label is still to come."""
+        return self.role != "replica"
+
+    @property
     def may_lead(self) -> bool:
         """Whether this process may own the store."""
         return not self.shared or self.role in ("all", "writer")

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from riata.base.directories import sync_directory, write_whole
 from riata.base.errors import Busy, RiataError
 from riata.run.engine import Engine
 from riata.run.forgetting import WHAT, forget_subjects
-from riata.wire.subjects import subject_digest
+from riata.wire.subjects import KEY_BYTES, key_of_model, subject_digest
 
 log = logging.getLogger("riata.run")
 
@@ -127,8 +128,9 @@ class ForgetJobs:
         subjects is joined. Raises as `forget_subjects`."""
         self._engine.led(WHAT)
         await self._taken_up.wait()  # the same may have been asked for before the start
-        key = self._engine.published(model).config.encoder.hash_key
-        digests = tuple(subject_digest(one.encode(), key).hex() for one in subjects)
+        earlier = key_of_model(self._engine.published(model).config.encoder.hash_key)
+        keys = await self._engine.call(lambda s: s.subject_key(secrets.token_bytes(KEY_BYTES))), earlier
+        digests = tuple(subject_digest(one.encode(), key).hex() for one in subjects for key in keys)
         last = await self._engine.logged_now(model)
         asked = Asked(
             self._new_id(model), model, self._lineage(model), digests, drop_trimmed, self._now_ms(), last, current_actor.get()

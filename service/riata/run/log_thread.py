@@ -9,6 +9,7 @@ call(work) ────────────┘            then          work
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence, Sized
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
 from riata.store.store import Append, Appended, Store
+from riata.wire.subjects import KEY_BYTES
 
 T = TypeVar("T")
 Done = Callable[[Appended | RiataError], None]
@@ -54,10 +56,14 @@ class LogThread:
         on_logged: Callable[[Append, Appended], None],
         on_fatal: Callable[[str], None],
         patient: bool = False,
+        appends: bool = True,
     ) -> None:
+        """appends: whether rows are accepted, so that the key of the digests of their subjects is needed"""
         self._open_store = open_store
         self._on_logged = on_logged
         self._on_fatal = on_fatal
+        self._appends = appends
+        self.subject_key = b""  # set when the store is opened
         self._patient = patient  # retry a store that does not answer at the start, and refuse requests meanwhile
         self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
         self.gathering: Sized = ()  # requests that wait to be gathered
@@ -121,7 +127,10 @@ class LogThread:
         """Open the store; None if the thread is closed first."""
         while True:
             try:
-                return self._open_store()
+                store = self._open_store()
+                if self._appends:
+                    self.subject_key = store.subject_key(secrets.token_bytes(KEY_BYTES))
+                return store
             except Unavailable as error:
                 if not self._patient or isinstance(error, StoreFailed):
                     raise

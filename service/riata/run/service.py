@@ -97,9 +97,9 @@ class Service:
 
     def context(self, model: str, labelled: bool) -> Context:
         """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
-        served_model = self._engine.served_model(model)
-        config = self.published(model).config
-        return Context(served_model.encoder, config.labels, served_model.seen if labelled else None, config.classes)
+        served_model, config = self._engine.served_model(model), self.published(model).config
+        seen = served_model.seen if labelled else None
+        return Context(served_model.encoder, config.labels, seen, config.classes, self._engine.context.log_thread.subject_key)
 
     def names(self, model: str) -> NameBook:
         """Return the feature names that `model` has seen."""

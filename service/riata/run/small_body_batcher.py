@@ -170,9 +170,9 @@ class SmallBodyBatcher:
         published = served_model.published if served_model is not None else None
         if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
             return None  # curves: this is the log thread, and comparing them takes long
-        return read_together(
-            [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
-        )
+        key = self._engine.context.log_thread.subject_key
+        context = Context(served_model.encoder, published.config.labels, served_model.seen, subject_key=key)
+        return read_together([small.lines for small in smalls], form, context)
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
         """Answer every request of the group, or append those with new ids again."""

@@ -40,6 +40,7 @@ class _Kept:
     algo_version: int = 0
     host: str = ""
     acquired_ms: int = 0
+    subject_key: bytes = b""
 
 
 class MemoryStore:
@@ -55,6 +56,11 @@ class MemoryStore:
 
     def refusals(self) -> list[str]:
         return []
+
+    def subject_key(self, fresh: bytes) -> bytes:
+        kept = self._open()
+        kept.subject_key = kept.subject_key or fresh
+        return kept.subject_key
 
     def acquire(
         self,

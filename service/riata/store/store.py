@@ -181,11 +181,8 @@ class Verdict(Enum):
 
 
 class Store(Protocol):
-    """The guarantees of each call are in the written documentation.
-
-    Calls that take an `owner` and whose result cannot say that another process owns the store raise `Conflict` (code `fenced`).
-    Calls that name a model raise `NotFound` (code `model_not_found`).
-    """
+    """Calls that take an `owner`, and whose result cannot say that another process owns the store, raise `Conflict` (`fenced`).
+    Calls that name a model raise `NotFound` (code `model_not_found`)."""
 
     def warnings(self) -> list[str]:
         """Sentences about conditions that weaken a promise, for the start-up log and readiness."""
@@ -195,6 +192,9 @@ class Store(Protocol):
         there is one, no event may be accepted. Raises `Unavailable` if the store does not answer, or (code `memory_reserve` or
         `disk_reserve`) if the only fault is that its memory or its disk is nearly full."""
         ...
+
+    def subject_key(self, fresh: bytes) -> bytes:
+        """The key of digests of subjects: the one of this store, which `fresh` becomes if there is none. Durable on return."""
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         """Become the owner: epoch + 1. Refuses (`Conflict`, code `older_algorithm`) an older algorithm than the last owner's.

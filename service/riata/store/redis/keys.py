@@ -30,6 +30,7 @@ class Keys:
         self.dead = self.prefix + b"dead"
         self.processes = self.prefix + b"processes"
         self.used = self.prefix + b"used"
+        self.subject = self.prefix + b"subject"
 
     def ticket(self, source: str) -> bytes:
         """Key of the last ticket and answer of one appending store object."""

@@ -54,6 +54,7 @@ _WORDS = {
     "stage": "OK FENCED EXISTS STALE MODEL",
     "staged": "OK MODEL",
     "standings": "OK MODELS",
+    "subject": "OK",
     "trim": "OK GENERATIONS FENCED MODEL DAMAGED",
     "use": "OK",
     "unstage": "OK FENCED MODEL",

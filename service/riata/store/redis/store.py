@@ -106,6 +106,9 @@ class RedisStore:
     def refusals(self) -> list[str]:
         return conditions.refusals(self._session, self._settings.attested)
 
+    def subject_key(self, fresh: bytes) -> bytes:
+        return self._run("subject", [self._keys.subject], [fresh]).bytes()
+
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         ttl = b"" if ttl_ms is None else b"%d" % ttl_ms
         answer = self._run("acquire", [], [nonce, b"%d" % algo_version, host.encode(), b"%d" % now_ms, ttl, AGAIN])

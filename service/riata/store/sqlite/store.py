@@ -1,8 +1,7 @@
 """The embedded store: one SQLite file, files of long payloads beside it, one process, one connection, one thread.
 
-Group commit: every group of appends is one transaction, synced before it is acknowledged (write-ahead log,
-`synchronous = FULL`). `session.py` decides which errors are refusals and which end the store. The SQL is in `log.py` and
-`generations.py`. `payload_files.py` holds payloads that are too long for the database.
+Group commit: every group of appends is one transaction, synced before it is acknowledged (`synchronous = FULL`). `session.py`
+decides which errors are refusals and which end the store. `payload_files.py` holds payloads that are too long for the database.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
 from riata.store.sqlite.session import DiskFull, Session
+from riata.store.sqlite.subject_key import keep as keep_subject_key
 from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 
@@ -37,9 +37,8 @@ class SqliteSettings:
     ballast_bytes : size of the file that is deleted when the disk is full; about twice a checkpoint
     reserve_bytes : below this much free space no event is accepted
     dedupe_events : event ids are remembered over this many events
-    wal_bytes_max : the write-ahead log is folded into the database after about this many bytes, or after a quarter of it in
-                    payloads, which are in no page twice
-    long_bytes    : a payload of this many bytes or more is in a file of its model: one more sync costs less than writing it twice
+    wal_bytes_max : the write-ahead log is folded after about this many bytes, or a quarter of it in payloads (in no page twice)
+    long_bytes    : a payload of as many is in a file of its model; writing a shorter one twice costs less than one more sync
     """
 
     ballast_bytes: int = 64 * 2**20
@@ -130,6 +129,9 @@ class SqliteStore:
         self._session.usable()
         self._require_room()
         return []
+
+    def subject_key(self, fresh: bytes) -> bytes:
+        return self._session.write(partial(keep_subject_key, fresh=fresh))
 
     def _require_room(self) -> None:
         if not self._session.read_only and (shortage := self._session.ballast.shortage()):

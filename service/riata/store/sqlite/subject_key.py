@@ -1,0 +1,20 @@
+"""The key of the digests of subjects, in a table of its own.
+
+The table is made when it is first needed, not by a new version of the schema: an older program still opens the database, and its
+digests are found by the key of the model.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+_TABLE: Final = "CREATE TABLE IF NOT EXISTS subject_key (one INTEGER PRIMARY KEY CHECK (one = 1), key BLOB NOT NULL) STRICT"
+
+
+def keep(connection: sqlite3.Connection, fresh: bytes) -> bytes:
+    """Return the key; `fresh` if there was none."""
+    connection.execute(_TABLE)
+    connection.execute("INSERT OR IGNORE INTO subject_key VALUES (1, ?)", (fresh,))
+    key: bytes = connection.execute("SELECT key FROM subject_key").fetchone()[0]
+    return key
