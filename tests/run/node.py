@@ -18,8 +18,8 @@ from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
-from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.store_context import parse_for_store
 from tests.doubles.memory_store import MemoryStore
 
 SMALL: dict[str, Any] = {"encoder": {"bits": 12}, "publish_every_ms": 1}
@@ -37,7 +37,7 @@ class Node:
 
     def parse(self, rows: list[dict[str, Any]], model: str = "m") -> Parsed:
         body = "\n".join(json.dumps(row) for row in rows).encode()
-        return parse_examples(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
+        return parse_for_store(body, "application/x-ndjson", self.service.context(model, True), labelled=True)
 
     async def forget(self, model: str, subjects: list[str], drop_trimmed: bool) -> Any:
         """Forget the rows of subjects, however long it takes."""

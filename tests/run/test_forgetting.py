@@ -26,7 +26,8 @@ from riata.store.payload import decode_batch
 from riata.store.store import Append, Store
 from riata.wire.batch import select_rows, slice_rows
 from riata.wire.parse import Context, parse_examples
-from riata.wire.subjects import key_of_model, subject_digest
+from riata.wire.store_context import digests_of
+from riata.wire.subjects import subject_digest
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch
 from tests.run.journeys import LEARNERS
@@ -57,8 +58,8 @@ def rows(n: int, seed: int = 0, labels: str = "0/1") -> list[dict[str, Any]]:
 
 def of(store: Store, *subjects: str, model: str = "m") -> set[int]:
     """The events of subjects."""
-    keys = store.subject_key(b""), key_of_model(replay(store, model).state.config.encoder.hash_key)
-    wanted, found = {subject_digest(one.encode(), key) for one in subjects for key in keys}, set()
+    hash_key = replay(store, model).state.config.encoder.hash_key
+    wanted, found = {digest for one in subjects for digest in digests_of(one, hash_key, store.subject_key(b""))}, set()
     for record in store.read(model, store.head(model).first_seq - 1, 2**30):
         if record.kind == "observe" and (named := decode_batch(record.payload).subject) is not None:
             found |= {record.first + i for i in range(record.count) if named[i].tobytes() in wanted}
@@ -164,7 +165,7 @@ def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are
         assert len(key) == 32
         named = decode_batch(node.store.read("m", 1, 2**30)[0].payload).subject
         assert named is not None
-        assert named[0].tobytes() == subject_digest(b"ann", key) != subject_digest(b"ann", key_of_model(0))
+        assert named[0].tobytes() == digests_of("ann", 0, key)[0] != subject_digest(b"ann", 0)
 
     run_with(store, seen)
     reborn, other = store.crash(), MemoryStore()

@@ -31,8 +31,8 @@ from riata.run.published import Published
 from riata.run.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
+from riata.wire.store_context import StoreContext
 from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_forget_jobs import FakeForgetJobs
 from tests.web.fake_refits import FakeRefits
@@ -116,9 +116,9 @@ class FakeService:
     def now(self, model: str) -> tuple[Published, float]:
         return self.published(model), self.stale_s(model)
 
-    def context(self, model: str, labelled: bool) -> Context:
+    def context(self, model: str, labelled: bool) -> StoreContext:
         m = self.model(model)
-        return Context(m.config.encoder, m.config.labels, m.seen if labelled else None)
+        return StoreContext(m.config.encoder, m.config.labels, m.seen if labelled else None)
 
     def names(self, model: str) -> NameBook:
         return self.model(model).book

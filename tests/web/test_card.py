@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from html.parser import HTMLParser
+
+import pytest
+from markdown_it import MarkdownIt
 
 from riata.run.config import read_config
-from riata.web.card import chosen_settings
+from riata.web.card import chosen_settings, markdown
 from tests.web.asking import Client
 
 ROWS = "".join(
@@ -47,9 +50,65 @@ def test_the_card_is_markdown_whose_tables_hold_any_name(client: Client) -> None
     assert [title.removeprefix("## ") for title in titles] == [
         "Settings other than the defaults", "Data", "Figures", "Warnings", "Weights", "Changes",
     ]  # fmt: skip
-    for above, line in itertools.pairwise(lines):
-        if above.startswith("|") and line.startswith("|"):
-            assert above.replace("\\|", "").count("|") == line.replace("\\|", "").count("|"), line
     refused = client.get("/models/default/card?format=html")
     assert (refused.status_code, refused.json()["code"]) == (422, "bad_option")
     assert client.get("/models/none/card").status_code == 404
+
+
+class _Read(HTMLParser):
+    """The cells of all tables, and every tag."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.rows: list[list[str]] = []
+        self.inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data
+
+
+HOSTILE = [
+    "a|b", "`c`", "``", "`", "a`b", "<script>alert(1)</script>", "![x](http://evil/x.png)", "[a](javascript:alert(1))",
+    "<http://evil>", "**bold**", "_x_", "a\\|b", "\\", "a\nb | c", "\n\n# heading", "\u2028x", "\u202egpj", "&lt;b&gt;",
+    "~~x~~", " x ",
+    "http://evil.example", "| --- |", "\r\n- x", "x\0y", "<!-- x", "a@b.example",
+]  # fmt: skip
+TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "ul", "li"}
+
+
+def shown(name: str) -> str:
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in name)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_as_they_are_by_a_reader_of_markdown(name: str, client: Client) -> None:
+    card = client.get("/models/default/card?format=json").json()
+    card["settings"] = {name: name, "labels": [name]}
+    card["weights"]["largest"] = [{"feature": name, "slot": 1, "weight": 1.0, "std_error": None}]
+    card["cost"] = {name: 1.0}
+    card["warnings"] = [{"code": "no_labels", "detail": f"the class {name} is rare"}]
+    card["changes"] = [{"seq": 7, "time": None, "kind": "config", "settings": {name: [name, name]}, "actor": name}]
+    card["model"]["name"] = name
+    page = MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(markdown(card))
+    read = _Read(page)
+    assert read.tags <= TAGS
+    cells = [[" ".join(cell.split()) for cell in row] for row in read.rows]
+    what = " ".join(shown(name).split())
+    assert [what, "+1", ""] in cells
+    assert [what, "1"] in cells
+    assert [what, " ".join(shown(json.dumps(name, ensure_ascii=False)).split())] in cells
+    assert ["7", "unknown", f"config: {what} {what} → {what}", what] in cells

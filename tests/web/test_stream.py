@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from riata.web.app import create_app
+from riata.web.gate import Gate, KeysFile
+from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.routes import stream
 from riata.web.routes.watching import FADED_SHOWN
 from riata.web.settings import WebSettings
@@ -97,6 +100,27 @@ def test_there_are_so_many_streams_and_no_more(client: httpx.Client) -> None:
     assert once_there_is_room(client, "/models/default/stream?events=1").status_code == 200
     assert client.get("/models/nobody/stream").json()["code"] == "model_not_found"
     assert client.get("/models/default/stream?events=0").json()["code"] == "bad_option"
+
+
+def test_one_key_leaves_streams_to_the_others(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LOOK_S", 0.01)
+    tokens = {name: new_token(name) for name in ("one", "two")}
+    ring = ring_of([KeyEntry(name, digest_of(token), ["watch"], "*") for name, token in tokens.items()])
+    one, two = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
+    settings = WebSettings(streams_max=9, streams_per_key=2)
+    app = create_app(service, service, settings, service.clock, gate=Gate(service.clock, KeysFile(Path("/nowhere"), ring)))
+    with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
+        with begun(client, **one) as first, begun(client, **one) as second:
+            for answer in (first, second):
+                assert next(events(answer.iter_lines()))[1] == "model"
+            refused = client.get("/models/default/stream", headers=one)
+            assert (refused.status_code, refused.json()["code"]) == (503, "streams_full")
+            assert "the key one" in refused.json()["detail"]
+            assert client.get("/models/default/stream?events=1", headers=two).status_code == 200
+        while (answer := client.get("/models/default/stream?events=1", headers=one)).status_code == 503:
+            pass
+        assert answer.status_code == 200
+    assert not app.state.parts.streams.by_key
 
 
 def test_streams_end_well_when_the_server_stops(service: FakeService) -> None:

@@ -25,11 +25,12 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from riata.base.errors import RiataError
+from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.priority import lower_priority
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.segment_building import build_segments, segments_of
 from riata.run.store_pace import StorePace
-from riata.store.retention import trim_bound
+from riata.store.retention import oldest_of_newest, trim_bound
 from riata.store.segment import Origin, Segment, Size
 from riata.store.segment_merging import merge_small
 from riata.store.segments import STALE, Segments
@@ -108,10 +109,12 @@ class Archive:
         origins = list(self._origins())
         self._remove_others({origin.model for origin in origins})
         for origin in origins:
-            segments = Segments(self._settings.directory / origin.model)
+            settings = self._settings
+            size = Size(max(settings.keep_events // KEPT_SHARE, EVENTS_MIN), settings.bytes_max // BOUND_SHARE)
+            segments = Segments(settings.directory / origin.model, size=size)
             head: Head = self._call(lambda s: s.head(origin.model)).result()  # noqa: B023  called at once
             generations = self._call(lambda s: s.generations(origin.model)).result()  # noqa: B023
-            until = trim_bound(head, generations, self._settings.keep_events)
+            until = trim_bound(head, generations, oldest_of_newest(generations, GENERATIONS_KEPT_MIN), settings.keep_events)
             if head.lineage != origin.lineage or until < self._next.get(origin.lineage, EVENTS_MIN):
                 continue
             with self._writing:
@@ -119,10 +122,8 @@ class Archive:
 
     def _archive(self, origin: Origin, segments: Segments, until: int) -> None:
         settings = self._settings
-        rows = max(settings.keep_events // KEPT_SHARE, EVENTS_MIN)
-        size = Size(rows, settings.bytes_max // BOUND_SHARE)
         pace = StorePace(settings.directory, settings.reserve_bytes, settings.bytes_per_s, self._waiting, self._rest)
-        found = build_segments(self._call, origin, segments, pace, until, size)
+        found = build_segments(self._call, origin, segments, pace, until)
         done = found[-1].last if found else 0
         self._bounds[origin.model, origin.lineage] = done
         self.trim(origin.model)
@@ -130,10 +131,8 @@ class Archive:
         # What was read without filling a segment is read again: not before it has doubled or fills one, so that this costs at
         # most as much as reading it once.
         begin = max(done, first_seq - 1)
-        self._next[origin.lineage] = begin + min(max(2 * (until - begin), EVENTS_MIN), rows)
-        if merge_small(
-            segments.directory, [one for one in found if one.last < first_seq], settings.bytes_max // BOUND_SHARE, pace
-        ):
+        self._next[origin.lineage] = begin + min(max(2 * (until - begin), EVENTS_MIN), segments.size.rows)
+        if merge_small(segments, [one for one in found if one.last < first_seq], pace):
             found = segments_of(self._call, origin, segments)
         _bound_bytes(segments, [one for one in found if one.last <= until], settings.bytes_max, first_seq)
 

@@ -22,7 +22,7 @@ from riata.base.directories import sync_directory, write_whole
 from riata.base.errors import Busy, RiataError
 from riata.run.engine import Engine
 from riata.run.forgetting import WHAT, forget_subjects
-from riata.wire.subjects import KEY_BYTES, key_of_model, subject_digest
+from riata.wire.store_context import KEY_BYTES, digests_of
 
 log = logging.getLogger("riata.run")
 
@@ -128,9 +128,9 @@ class ForgetJobs:
         subjects is joined. Raises as `forget_subjects`."""
         self._engine.led(WHAT)
         await self._taken_up.wait()  # the same may have been asked for before the start
-        earlier = key_of_model(self._engine.published(model).config.encoder.hash_key)
-        keys = await self._engine.call(lambda s: s.subject_key(secrets.token_bytes(KEY_BYTES))), earlier
-        digests = tuple(subject_digest(one.encode(), key).hex() for one in subjects for key in keys)
+        hash_key = self._engine.published(model).config.encoder.hash_key
+        key = await self._engine.call(lambda s: s.subject_key(secrets.token_bytes(KEY_BYTES)))
+        digests = tuple(digest.hex() for one in subjects for digest in digests_of(one, hash_key, key))
         last = await self._engine.logged_now(model)
         asked = Asked(
             self._new_id(model), model, self._lineage(model), digests, drop_trimmed, self._now_ms(), last, current_actor.get()

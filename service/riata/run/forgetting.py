@@ -40,7 +40,7 @@ async def forget_subjects(
 ) -> dict[str, Any]:
     """Forget all rows of these subjects up to event `last`. Returns what changed once it is served and old states are gone.
 
-    digests      : of the subjects, as `wire.subjects.subject_digest` makes them
+    digests      : of the subjects, as `wire.store_context.digests_of` makes them
     drop_trimmed : of a log that was trimmed, go on from what it still has, so that the model no longer includes what was trimmed
     advance      : called with the share of the work that is done, by the thread that learns; what it raises ends the work
 

@@ -136,7 +136,7 @@ class Relearning:
         advance: Callable[[float], None] = lambda _share: None,
         to: int | None = None,
     ) -> None:
-        """rows: subjects, 16 bytes each, as `wire.subjects.subject_digest` makes them, and the last event that may be forgotten.
+        """rows: subjects, 16 bytes each, as `wire.store_context.digests_of` makes them, and the last event that may be forgotten.
         in_force: the present configuration. advance: called with the share of the work that is done. to: the event whose state is
         wanted, None for the end of the log."""
         self._call, self._name, self._advance = call, name, advance

@@ -16,7 +16,7 @@ from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.run.config import config_from_payload, read_stored
 from riata.run.effective_log import chain_at
 from riata.store import layout, records
-from riata.store.segment import Origin, Pace, Segment, SegmentBuilder, Size
+from riata.store.segment import Origin, Pace, Segment, SegmentBuilder
 from riata.store.segments import Segments
 from riata.store.store import Head, Record, Store
 from riata.wire.encoder import fingerprint
@@ -41,7 +41,6 @@ def build_segments(
     segments: Segments,
     pace: Pace = unpaced,
     full_until: int | None = None,
-    size: Size | None = None,
     on_progress: Callable[[int], None] = lambda _event: None,
 ) -> list[Segment]:
     """Make the segments of a model cover its log to the end it has now, and return them, oldest first.
@@ -51,7 +50,6 @@ def build_segments(
 
     full_until  : write only segments that are full, of events up to this one, after those that there are: the others stay in
                   the log only
-    size        : when a segment is full
     on_progress : called with the last event read
     Raises `Unavailable` (code `disk_full`), `OSError`, and what reading a log raises.
     """
@@ -64,13 +62,13 @@ def build_segments(
     first_chain = records.first_chain(head.lineage) if head.first_seq == 1 else b""
     after, chain = (base[-1].last, base[-1].after) if base else (head.first_seq - 1, first_chain)
     known = partial(chain_at, call, origin.model)
-    builder, written = SegmentBuilder(origin, after, chain, known, size), 0
+    builder, written = SegmentBuilder(origin, after, chain, known, segments.size), 0
     for record in _records(call, origin.model, after, head.seq if full_until is None else min(full_until, head.seq), pace):
         builder.add(record)
         on_progress(record.last)
         if builder.is_full:
             builder.write(segments.directory, pace)
-            builder, written = SegmentBuilder(origin, record.last, record.chain, known, size), written + 1
+            builder, written = SegmentBuilder(origin, record.last, record.chain, known, segments.size), written + 1
     if full_until is None and not builder.is_empty:
         builder.write(segments.directory, pace)
         written += 1

@@ -40,8 +40,8 @@ from riata.run.sketch_copy import PathQuestion, path_answer
 from riata.run.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
-from riata.wire.parse import Context
 from riata.wire.parsed import Parsed, RowError
+from riata.wire.store_context import StoreContext
 
 log = logging.getLogger("riata.run")
 
@@ -95,11 +95,11 @@ class Service:
             return published, 0.0  # the only process has the newest model; a fast path, because every prediction calls this
         return self.published(model), self.stale_s(model)
 
-    def context(self, model: str, labelled: bool) -> Context:
+    def context(self, model: str, labelled: bool) -> StoreContext:
         """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
-        served_model, config = self._engine.served_model(model), self.published(model).config
-        seen = served_model.seen if labelled else None
-        return Context(served_model.encoder, config.labels, seen, config.classes, self._engine.context.log_thread.subject_key)
+        served, config = self._engine.served_model(model), self.published(model).config
+        key, seen = self._engine.context.log_thread.subject_key, served.seen if labelled else None
+        return StoreContext(served.encoder, config.labels, seen, config.classes, subject_key=key)
 
     def names(self, model: str) -> NameBook:
         """Return the feature names that `model` has seen."""

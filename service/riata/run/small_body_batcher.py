@@ -46,6 +46,7 @@ from riata.wire.parse import Context
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
 from riata.wire.small_bodies import JoinedBodies, lines_of, read_together, with_keys
+from riata.wire.store_context import with_keyed_subjects
 
 BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
 GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
@@ -161,7 +162,7 @@ class SmallBodyBatcher:
         stop = together.stop.tolist()
         starts = [0, *stop[:-1]]
         keys = [(small.key, *span) for small, *span in zip(smalls, starts, stop, strict=True) if small.key is not None]
-        batch = with_keys(together.batch, keys)
+        batch = with_keyed_subjects(with_keys(together.batch, keys), self._engine.context.log_thread.subject_key)
         append = Append(model, "observe", self._engine.clock.unix_ms(), batch, names=together.names, only_if_all_new=True)
         return _Flight(append, smalls, stop)
 
@@ -170,9 +171,9 @@ class SmallBodyBatcher:
         published = served_model.published if served_model is not None else None
         if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
             return None  # curves: this is the log thread, and comparing them takes long
-        key = self._engine.context.log_thread.subject_key
-        context = Context(served_model.encoder, published.config.labels, served_model.seen, subject_key=key)
-        return read_together([small.lines for small in smalls], form, context)
+        return read_together(
+            [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
+        )
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
         """Answer every request of the group, or append those with new ids again."""

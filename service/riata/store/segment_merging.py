@@ -14,22 +14,23 @@ from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
 from riata.store import segment
 from riata.store.segment import Pace, Segment, SegmentBuilder, map_segment
+from riata.store.segments import Segments
 
 MERGED: Final = 8  # neighbours at once
 
 
-def merge_small(directory: Path, found: Sequence[Segment], bytes_max: int, pace: Pace) -> int:
+def merge_small(segments: Segments, found: Sequence[Segment], pace: Pace) -> int:
     """Merge neighbours of about the same size as long as there are any. Returns how often.
 
-    found     : consecutive segments, oldest first, of events that no log has any more
-    bytes_max : of a merged segment; it is never larger than a full one either
-    Files that are damaged stay as they are. Raises `OSError`, and `Unavailable` (code `disk_full`).
+    found : consecutive segments of `segments`, oldest first, of events that no log has any more
+    A merged one has at most the bytes of `segments.size`, and is never larger than a full one of any size. Files that are
+    damaged stay as they are. Raises `OSError`, and `Unavailable` (code `disk_full`).
     """
     left, merged = list(found), 0
     at = len(left) - MERGED
     while at >= 0:
         parts = left[at : at + MERGED]
-        if _belong_together(parts, bytes_max) and (one := _merge(directory, parts, pace)) is not None:
+        if _belong_together(parts, segments.size.bytes) and (one := _merge(segments.directory, parts, pace)) is not None:
             left[at : at + MERGED] = [one]
             merged += 1
             at = min(at, len(left) - MERGED)

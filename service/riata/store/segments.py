@@ -16,7 +16,7 @@ from typing import Final
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
 from riata.store.records import next_chain
-from riata.store.segment import SUFFIX, UNFINISHED, Origin, Segment, map_segment
+from riata.store.segment import SUFFIX, UNFINISHED, Origin, Segment, Size, map_segment
 from riata.store.store import Head, Record
 
 FOLDER: Final = "segments"  # in the data directory
@@ -29,11 +29,13 @@ class Segments:
     """The files of one model. One process writes them, others may have them mapped: a deleted file stays readable to those.
 
     verify : read every byte of a file and compare it with its digest before it is used
+    size   : when a segment that is made here is full
     """
 
-    def __init__(self, directory: Path, verify: bool = False) -> None:
+    def __init__(self, directory: Path, verify: bool = False, size: Size | None = None) -> None:
         self.directory = directory
         self._verify = verify
+        self.size = size or Size()
         self.damaged: list[str] = []  # files that were found not to be what was written, and why
 
     def prepare(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -16,6 +18,7 @@ from riata.run.config import ModelConfig
 from riata.run.published import Published
 
 TOP: Final = 20
+_MARKS: Final = re.compile(r"[\\`*_{}\[\]()#+\-!|~:.@/]")
 HORIZONS: Final = {"cumulative": "all events", "faded": "faded", "window": "last events"}
 FIGURES: Final = {
     "log_loss": "log loss", "base_log_loss": "log loss of the base rate", "normalised_entropy": "normalised entropy",
@@ -93,7 +96,7 @@ def markdown(card: dict[str, Any]) -> str:
         ("first event accepted", first),
         ("last event accepted", last),
     ]
-    settings = [(f"`{name}`", f"`{json.dumps(value)}`") for name, value in card["settings"].items()]
+    settings = [(_code(name), _code(json.dumps(value, ensure_ascii=False))) for name, value in card["settings"].items()]
     tested = (
         "Every event is predicted before it is learnt. `faded` halves the weight of an event every "
         f"{figures['faded']['half_life']:,} events; `last events` are {figures['window']['examples']:,}."
@@ -102,14 +105,14 @@ def markdown(card: dict[str, Any]) -> str:
         (_code(one["feature"] or f"slot {one['slot']}"), f"{one['weight']:+.6g}", _number(one["std_error"]))
         for one in weights["largest"]
     ]
-    costs = [(name, _number(value)) for name, value in (card["cost"] or {}).items()]
+    costs = [(_text(name), _number(value)) for name, value in (card["cost"] or {}).items()]
     sections = [
-        [f"# Model card: {model['name']}", "", card["learner"]["about"], "", *_table(("", ""), what)],
+        [f"# Model card: {_text(model['name'])}", "", card["learner"]["about"], "", *_table(("", ""), what)],
         ["## Settings other than the defaults", "", *(_table(("setting", "value"), settings) if settings else ["None.", ""])],
         ["## Data", "", *_table(("", ""), learnt)],
         ["## Figures", "", tested, "", *_table(("", *HORIZONS.values()), _figure_rows(figures))],
         ["## Costs", "", *_table(("", "mean of the last events"), costs)] if costs else [],
-        ["## Warnings", "", *([f"- `{one['code']}`: {one['detail']}" for one in card["warnings"]] or ["None."]), ""],
+        ["## Warnings", "", *([f"- {_code(one['code'])}: {_text(one['detail'])}" for one in card["warnings"]] or ["None."]), ""],
         ["## Weights", "", f"{weights['non_zeros']:,} are not zero; the intercept is {weights['intercept']:+.6g}.", ""],
         _table(("feature", "weight", "standard error"), largest),
         ["## Changes", "", *_table(("event", "time", "what", "by"), [_change_row(one) for one in card["changes"]])],
@@ -128,8 +131,11 @@ def _figure_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _change_row(change: dict[str, Any]) -> tuple[str, ...]:
-    told = ", ".join(f"`{name}` {before} → {after}" for name, (before, after) in change["settings"].items())
-    return str(change["seq"]), change["time"] or "unknown", f"{change['kind']}{': ' if told else ''}{told}", change["actor"] or ""
+    told = ", ".join(
+        f"{_code(name)} {_text(str(before))} → {_text(str(after))}" for name, (before, after) in change["settings"].items()
+    )
+    what = f"{_text(change['kind'])}{': ' if told else ''}{told}"
+    return str(change["seq"]), change["time"] or "unknown", what, _text(change["actor"] or "")
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -137,7 +143,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _line(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(cells) + " |"
 
 
 def _number(value: Any) -> str:
@@ -145,5 +151,19 @@ def _number(value: Any) -> str:
 
 
 def _code(name: str) -> str:
-    """Quote a name as code; a fence of two backquotes is for names that have one."""
-    return f"`` {name} ``" if "`" in name else f"`{name}`"
+    """Quote a name as code, also one that has backquotes, bars, tags or line breaks: clients choose names."""
+    shown = _one_line(name)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    pad = " " if "`" in (shown[:1], shown[-1:]) or (shown != shown.strip(" ") and shown.strip(" ")) else ""
+    quoted = f"{fence}{pad}{shown}{pad}{fence}" if shown else "(empty)"
+    return quoted.replace("|", "\\|")  # a table is cut at bars before code is read
+
+
+def _text(words: str) -> str:
+    """Escape what Markdown, or HTML in it, would read as more than text."""
+    return html.escape(_MARKS.sub(lambda mark: "\\" + mark[0], _one_line(words)), quote=False)
+
+
+def _one_line(words: str) -> str:
+    """Write what is not printed, such as a line break or a change of direction, as an escape of Python."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in words)

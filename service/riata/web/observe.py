@@ -25,8 +25,8 @@ from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.tools import Tools
 from riata.wire.given import OtherLabels
 from riata.wire.padded_buffer import PaddedBuffer
-from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
+from riata.wire.store_context import StoreContext, parse_for_store
 
 log = logging.getLogger("riata.web")
 _USUAL: Final = (  # what `answer_document` gives if every row was accepted
@@ -143,11 +143,11 @@ class Observe:
         elif isinstance(error, OtherLabels):
             self.meters.rows(model, refused_whole(error))
 
-    def _context(self, model: str, choices: Choices) -> Context:
+    def _context(self, model: str, choices: Choices) -> StoreContext:
         context = self.tools.service.context(model, labelled=True)
         return replace(context, by_row=True) if choices.by_row else context
 
-    async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: Context, names: RowNames) -> Parsed:
+    async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:
         if len(body) <= INLINE_BYTES_MAX:
             return parse_with_ids(body, kind, context, names)
         loop = asyncio.get_running_loop()
@@ -179,13 +179,13 @@ def wants_applied(options: dict[str, str]) -> bool:
     return wait is not None
 
 
-def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: Context, names: RowNames) -> Parsed:
+def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:
     """Parse a body of labelled rows, and give those without an event id theirs."""
-    parsed = parse_examples(body, kind, context, labelled=True)
+    parsed = parse_for_store(body, kind, context, labelled=True)
     return parsed if names == NO_NAMES else names.given_to(parsed)
 
 
-def parse_and_write(body: bytes | PaddedBuffer, kind: str, context: Context, names: RowNames, accepted_ms: int) -> Parsed:
+def parse_and_write(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames, accepted_ms: int) -> Parsed:
     """Do `parse_with_ids`, and encode the log record of the rows here: in a pool thread, not in the one writer thread."""
     parsed = parse_with_ids(body, kind, context, names)
     return replace(parsed, encoded=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed

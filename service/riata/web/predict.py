@@ -29,8 +29,9 @@ from riata.web.scopes import OBSERVE
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
 from riata.web.single_row import SingleRowResponder
 from riata.web.tools import Tools
-from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
+from riata.wire.parse import explain_query, explain_rows, parse_query
 from riata.wire.parsed import Parsed, RowError
+from riata.wire.store_context import StoreContext, parse_for_store
 
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
@@ -59,7 +60,7 @@ class Served:
     """The model that answers all rows of a request, and what goes with it."""
 
     published: Published
-    context: Context
+    context: StoreContext
     names: NameBook
     age_s: float
     stale_s: float  # how long it is not known whether this is the newest; 0.0 if the process learns
@@ -212,7 +213,7 @@ def predict_query(features: list[tuple[str, str]], question: Question, served: S
 
 def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:
     """Predict every row of a body."""
-    parsed = parse_examples(body, kind, served.context, labelled=False)
+    parsed = parse_for_store(body, kind, served.context, labelled=False)
     refuse_errors(parsed)
     named = None
     if question.explain:

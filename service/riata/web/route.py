@@ -3,6 +3,7 @@ the router, the scopes that keys need, the routes of the fast path, and the Open
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -40,9 +41,17 @@ class Hot(Enum):
 
 @dataclass(slots=True)
 class Streams:
-    """How many streams of events this process is sending."""
+    """How many streams of events this process is sending, in all and by the id of the key that asked for them."""
 
     open: int = 0
+    by_key: Counter[str] = field(default_factory=Counter)
+
+    def change(self, key: str | None, by: int) -> None:
+        """Count a stream that begins (1) or has ended (-1). key : None if keys are not required"""
+        self.open += by
+        if key is not None:
+            self.by_key[key] += by
+            self.by_key += Counter()  # drops those with none
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from riata.run.published import Published
 from riata.run.refits.tally import RefitTally
 from riata.run.restoring.request import RestoreRequest
 from riata.run.sketch_copy import PathQuestion
-from riata.wire.parse import Context
 from riata.wire.parsed import Parsed
+from riata.wire.store_context import StoreContext
 
 
 class RefitsProtocol(Protocol):
@@ -127,7 +127,7 @@ class ServiceProtocol(Protocol):
         """Return the results of `published` and `stale_s`. Raises what they raise."""
         ...
 
-    def context(self, model: str, labelled: bool) -> Context:
+    def context(self, model: str, labelled: bool) -> StoreContext:
         """Return the context that the parser needs."""
         ...
 

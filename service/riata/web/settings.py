@@ -31,6 +31,7 @@ class WebSettings:
     console          : whether /console is served
     fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
     streams_max      : streams of events open at once
+    streams_per_key  : of these, for one API key
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path
     dedupe_events    : how many events back an event id is known; told to clients
     """
@@ -44,5 +45,6 @@ class WebSettings:
     console: bool = True
     fast_path: bool = True
     streams_max: int = 100
+    streams_per_key: int = 20
     busy_poll_us: int = 0
     dedupe_events: int = DEDUPE_EVENTS

@@ -7,7 +7,7 @@ decides which errors are refusals and which end the store. `payload_files.py` ho
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,6 +113,7 @@ class SqliteStore:
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         files = PayloadFiles(directory, settings.long_bytes)
         self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
+        self.subject_key: Callable[[bytes], bytes] = lambda fresh: self._session.write(partial(keep_subject_key, fresh=fresh))
         self.begin_backup = partial(OnlineBackup, directory, self._session, settings.reserve_bytes)
         self._models: dict[str, log_sql.ModelRow] = {}  # rows after the last append; valid while nothing else is written
         self._models_at = 0  # session.writes at that append
@@ -129,9 +130,6 @@ class SqliteStore:
         self._session.usable()
         self._require_room()
         return []
-
-    def subject_key(self, fresh: bytes) -> bytes:
-        return self._session.write(partial(keep_subject_key, fresh=fresh))
 
     def _require_room(self) -> None:
         if not self._session.read_only and (shortage := self._session.ballast.shortage()):
@@ -346,7 +344,7 @@ class SqliteStore:
         self._session.ballast.restore()
 
     def close(self) -> None:
-        """Fold the log into the database and release the directory. After a failure, write nothing."""
+        """Fold the log into the database and release the directory; after a failure only the latter."""
         self._session.close()
         self._witness.close()
         self._lock.release()

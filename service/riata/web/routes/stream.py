@@ -19,6 +19,7 @@ from riata.base.errors import Busy, NotFound, RiataError
 from riata.run.published import Published
 from riata.web.answers import Stream
 from riata.web.body import header
+from riata.web.keys import KEY, Key
 from riata.web.options import SEQ_MAX, whole
 from riata.web.route import AT, Call, Route
 from riata.web.routes.watching import FADED_SHOWN
@@ -40,13 +41,23 @@ async def stream(call: Call) -> Stream:
     model, options = call.asked()
     published, streams = call.parts.service.published(model), call.parts.streams
     most = whole(options, "events", None, 1, EVENTS_MAX)
-    if streams.open >= call.parts.settings.streams_max:
+    settings, key = call.parts.settings, caller(call)
+    if streams.open >= settings.streams_max:
         raise Busy(f"{streams.open} streams are open, as many as there may be", "streams_full", retry_after_s=5.0)
+    if key is not None and streams.by_key[key] >= settings.streams_per_key:
+        detail = f"{streams.by_key[key]} streams of the key {key} are open, as many as one key may have"
+        raise Busy(detail, "streams_full", retry_after_s=5.0)
     last = header(call.request.scope, b"last-event-id") or b""
     seen = int(last) if last.isdigit() and len(last) < len(str(SEQ_MAX)) else -1
     begun = updates(call, model, published, seen, most)
     await anext(begun)  # from here on it counts as open, and its end is noticed however it comes
     return Stream(begun, EVENT_STREAM.encode())
+
+
+def caller(call: Call) -> str | None:
+    """Return the id of the key of the request; None if keys are not required."""
+    key: Key | None = call.request.scope.get(KEY)
+    return None if key is None else key.id
 
 
 async def updates(call: Call, model: str, first: Published, seen: int, most: int | None) -> AsyncIterator[bytes]:
@@ -57,7 +68,8 @@ async def updates(call: Call, model: str, first: Published, seen: int, most: int
     most  : number of events after which the stream ends; None: no limit
     """
     streams, is_stopping = call.parts.streams, call.request.scope.get(IS_STOPPING, lambda: False)
-    streams.open += 1
+    key = caller(call)
+    streams.change(key, 1)
     try:
         yield b""
         yield b"retry: %d\n\n" % RETRY_MS
@@ -91,7 +103,7 @@ async def updates(call: Call, model: str, first: Published, seen: int, most: int
                 yield b":\n\n"
             await asyncio.sleep(LOOK_S)
     finally:
-        streams.open -= 1
+        streams.change(key, -1)
 
 
 def shown(published: Published) -> dict[str, Any]:
