@@ -26,6 +26,7 @@ from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
+from riata.run.stopping import leave
 from riata.run.traced_service import TracedService
 from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.store.memory import MemoryStore
@@ -172,6 +173,7 @@ def serve(settings: Settings) -> None:
         trace_requests(app, spans)
     front = ListenerState(connection_bounds(settings), hosts=hosts_of(settings, gate))
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
+    app.state.leave = partial(leave, engine)
     app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]
     log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))

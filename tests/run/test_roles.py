@@ -12,6 +12,7 @@ import pytest
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
 from riata.run.replay import replay
 from riata.run.sketch_copy import PathQuestion
+from riata.run.writer_cell import Line
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, events
 from tests.run.roles import run, running, until, with_model
@@ -396,7 +397,7 @@ def test_a_process_that_does_not_learn_answers_the_path_of_the_newest_snapshot()
     run(work)
 
 
-def test_a_learner_that_is_stuck_lets_the_lease_go() -> None:
+def test_a_learner_whose_turns_do_not_go_on_lets_the_lease_go() -> None:
     async def work() -> None:
         store = SharedMemoryStore()
         async with running(store, "web") as web, running(store, "writer") as first:
@@ -407,13 +408,13 @@ def test_a_learner_that_is_stuck_lets_the_lease_go() -> None:
                 assert first.engine.learning is not None
                 loop = asyncio.get_running_loop()
                 writer = first.engine.learning.writer
-                take = writer._take
+                await_line = writer._await_line
 
-                def stuck(item: object) -> None:
+                def stuck() -> Line | None:
                     asyncio.run_coroutine_threadsafe(held.wait(), loop).result(900)
-                    take(item)  # type: ignore[arg-type]
+                    return await_line()
 
-                writer._take = stuck  # type: ignore[method-assign]
+                writer._await_line = stuck  # type: ignore[method-assign]
                 await web.observe(events(5), wait_applied=False)
                 await until(lambda: second.engine.leads)
                 await until(lambda: web.applied() == 6)

@@ -146,27 +146,31 @@ def test_the_core_checks_every_record_of_a_run() -> None:
     assert broken.stopped
 
 
-def test_the_inbox_hands_out_waiting_records_of_one_model_together_and_the_rest_after_them() -> None:
+def test_the_inbox_hands_out_waiting_records_of_one_model_together_up_to_the_next_other_item() -> None:
     inbox = WriterQueue()
     log = [Logged(record, None) for record in observed((1, 1, 1))]
     other = Logged(replace(log[0].record, model="other"), None)
-    for item in (*log[:2], other, log[2], PublishNow("m"), None):
+    for item in (log[0], other, log[1], PublishNow("m"), log[2]):
         inbox.put(item)
     out: list[Any] = []
-    while (task := inbox.get()) is not None:
-        out.append(inbox.run_of(task) if isinstance(task, Logged) else task)
-    assert out == [log[:2], [other], [log[2]], PublishNow("m")]
+    while (line := inbox.take()) is not None:
+        while (taken := inbox.next_of(line)) is not None:
+            out.append(inbox.run_of(line, taken) if isinstance(taken, Logged) else taken)
+        inbox.give_back(line)
+    assert out == [log[:2], PublishNow("m"), [log[2]], [other]]
     assert not inbox.waits()
     with pytest.raises(queue.Empty):
-        inbox.get(0.0)
+        inbox.wait(0.0)
 
 
 def test_a_record_that_would_be_too_much_waits_for_the_next_run() -> None:
     inbox = WriterQueue()
     log = [Logged(record, None) for record in observed((ROWS_TOGETHER - 1, 2, 1))]
-    for item in log[1:]:
+    for item in log:
         inbox.put(item)
-    assert inbox.run_of(log[0]) == log[:1]
-    assert inbox.waits()
-    assert inbox.run_of(log[0], ROWS_TOGETHER + 1) == log[:2]
-    assert inbox.get() == log[2]
+    line = inbox.take()
+    assert line is not None
+    assert inbox.next_of(line) == log[0]
+    assert inbox.run_of(line, log[0]) == log[:1]
+    assert inbox.run_of(line, log[0], ROWS_TOGETHER + 1) == log[:2]
+    assert inbox.next_of(line) == log[2]

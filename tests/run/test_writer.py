@@ -97,7 +97,7 @@ class ManualWriter:
 def served_model(**document: Any) -> Iterator[ManualWriter]:
     made = ManualWriter(document)
     yield made
-    made.writer._saver.shutdown(wait=True)
+    made.writer._turns.saver.close()
 
 
 def test_a_busy_model_is_served_again_when_it_is_due_and_not_before() -> None:
@@ -152,5 +152,5 @@ def test_a_busy_model_is_saved_when_it_is_due(setting: dict[str, int], turns: in
     with served_model(publish_every_ms=60_000, **setting) as at:
         for turn in range(1, turns + 1):
             at.learn(250)
-            at.writer._saver.submit(lambda: None).result()  # what was begun before has ended
+            at.writer._turns.saver.submit(2**40, lambda: None).result()  # what was begun before has ended
             assert at.writer._inbox.waits() == (turn == turns)  # it tells the writer

@@ -5,10 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from typing import cast
 
 import pytest
 
-from riata.run.writer_queue import GATHERED_MAX, SMALL_ROWS, Item, Logged, PublishNow, WriterQueue
+from riata.run.writer_cell import Cell, Line
+from riata.run.writer_queue import GATHERED_MAX, PATIENCE, SMALL_ROWS, Item, Logged, PublishNow, WriterQueue
 from riata.store.store import Kind, Record
 
 LONG_S = 1800.0
@@ -19,9 +21,9 @@ def logged(first: int, count: int = 1, kind: Kind = "observe") -> Logged:
 
 
 @pytest.mark.parametrize(
-    "item", [PublishNow("m"), None, logged(2, SMALL_ROWS), logged(2, 1, "config")], ids=["nudge", "end", "large", "config"]
+    "item", [PublishNow("m"), logged(2, SMALL_ROWS), logged(2, 1, "config")], ids=["nudge", "large", "config"]
 )
-def test_an_urgent_record_is_not_gathered(item: Item | None) -> None:
+def test_an_urgent_record_is_not_gathered(item: Item) -> None:
     inbox = WriterQueue()
     assert not inbox.presses()
     inbox.put(logged(1))
@@ -29,12 +31,11 @@ def test_an_urgent_record_is_not_gathered(item: Item | None) -> None:
     inbox.put(item)
     assert inbox.presses()
     inbox.gather(LONG_S)
-    assert inbox.get() == logged(1)
-    assert inbox.get() is item
+    assert taken(inbox) == [logged(1), item]
 
 
-@pytest.mark.parametrize("item", [PublishNow("m"), None, logged(2, SMALL_ROWS), logged(2, 1, "config")])
-def test_an_urgent_record_ends_the_gathering(item: Item | None) -> None:
+@pytest.mark.parametrize("item", [PublishNow("m"), logged(2, SMALL_ROWS), logged(2, 1, "config")])
+def test_an_urgent_record_ends_the_gathering(item: Item) -> None:
     inbox = WriterQueue()
     inbox.put(logged(1))
     gathering = threading.Thread(target=inbox.gather, args=(LONG_S,))
@@ -42,7 +43,7 @@ def test_an_urgent_record_ends_the_gathering(item: Item | None) -> None:
     inbox.put(item)
     gathering.join(LONG_S / 2)
     assert not gathering.is_alive()
-    assert inbox.get() == logged(1)
+    assert taken(inbox) == [logged(1), item]
 
 
 def test_enough_records_of_few_rows_end_the_gathering() -> None:
@@ -56,7 +57,7 @@ def test_enough_records_of_few_rows_end_the_gathering() -> None:
     inbox.put(logged(GATHERED_MAX))
     gathering.join(LONG_S / 2)
     assert not gathering.is_alive()
-    assert [inbox.get() for _ in range(GATHERED_MAX)] == [logged(first) for first in range(1, GATHERED_MAX + 1)]
+    assert taken(inbox) == [logged(first) for first in range(1, GATHERED_MAX + 1)]
 
 
 def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
@@ -66,7 +67,7 @@ def test_records_of_few_rows_gather_until_the_time_is_over() -> None:
     inbox.gather(0.05)
     assert time.monotonic() - begun >= 0.04
     assert inbox.waits()
-    assert inbox.get() == logged(1)
+    assert taken(inbox) == [logged(1)]
     assert not inbox.waits()
 
 
@@ -74,9 +75,86 @@ def test_a_thread_that_waits_for_the_first_result_is_woken_by_it() -> None:
     inbox = WriterQueue()
     with pytest.raises(queue.Empty):
         inbox.wait(0.01)
-    found: list[Item | None] = []
-    waiting = threading.Thread(target=lambda: found.append(inbox.get(LONG_S)))
+    waiting = threading.Thread(target=inbox.wait, args=(LONG_S,))
     waiting.start()
     inbox.put(logged(1))
     waiting.join(LONG_S / 2)
-    assert found == [logged(1)]
+    assert not waiting.is_alive()
+    assert taken(inbox) == [logged(1)]
+
+
+def test_the_end_wakes_a_thread_that_waits_or_gathers() -> None:
+    for wait in (WriterQueue.wait, WriterQueue.gather):
+        inbox = WriterQueue()
+        waiting = threading.Thread(target=wait, args=(inbox, LONG_S))
+        waiting.start()
+        inbox.end()
+        waiting.join(LONG_S / 2)
+        assert not waiting.is_alive()
+        assert inbox.take() is None
+
+
+def test_the_items_of_a_busy_model_wait_and_those_of_others_do_not() -> None:
+    inbox = WriterQueue()
+    inbox.put(PublishNow("slow"))
+    slow = inbox.take()
+    assert slow is not None
+    assert inbox.next_of(slow) == PublishNow("slow")
+    inbox.put(PublishNow("slow"))
+    assert not inbox.waits()
+    assert not inbox.presses()
+    assert inbox.take() is None
+    inbox.put(PublishNow("m"))
+    assert inbox.presses()
+    assert taken(inbox) == [PublishNow("m")]
+    inbox.give_back(slow)
+    assert inbox.presses()
+    assert taken(inbox) == [PublishNow("slow")]
+
+
+def test_the_model_whose_turn_is_short_goes_first_and_none_waits_much_longer_than_its_own_turn() -> None:
+    inbox = WriterQueue()
+    lines: dict[str, Line] = {}
+    for name, turn_ms in (("long", 30.0), ("short", 0.0)):
+        inbox.put(PublishNow(name))
+        line = inbox.take()
+        assert line is not None
+        lines[name] = line
+        line.cell = cast(Cell, "a model that was added")
+        inbox.next_of(line)
+        line.took(turn_ms, is_typical=True)
+        inbox.give_back(line)
+    inbox.put(PublishNow("long"))
+    inbox.put(PublishNow("short"))
+    assert inbox.take() is lines["short"]
+    time.sleep(30 * PATIENCE / 1000)
+    inbox.give_back(lines["short"])
+    inbox.put(PublishNow("short"))
+    assert inbox.take() is lines["long"]
+
+
+def test_a_dropped_model_leaves_nothing_and_its_name_has_a_new_line() -> None:
+    inbox = WriterQueue()
+    for _ in range(2):
+        inbox.put(PublishNow("m"))
+    old = inbox.take()
+    assert old is not None
+    assert inbox.drop("m", b"another lineage") is None
+    assert inbox.drop("m", b"") is old
+    assert inbox.next_of(old) is None
+    inbox.put(logged(1))
+    new = inbox.take()
+    assert new is not None
+    assert new is not old
+    inbox.give_back(old)
+    assert inbox.lines() == [new]
+
+
+def taken(inbox: WriterQueue) -> list[Item]:
+    """Everything that waits, in the order in which it is taken."""
+    found: list[Item] = []
+    while (line := inbox.take()) is not None:
+        while (item := inbox.next_of(line)) is not None:
+            found.append(item)
+        inbox.give_back(line)
+    return found

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
-from riata.base.priority import lower_priority
+from riata.base.priority import lower_priority, lower_priority_of
 from tests.simulation.world import EPOCH_MS, FOREVER, Actor, Flag, Gate, World
 
 ROOMS: Final = ("riata.run.", "riata.store.")
@@ -231,14 +231,18 @@ def finish(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError("the coroutine waits for something that nobody gives")
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass
 
 
-ASYNCIO: Final = SimpleNamespace(wrap_future=Blocking, gather=_gather)
+async def _wait_for(work: Awaitable[Any], _timeout: float | None) -> Any:
+    return await work
+
+
+ASYNCIO: Final = SimpleNamespace(wrap_future=Blocking, gather=_gather, wait_for=_wait_for)
 THREADING: Final = SimpleNamespace(
     Thread=Thread, Timer=Timer, Event=_flag, Lock=_gate, RLock=_gate, Condition=_gate, local=SimpleNamespace,
-    get_ident=lambda: 1, current_thread=lambda: world().here().thread,
+    get_ident=lambda: 1, get_native_id=lambda: 1, current_thread=lambda: world().here().thread,
 )  # fmt: skip
 QUEUE: Final = SimpleNamespace(SimpleQueue=Queue, Queue=Queue, Empty=real_queue.Empty, Full=real_queue.Full)
 TIME: Final = SimpleNamespace(
@@ -255,6 +259,7 @@ REPLACED: Final[list[tuple[object, object]]] = [
     (real_queue.SimpleQueue, Queue),
     (RealExecutor, Executor),
     (lower_priority, _nothing),  # the thread is that of the tests
+    (lower_priority_of, _nothing),
 ]
 
 

@@ -21,8 +21,10 @@ def lower_priority(niceness: int = LOWEST) -> None:
         os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
-def lower_priority_of(pid: int) -> None:
-    """Lower the priority of a process permanently. Linux only; otherwise, or if the process has ended, no effect."""
+def lower_priority_of(pid: int, niceness: int = LOWEST) -> None:
+    """Lower the priority of a process, or of a thread by its native id, permanently.
+
+    Linux only; otherwise, if the process has ended, or if its priority is lower already, no effect."""
     if sys.platform == "linux":
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, pid, LOWEST)
+            os.setpriority(os.PRIO_PROCESS, pid, max(niceness, os.getpriority(os.PRIO_PROCESS, pid)))

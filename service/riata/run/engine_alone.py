@@ -21,6 +21,7 @@ from riata.run.model_state import ModelState
 from riata.run.pairs import followers_of
 from riata.run.recovery import Recovered, clear_marks, recover_all
 from riata.run.scrubbing import scrub_while_running
+from riata.run.stopping import finish
 from riata.run.writer_queue import Logged
 from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Owner, Record
@@ -122,10 +123,7 @@ class AloneEngine(Engine):
         if self.learning is None:
             return
         owner = self.learning.owner
-        if self.fatal is None:
-            await self.learning.settle()
-            await self.learning.save_all()
-        await loop.run_in_executor(None, self.learning.writer.close)
+        await finish(self.learning, fatal=self.fatal is not None)
         if self.fatal is None:
             await self.call(lambda s: s.release(owner))
 
@@ -144,7 +142,7 @@ class AloneEngine(Engine):
             state = ModelState(name, lineage)
             state.apply(record)
             self.learning.begin(state)
-            await self.learning.settle()
+            await self.learning.settle(name)
         return True
 
     def _on_logged(self, append: Append, appended: Appended) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
+from riata.base.halt import Halt
 from riata.learn.registry import LearnerConfig, machine_code
 from riata.run.archive import Archive
 from riata.run.cluster.ledger import Ledger
@@ -57,6 +58,7 @@ class EngineContext:
     warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
     archive: Archive | None = None  # of the embedded store, if it has one
     segment_writing: threading.Lock = field(default_factory=threading.Lock)  # held by whoever writes or deletes segments
+    halts: list[Halt] = field(default_factory=list)  # of what is computed for requests
     creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
     def is_warm(self, config: LearnerConfig) -> bool:

@@ -21,6 +21,7 @@ from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning
 from riata.run.scrubbing import scrub_while_running
+from riata.run.stopping import finish
 from riata.store.store import Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
@@ -88,13 +89,10 @@ class SharedEngine(Engine):
         if self.contender is None:
             return
         await loop.run_in_executor(None, self.contender.stop_reading)
-        if self.learning is not None and self.fatal is None:
-            await self.learning.settle()
-            if self.contender.answers():  # otherwise it is replayed later: stopping must not take long
-                await self.learning.save_all()
-        await loop.run_in_executor(None, self.contender.stop)
         if self.learning is not None:
-            await loop.run_in_executor(None, self.learning.writer.close)
+            saves = self.contender.answers()  # otherwise it is replayed later: stopping must not take long
+            await finish(self.learning, fatal=self.fatal is not None, saves=saves)
+        await loop.run_in_executor(None, self.contender.stop)
 
     @property
     def started(self) -> bool:

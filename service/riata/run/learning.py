@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from riata.base.errors import Corrupt, LogFork, LogGap, NotFound, RiataError, StoreFailed, Unavailable
+from riata.base.errors import Busy, Corrupt, LogFork, LogGap, NotFound, RiataError, StoreFailed, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
@@ -36,7 +38,7 @@ from riata.store.store import DAMAGED, Append, Generation, Owner, Record, Store,
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
-SAVING_S_MAX = 12  # at the stop: what is not saved by then is replayed at the next start
+SAVING_S_MAX = 12  # of one checkpoint, once its turn has come
 AGAIN_S = 1.0  # between two attempts to read the log of a promoted model
 ROOM_EVERY_MS = 30_000  # a store that stays full after everything was saved is full of other data
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
@@ -71,6 +73,7 @@ class Learning:
             context.archive.trim = checkpointer.trim
         self._made_room_ms: int | None = None
         self._scrubs = 0
+        self._counting = threading.Lock()
         self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models that ask for features by name
         hooks = WriterHooks(
             self._on_published,
@@ -154,12 +157,16 @@ class Learning:
         positions = self.writer.positions()
         return {name: position for name, position in positions.items() if position.lineage not in self._dropped}
 
+    def names(self) -> list[str]:
+        """The models that are served."""
+        return list(self._context.catalogue.served_models)
+
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False, note: str | None = None) -> Saved:
         """Checkpoint the present state; returns when durable. With `note` it is kept until `delete_saved`. Raises `Unavailable`
-        if the store has no room."""
+        if the store has no room, `Busy` (code `learner_busy`) if that takes too long."""
         request = SaveNow(name, if_ahead, requested, note)
         self.writer.put(request)
-        saved = await asyncio.wrap_future(request.future)
+        saved = await self._within(request.future, name, "the checkpoint was not written", SAVING_S_MAX)
         if saved.verdict is not Verdict.OK or saved.unreadable:
             raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
@@ -169,28 +176,36 @@ class Learning:
         await asyncio.get_running_loop().run_in_executor(None, self._checkpointer.trim, name, (gen,))
 
     async def look(self, name: str) -> SketchCopy:
-        """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`."""
+        """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`, `Busy` (`learner_busy`)."""
         request = CopySketch(name)
         self.writer.put(request)
-        return await asyncio.wrap_future(request.future)
+        return await self._within(request.future, name, "its curvature could not be copied")
 
-    async def settle(self) -> None:
-        """Wait until everything put into the writer's queue so far is learnt and served."""
-        await asyncio.wrap_future(self.writer.settle())
+    async def settle(self, name: str | None = None) -> None:
+        """Wait until everything of a model, or of all, that was put into the writer's queue so far is learnt and served. Raises
+        `Busy` (code `learner_busy`) if that takes too long for one model."""
+        if name is None:
+            await asyncio.wrap_future(self.writer.settle())
+        else:
+            await self._within(self.writer.settle(name), name, "it is not served yet")
 
-    async def save_all(self) -> None:
-        """Checkpoint every model that is ahead of its newest generation. Failures are logged; those events are replayed later."""
-        saving = asyncio.gather(
-            *(self.save(name, if_ahead=True) for name in self._context.catalogue.served_models), return_exceptions=True
-        )
+    async def _within(self, future: Future[T], name: str, what: str, more_s: float = 0.0) -> T:
+        """Wait for the writer. Its own work on `future` may take `more_s` longer than the setting `observe_timeout_ms`."""
+        wait_s = self._context.settings.observe_timeout_ms / 1000 + more_s
         try:
-            failures = await asyncio.wait_for(saving, SAVING_S_MAX)
+            return await asyncio.wait_for(asyncio.wrap_future(future), wait_s)
         except TimeoutError:
-            log.error("last checkpoint: not written within %d s; the next start replays the log instead", SAVING_S_MAX)
-            return
-        for failure in failures:
-            if isinstance(failure, RiataError):
-                log.error("last checkpoint: %s; the next start replays the log instead", failure.detail)
+            raise Busy(f"model {name}: {what} within {wait_s:.0f} s; {self.why_slow(name)}", "learner_busy", 5.0) from None
+
+    def why_slow(self, name: str) -> str:
+        """Return a sentence about what a request to a model waits for."""
+        busy = self.writer.busy()
+        own = next((one for one in busy if one.model == name), None)
+        if own is not None:
+            return f"its learner has been busy with one step for {own.busy_s:.1f} s: see its settings, or drop it"
+        if busy:
+            return f"the learner has been busy with model {busy[0].model} for {busy[0].busy_s:.1f} s"
+        return "the machine or the store is busy"
 
     async def make_room(self) -> None:
         """Trim the log as far as allowed when the store has no room for events. Without this nothing would checkpoint again,
@@ -270,7 +285,7 @@ class Learning:
         append = Append(name, "config", self._context.clock.unix_ms(), payload=payload)
         self._context.log_thread.submit(append, lambda _answer: None)
 
-    # -- called by the writer's thread -----------------------------------------------------------------------------
+    # -- called by the writer's threads ----------------------------------------------------------------------------
 
     def _on_published(self, published: Published) -> None:
         served_model = self._context.catalogue.served_models.get(published.model.origin.name)
@@ -291,11 +306,13 @@ class Learning:
 
     def _on_saved(self, saved: Saved) -> None:
         ok = saved.verdict is Verdict.OK and not saved.unreadable
+        with self._counting:  # several models may be told of at once
+            self._context.tally.saved(ok, saved.took_ms)
+            if saved.unreadable:
+                self._context.tally.generations_corrupt += saved.generation is not None
         if ok and saved.generation is not None:
             self._context.tally.saved_at[saved.model] = saved.generation.applied
-        self._context.tally.saved(ok, saved.took_ms)
         if saved.unreadable:
-            self._context.tally.generations_corrupt += saved.generation is not None
             log.error("model %s: a checkpoint cannot be read back, so the log is kept: %s", saved.model, saved.detail)
         elif not ok:
             log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -32,9 +33,10 @@ def waits_at(loop: asyncio.AbstractEventLoop) -> int | None:
 
 
 class LoopYield:
-    """Called between two steps of a thread that runs Python beside an event loop; by one thread at a time."""
+    """Called between two steps of a thread that runs Python beside an event loop; by any thread."""
 
     def __init__(self) -> None:
+        self._looking = threading.Lock()  # two threads must not poll at once
         self._look: Callable[[int], list[tuple[int, int]]] | None = None
         self._rested_s = 0.0
 
@@ -50,9 +52,13 @@ class LoopYield:
     def __call__(self) -> None:
         """Sleep for a moment if the descriptor is readable, unless that was done just now."""
         look = self._look
-        if look is None or time.monotonic() < self._rested_s:
+        if look is None or time.monotonic() < self._rested_s or not self._looking.acquire(blocking=False):
             return
-        for _, event in look(0):
+        try:
+            events = look(0)
+        finally:
+            self._looking.release()
+        for _, event in events:
             if event & select.POLLIN:  # no other event counts: a closed descriptor is no reason to sleep
                 time.sleep(PAUSE_S)
                 self._rested_s = time.monotonic() + REST_S

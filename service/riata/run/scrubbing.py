@@ -90,7 +90,7 @@ class LogScrub:
         log.error("%s", log_sentence(damage))
         self._context.tally.log_damaged.setdefault(damage.model, damage)
         try:
-            await self._learning.settle()  # a state saved after this includes the damaged event
+            await self._learning.settle(damage.model)  # a state saved after this includes the damaged event
             saved = await self._learning.save(damage.model)
         except RiataError as error:
             log.error("model %s: no checkpoint could be written after the damage: %s", damage.model, error.detail)

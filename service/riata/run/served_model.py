@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from riata.base.errors import RiataError
 from riata.predict.name_book import NameBook
 from riata.run.damage import Damage
 from riata.run.labels.delays import Delays
@@ -112,6 +113,13 @@ class ServedModel:
                 future.set_result(published)
         self.waiting = [(seq, future) for seq, future in self.waiting if not future.done()]
         self._note_lowest()
+
+    def give_up(self, error: RiataError) -> None:
+        """Fail the futures that wait."""
+        for _, future in self.waiting:
+            if not future.done():
+                future.set_exception(error)
+        self.wake()
 
     def _note_lowest(self) -> None:
         self.lowest_wanted = min((seq for seq, _ in self.waiting), default=None)

@@ -38,6 +38,7 @@ from riata.run.served_model import ServedModel
 from riata.run.several_classes import add_classes
 from riata.run.sketch_copy import PathQuestion, path_answer
 from riata.run.small_body_batcher import Settle, SmallBodyBatcher
+from riata.run.stopping import wanted
 from riata.run.vocabulary import LARGE, within
 from riata.store.store import Append, Appended
 from riata.wire.parsed import Parsed, RowError
@@ -110,8 +111,7 @@ class Service:
         are refused. Rows that were logged while it filled become skip events instead; only calls with `wait_applied` report these
         as refused. Labels of predictions are joined first.
 
-        Raises `RowsRefused` if no row is accepted, or with `atomic` if any is not; `Busy` and `Unavailable` as the engine does,
-        with the outcome.
+        Raises `RowsRefused` if no row is accepted, or with `atomic` if any is not; `Busy` and `Unavailable` as the engine does.
         """
         if parsed.joins.n:
             return await self._remembering.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
@@ -245,7 +245,7 @@ class Service:
         published = self.published(model)
         async with self._solving:
             looked = await curvature_of(self._engine, model)
-            return await asyncio.get_running_loop().run_in_executor(None, path_answer, model, looked, question, published)
+            return await wanted(self._engine.context.halts, partial(path_answer, model, looked, question, published))
 
     def stale_s(self, model: str) -> float:
         """Return for how long it is not known whether what is served of `model` is the newest; 0.0 if this process learns.

@@ -1,45 +1,44 @@
-"""The single writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
+"""The writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
-It works in one thread at a time, at the lowest priority unless it starves (`priority.py`). Records of one model that wait
-together are learnt in one step (`turn_size.py`); small ones are gathered first (`writer_queue.py`).
+It takes turns of models (`model_turn.py`), the one that is expected to end first before others (`writer_queue.py`), in one thread
+at a time, at the lowest priority unless it starves. A turn that takes long is finished aside, while others go on (`shifts.py`).
+Records of one model that wait together are learnt in one step (`turn_size.py`); small ones are gathered first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from riata.base.clock import Clock
-from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
-from riata.base.priority import lower_priority
-from riata.run.checkpointer import Checkpointer, Saved
+from riata.base.errors import Busy, RiataError
+from riata.base.halt import Halted, halting
+from riata.run.checkpointer import Checkpointer
 from riata.run.cluster.lease import WriterPosition
-from riata.run.core import Action, Core
-from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.loop_yield import no_yield
-from riata.run.model_state import Frozen
-from riata.run.priority import TwoPriorityThread
-from riata.run.publishing import Curvature, generation_info, publish, schedule_of
-from riata.run.sketch_copy import SketchCopy
-from riata.run.writer_cell import Cell, WriterHooks
-from riata.run.writer_queue import (
-    AddModel,
-    CopySketch,
-    Drain,
-    DropModel,
-    Finished,
-    Item,
-    Logged,
-    PublishNow,
-    SaveNow,
-    Tick,
-    WriterQueue,
-)  # fmt: skip
-from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
-from riata.store.store import Verdict
+from riata.run.model_turn import ModelTurns, stopped
+from riata.run.shifts import Shifts
+from riata.run.writer_cell import Line, WriterHooks
+from riata.run.writer_queue import AddModel, DropModel, Item, PublishNow, WriterQueue
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
+SLOW_FOR_MS: Final = 60_000  # a model goes aside from the beginning for so long after a slow turn
+LONG_MS: Final = 500  # a turn that has lasted so long may last for hours
+OTHERS_MS: Final = 10_000  # if no other model had a turn for so long, nobody is held up
+
+
+@dataclass(frozen=True, slots=True)
+class BusyWith:
+    """A turn that is under way. busy_s : for how long"""
+
+    model: str
+    busy_s: float
 
 
 class Writer:
@@ -48,289 +47,186 @@ class Writer:
     def __init__(
         self, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, yield_to_loop: Callable[[], None] = no_yield
     ) -> None:
-        self._checkpointer = checkpointer
         self._clock = clock
         self._hooks = hooks
         self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
         self._inbox = WriterQueue()
-        self._cells: dict[str, Cell] = {}
-        self._due_ms: dict[str, int] = {}  # when something of a model is due; a model that is not in it costs nothing
+        self._turns = ModelTurns(self._inbox, checkpointer, clock, hooks, yield_to_loop)
         self._swept_ms, self._learning = 0, True
-        self._busy_since_ms: int | None = None  # since when one item is being processed; None while it waits for one
-        self.taken_bytes = 0  # of the payloads of records that were processed
-        self._saver = ThreadPoolExecutor(1, thread_name_prefix="riata-checkpoint", initializer=lower_priority)
-        self._shifts = TwoPriorityThread("riata-writer", self._guarded_turn, self._inbox.presses, self._ended)
+        self._failed: RiataError | None = None  # why it does not learn any more
+        self._latest: tuple[Line | None, int] = (
+            None,
+            clock.monotonic_ms(),
+        )  # the line that had the last turn of the loop, and when
+        self._another_ms = -OTHERS_MS  # when another line had its last one before
+        self._shifts = Shifts("riata-writer", self._guarded_turn, self._inbox.waits, self._ended)
 
     def start(self) -> None:
         self._shifts.start()
 
-    def put(self, item: Item) -> None:
-        """Add an item to the queue. Records of one model must come in log order."""
-        self._inbox.put(item)
+    def put(self, item: Item | DropModel) -> None:
+        """Add an item to the queue. Records of one model must come in log order. A model that is dropped, or replaced by another
+        of its name, ends at once, with what waits for it; a computation under way is halted."""
+        if isinstance(item, DropModel):
+            self._drop(item.model, item.lineage)
+        elif self._failed is not None:
+            self._turns.fail(item, self._failed)
+        else:
+            if isinstance(item, AddModel):
+                self._drop(item.model, b"", but=item.state.lineage)
+            self._inbox.put(item)
 
-    def settle(self) -> Future[None]:
-        """Return a future that is set when everything put so far was learnt and is served."""
-        self._inbox.put(drain := Drain())
-        return drain.future
+    def settle(self, model: str | None = None) -> Future[None]:
+        """Return a future that is set when everything put so far, or all of one model, was learnt and is served."""
+        if self._failed is None:
+            return self._inbox.drain(model).future
+        failed: Future[None] = Future()
+        failed.set_exception(self._failed)
+        return failed
 
     def alive(self) -> bool:
         """False once learning has ended."""
         return self._learning
 
-    def busy_ms(self) -> int:
-        """Return how long the thread has been processing its item; 0 while it waits for one."""
-        since_ms = self._busy_since_ms
-        return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
+    def waiting_bytes(self, model: str) -> int:
+        """Return the bytes of the payloads of records of a model that were put and not learnt yet."""
+        return self._inbox.waiting_bytes(model)
+
+    def held_ms(self) -> int:
+        """Return for how long something has waited while no turn of any model began; 0 if nothing waits. Any thread may call it.
+
+        One model that takes long holds up no other, so this is long only if something is wrong with the threads."""
+        return min(self._clock.monotonic_ms() - self._latest[1], round(1000 * self._inbox.waited_s()))
+
+    def busy(self) -> list[BusyWith]:
+        """Return the turns that are under way, the longest first. Any thread may call it."""
+        now_s = time.monotonic()
+        found = [BusyWith(line.model, now_s - line.since_s) for line in self._inbox.lines() if line.busy]
+        return sorted(found, key=lambda one: -one.busy_s)
 
     def positions(self) -> dict[str, WriterPosition]:
         """Return the position of every model, for the renewal of the lease. Any thread may call it."""
-        return {name: cell.position for name, cell in list(self._cells.items()) if cell.position is not None}
+        cells = [(line.model, line.cell) for line in self._inbox.lines()]
+        return {name: cell.position for name, cell in cells if cell is not None and cell.position is not None}
 
-    def close(self) -> None:
-        """Learn what waits, then end the thread, after the checkpoint under way."""
-        self._inbox.put(None)
+    def is_slow(self) -> bool:
+        """Whether a turn has lasted long, or one that waits is likely to. Any thread may call it."""
+        lines = self._inbox.lines()
+        return any(1000 * one.busy_s >= LONG_MS for one in self.busy()) or any(
+            self._is_slow(line) and line.items for line in lines
+        )
+
+    def give_up_unfinished(self, slow_only: bool = False) -> list[str]:
+        """End the models that still have something to learn, or those of them that take long, and halt what they compute. Returns
+        their names. For the end of the process: the log has it, and the next one learns it."""
+        found = [line.model for line in self._inbox.lines() if line.busy or line.items]
+        if slow_only:
+            long = {one.model for one in self.busy() if 1000 * one.busy_s >= LONG_MS}
+            found = [name for name in found if name in long]
+        for model in found:
+            self._drop(model, b"", why=Busy("the service is stopping", "stopping", retry_after_s=5))
+        return found
+
+    def close(self, wait_s: float | None = None) -> None:
+        """Learn what waits, then end the threads, after the checkpoint under way. What takes longer than `wait_s` is halted and
+        not waited for: its thread ends when it can, and never keeps the process from ending."""
+        with contextlib.suppress(TimeoutError, RiataError):
+            self.settle().result(wait_s)
+        self.give_up_unfinished()
+        self._inbox.end()
         self._shifts.join()
-        self._saver.shutdown(wait=True, cancel_futures=True)
+        self._turns.saver.close(wait_s)
+
+    def _drop(self, model: str, lineage: bytes, but: bytes | None = None, why: RiataError | None = None) -> None:
+        line = self._inbox.drop(model, lineage, but)
+        if line is not None:
+            self._turns.due_ms.pop(model, None)
+            line.why = why
+            line.halt.set()
+            if not line.busy:  # otherwise the thread that is busy with it ends it
+                self._turns.end(line)
 
     def _guarded_turn(self) -> bool:
         try:
             return self._turn()
-        except Exception as error:  # the thread's outer edge: prediction continues, learning ends, a restart has to recover
-            self._learning = False
-            detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"the writer stopped: {detail}", error)
-            self._refuse_the_rest(Unavailable(f"learning has stopped: {detail}", "writer_stopped"))
-            return False
+        except Exception as error:  # the threads' outer edge: prediction continues, learning ends, a restart has to recover
+            self._fail(error)
+            return not self._inbox.ended
 
     def _ended(self) -> None:
         self._learning = False
 
-    def _refuse_the_rest(self, error: Unavailable) -> None:
-        """Fail every request that still arrives, until `close`: none may wait for a thread that has ended."""
-        for cell in self._cells.values():
-            for asked in [*cell.waiting, *cell.being_saved]:
-                asked.future.set_exception(error)
-        while (item := self._inbox.get()) is not None:
-            if isinstance(item, SaveNow | CopySketch | Drain) and item.future.set_running_or_notify_cancel():
-                item.future.set_exception(error)
+    def _fail(self, error: Exception) -> None:
+        """End learning, and fail every request that waits or still arrives: none may wait for a thread that has ended."""
+        if self._failed is not None:
+            return
+        detail = error.detail if isinstance(error, RiataError) else repr(error)
+        self._failed = stopped(detail)
+        self._learning = False
+        self._hooks.fatal(f"the writer stopped: {detail}", error)
+        for line in self._inbox.lines():
+            self._drop(line.model, b"", why=self._failed)
 
     def _turn(self) -> bool:
-        item = self._await_item()
-        self._busy_since_ms = self._clock.monotonic_ms()
-        if item is None:
-            return False
-        self._take(item)
+        line = self._await_line()
+        if line is None:
+            self._sweep()
+            return not self._inbox.ended
+        self._shifts.begin()
+        if self._goes_aside(line):
+            self._shifts.aside(partial(self._serve, line))
+        else:
+            self._serve(line)
         self._yield_to_loop()
         self._sweep()
         self._yield_to_loop()
         return True
 
-    def _await_item(self) -> Item | None:
-        """Return the next item; a `Tick` if something is due by time before one comes."""
-        if self._inbox.presses():  # a busy writer need not compute how long it could wait
-            return self._inbox.get()
-        wait_s = self._wait_s()
-        self._busy_since_ms = None
-        try:
-            self._inbox.wait(wait_s)
-        except queue.Empty:
-            return Tick()
-        self._inbox.gather()
-        return self._inbox.get()
+    def _await_line(self) -> Line | None:
+        """Return the line whose turn it is; None if something is due by time before one is ready, or at the end of all work."""
+        if not self._inbox.presses():  # a busy writer need not compute how long it could wait
+            try:
+                self._inbox.wait(self._wait_s())
+            except queue.Empty:
+                return None
+            self._inbox.gather()
+        return self._inbox.take()
 
-    def _take(self, item: Item) -> None:
-        if isinstance(item, Logged):
-            cell = self._cells.get(item.record.model)
-            run = self._inbox.run_of(item) if cell is None else self._inbox.run_of(item, cell.turn.rows_max)
-            self._yield_to_loop()
-            self._learn(run)
-            self.taken_bytes += sum([len(logged.record.payload) for logged in run])
-        elif isinstance(item, AddModel):
-            self._adopt(item)
-        elif isinstance(item, SaveNow):
-            self._save_now(item)
-        elif isinstance(item, PublishNow):
-            if item.model in self._cells:
-                self._look_after(item.model)
-        elif isinstance(item, CopySketch):
-            self._look(item)
-        elif isinstance(item, Finished):
-            self._finished(item.saved)
-        elif isinstance(item, Drain):
-            for cell in [cell for cell in self._cells.values() if cell.core.unpublished]:
-                self._publish(cell)
-            if item.future.set_running_or_notify_cancel():
-                item.future.set_result(None)
-        elif isinstance(item, DropModel):
-            self._forget(item)  # after a `Tick` there is nothing to do except what follows every item
-
-    def _learn(self, run: list[Logged]) -> None:
-        model = run[0].record.model
-        cell = self._cells.get(model)
-        if cell is None:
-            return  # dropped while its last events waited here
-        records = [item.record for item in run]
-        ahead = cell.core.unpublished
-        cell.core.logged_all(records)
-        self._yield_to_loop()
-        begun_ms = self._clock.monotonic_ms()
-        refused = cell.state.apply_all(records, [item.batch for item in run])
-        self._yield_to_loop()
+    def _goes_aside(self, line: Line) -> bool:
+        """Whether a turn of this line is likely to be long, and other models learn too."""
         now_ms = self._clock.monotonic_ms()
-        cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
-        cell.core.advanced(records[-1])
-        cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
-        if records[0].kind in ("config", "restore"):
-            ahead = False  # the noted time may not hold any more
-            cell.core.reschedule(schedule_of(cell.state))
-            cell.curvature = Curvature()  # the learner may have been replaced
-        if refused:
-            self._hooks.refused(model, refused)
-        self._answer_drift(model, cell)
-        if not (ahead and self._is_noted(model, cell, now_ms)):
-            self._look_after(model)
+        latest, latest_ms = self._latest
+        if latest is not None and latest is not line:
+            self._another_ms = latest_ms
+        self._latest = line, now_ms
+        return self._is_slow(line) and now_ms - self._another_ms < OTHERS_MS
 
-    def _is_noted(self, name: str, cell: Cell, now_ms: int) -> bool:
-        """Whether the next work for a model that was ahead of what is served is noted in `_due_ms`, and not due yet.
+    def _is_slow(self, line: Line) -> bool:
+        return line.slow_ms is not None and self._clock.monotonic_ms() - line.slow_ms < SLOW_FOR_MS
 
-        So a busy model is serviced when something is due, and not at every turn: that is Python, which predictions wait for.
-        """
-        is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
-        return is_quiet and now_ms < self._due_ms.get(name, now_ms)
-
-    def _adopt(self, item: AddModel) -> None:
-        state = item.state
-        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
-        cell = Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
-        state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
-        self._cells[state.name] = cell
-        self._publish(cell)
-        self._look_after(state.name)
-        self._answer_drift(state.name, cell)
-
-    def _answer_drift(self, model: str, cell: Cell) -> None:
-        """Have an alarm of the drift detector answered by an event of the log, if one is open."""
-        if cell.state.drift is not None and (asked := asks_for(cell.state, cell.asked)) is not None:
-            cell.asked = asked
-            self._hooks.drifted(model, answer_payload(cell.state))
-
-    def _forget(self, item: DropModel) -> None:
-        cell = self._cells.get(item.model)
-        if cell is None or (item.lineage and cell.state.lineage != item.lineage):
-            return
-        del self._cells[item.model]
-        self._due_ms.pop(item.model, None)
-        for asked in [*cell.waiting, *cell.being_saved]:
-            asked.future.set_exception(Corrupt(f"model {item.model} was dropped in the meantime", "model_dropped"))
-
-    def _save_now(self, item: SaveNow) -> None:
-        cell = self._cells.get(item.model)
-        if not item.future.set_running_or_notify_cancel():
-            return  # the caller cancelled; after this check the call cannot be cancelled
-        if cell is None:
-            item.future.set_exception(Corrupt(f"model {item.model} was dropped in the meantime", "model_dropped"))
-        elif item.if_ahead and not cell.core.unsaved:
-            item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
-        else:
-            cell.waiting.append(item)
-            self._look_after(item.model)
-
-    def _look(self, item: CopySketch) -> None:
-        cell = self._cells.get(item.model)
-        if not item.future.set_running_or_notify_cancel():
-            return
-        if cell is None:
-            item.future.set_exception(NotFound(f"model {item.model} was dropped in the meantime", "model_not_found"))
-            return
-        learner, seq = cell.state.learner, cell.state.applied if cell.state.has_learnt else 0
-        item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
+    def _serve(self, line: Line) -> None:
+        """Take a turn of a line, in any thread."""
+        try:
+            with halting(line.halt):
+                self._turns.take(line)
+        except Halted:  # only what was dropped is halted
+            pass
+        except Exception as error:  # as in `_guarded_turn`, for a turn that is finished aside
+            self._fail(error)
+        finally:
+            if line.dropped:
+                self._turns.end(line)
+            self._inbox.give_back(line)
 
     def _sweep(self) -> None:
-        """Service models with something due; not at every turn, and not idle ones: there may be a thousand."""
-        now_ms = self._clock.monotonic_ms()
+        """Take turns of models with something due; not at every turn, and not of idle ones: there may be a thousand."""
+        now_ms, due = self._clock.monotonic_ms(), self._turns.due_ms
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.presses():
             self._swept_ms = now_ms
-            for name in [name for name, due_ms in self._due_ms.items() if due_ms <= now_ms]:
-                self._look_after(name)
-
-    def _look_after(self, name: str) -> None:
-        """Publish and checkpoint what is due of one model."""
-        cell = self._cells[name]
-        lowest = self._hooks.wanted(name)
-        wanted = lowest is not None and lowest <= cell.core.applied
-        now_ms = self._clock.monotonic_ms()
-        actions = cell.core.due(now_ms, wanted)
-        if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
-            self._publish(cell)
-        if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
-            self._checkpoint(cell, Action.CHECKPOINT in actions)
-        self._note_due(name, cell)
-
-    def _note_due(self, name: str, cell: Cell) -> None:
-        """Record when there will next be something to do for a model if nothing else happens to it."""
-        moments = [cell.core.next_due_ms()]
-        if not cell.core.unpublished:  # otherwise the next publication comes first
-            moments.append(cell.curvature.due_ms(cell.core.applied))
-        due_ms = min((moment for moment in moments if moment is not None), default=None)
-        if due_ms is None:
-            self._due_ms.pop(name, None)
-        else:
-            self._due_ms[name] = due_ms
-
-    def _curvature_is_late(self, cell: Cell, now_ms: int) -> bool:
-        """Whether the last events of a stream are served with older standard errors although new ones may be computed."""
-        due_ms = cell.curvature.due_ms(cell.core.applied)
-        return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
-
-    def _publish(self, cell: Cell) -> None:
-        cell.version += 1
-        cell.curvature.refresh(cell.state, self._clock)
-        self._yield_to_loop()
-        covariance = cell.curvature.covariance
-        self._hooks.published(publish(cell.state, cell.gen, cell.version, self._clock, covariance, cell.minute))
-        cell.core.published(self._clock.monotonic_ms())
-
-    def _checkpoint(self, cell: Cell, due: bool) -> None:
-        """Begin a checkpoint. One that somebody saves is beside the schedule, and for nobody else."""
-        notes = [asked.note for asked in cell.waiting if asked.note is not None]
-        requested = bool(notes) or not (due or not all(asked.requested for asked in cell.waiting))
-        cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
-        cell.being_saved = [asked for asked in cell.waiting if not notes or asked.note is not None]
-        cell.waiting = [asked for asked in cell.waiting if notes and asked.note is None]
-        frozen, created_ms = cell.state.freeze(), self._clock.unix_ms()
-        info = generation_info(cell.state) | ({CAUSE: REQUEST} if requested else {})
-        if notes:
-            info |= {CAUSE: SAVED, NOTE: "; ".join(filter(None, notes))}
-        self._saver.submit(lambda: self._save(frozen, created_ms, info))
-
-    def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:
-        try:
-            self.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
-        except Exception as error:  # the saver's outer edge
-            detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"writing a checkpoint failed: {detail}", error)
-            lineage = bytes.fromhex(frozen.header["lineage"])
-            self.put(Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
-
-    def _finished(self, saved: Saved) -> None:
-        cell = self._cells.get(saved.model)
-        if cell is None or cell.state.lineage != saved.lineage:
-            return  # dropped meanwhile, and perhaps created again
-        self._hooks.saved(saved)
-        if saved.verdict is None:
-            cell.core.abandoned()
-        else:
-            cell.core.committed(saved.verdict)
-        if saved.verdict is Verdict.OK and saved.generation is not None:
-            cell.gen = saved.generation.gen
-            cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
-        while cell.being_saved:
-            cell.being_saved.pop().future.set_result(saved)
-        if saved.verdict not in (None, Verdict.OK):
-            raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
-        self._look_after(saved.model)
+            for name in [name for name, due_ms in list(due.items()) if due_ms <= now_ms]:
+                due.pop(name, None)
+                self._inbox.put(PublishNow(name))
 
     def _wait_s(self) -> float | None:
-        if not self._due_ms:
-            return None
-        return max(0.0, (min(self._due_ms.values()) - self._clock.monotonic_ms()) / 1000)
+        due = list(self._turns.due_ms.values())
+        return max(0.0, (min(due) - self._clock.monotonic_ms()) / 1000) if due else None

@@ -1,10 +1,14 @@
-"""What the writer keeps of one model, and its callbacks."""
+"""What the writer keeps of one model, its line of items that wait, and the writer's callbacks."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from riata.base.errors import RiataError
+from riata.base.halt import Halt
 from riata.run.checkpointer import Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Core
@@ -14,8 +18,10 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.publishing import Curvature
 from riata.run.turn_size import Turn
-from riata.run.writer_queue import SaveNow
 from riata.watch.minute import Minute
+
+if TYPE_CHECKING:
+    from riata.run.writer_queue import Item, SaveNow
 
 
 @dataclass(slots=True)
@@ -35,9 +41,41 @@ class Cell:
     being_saved: list[SaveNow] = field(default_factory=list)  # requests for the checkpoint under way
 
 
+@dataclass(eq=False, slots=True)
+class Line:
+    """The items of one model that wait, and the model, once it was added.
+
+    busy     : a thread processes its items, and owns `cell`
+    dropped  : the model was dropped: nothing of this line counts any more
+    turn_ms  : the processor time that its next turn is expected to take
+    slow_ms  : when a turn of it took long, of the writer's clock; None: never
+    halt     : ends what it computes
+    why      : what those who wait are told once it was dropped; None: that the model was dropped
+    """
+
+    model: str
+    cell: Cell | None = None
+    lineage: bytes = b""  # of the model that was added last
+    items: deque[Item] = field(default_factory=deque)
+    pressing: int = 0  # how many of the items are not left to gather
+    bytes: int = 0  # of the payloads of their records
+    busy: bool = False
+    dropped: bool = False
+    turn_ms: float = 0.0
+    slow_ms: int | None = None
+    since_s: float = 0.0  # when its first item was put, or what it is busy with began
+    halt: Halt = field(default_factory=Halt)
+    why: RiataError | None = None
+
+    def took(self, turn_ms: float, is_typical: bool) -> None:
+        """Expect turns to be as long as this one, or if it was short and typical, half as long as before."""
+        self.turn_ms = max(turn_ms, self.turn_ms / 2 if is_typical else self.turn_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class WriterHooks:
-    """The writer's callbacks; all are called in the writer's thread and must not block, except the last."""
+    """The writer's callbacks. They are called in the thread that takes a turn of the model, several at once for several models,
+    and must not block, except the last."""
 
     published: Callable[[Published], None]
     refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped

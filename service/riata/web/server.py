@@ -58,6 +58,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer complete requests, refuse incomplete ones, abort what does not end; all within the shutdown time."""
         self.stopping.set()
+        leave = getattr(getattr(self.config.app, "state", None), "leave", None)  # the application's; that of the probes has none
+        leaving = None if leave is None else asyncio.create_task(leave())
         within = self.config.timeout_graceful_shutdown or 0
         loop = asyncio.get_running_loop()
         timers = [
@@ -67,6 +69,8 @@ class Server(uvicorn.Server):
         try:
             await super().shutdown(sockets)
         finally:
+            if leaving is not None:
+                leaving.cancel()
             for timer in timers:
                 timer.cancel()
             if self._sweeping is not None:

@@ -33,7 +33,8 @@ from riata.store.store import Owner, Record, SharedStore, Standing, Store
 log = logging.getLogger("riata.run")
 
 RECOVERING_MS = 120_000  # longest recovery without visible progress: kernels may have to be compiled
-AHEAD_BYTES = 64 * 2**20  # limit of the records queued for the writer
+FULL_S = 0.005  # until the log is read again if the writer has enough of every model that is behind
+AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
 NAMES_EVERY_MS = 1000
 NOT_YET_S, LOOK_S = 0.1, 0.01
 
@@ -72,7 +73,6 @@ class Contender:
         self._recovering: threading.Thread | None = None
         self._progress_ms = 0
         self._ending = False
-        self._handed = 0  # bytes of payloads given to the writer
         self._tail = Tail()
         self._named_ms = 0
         self._tailing = PollThread("riata-tail", context.open_store, self._tail_step, self._failed)
@@ -171,8 +171,8 @@ class Contender:
             return f"recovery has made no progress for {still_ms} ms" if still_ms > RECOVERING_MS else ""
         if not self.learning.writer.alive():
             return "the learning thread has ended"
-        busy_ms = self.learning.writer.busy_ms()
-        return f"learning has been stuck for {busy_ms} ms" if busy_ms > self._context.settings.lease_ttl_ms else ""
+        held_ms = self.learning.writer.held_ms()
+        return f"learning has been stuck for {held_ms} ms" if held_ms > self._context.settings.lease_ttl_ms else ""
 
     def _beliefs(self) -> dict[str, WriterPosition]:
         return self.learning.positions() if self.learning else {}
@@ -259,13 +259,15 @@ class Contender:
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)
-        for name in self._tail.behind(standings):
+        behind = self._tail.behind(standings)
+        ready = [name for name in behind if learning.writer.waiting_bytes(name) <= AHEAD_BYTES]
+        for name in ready:
             records = self._read(source, name)
             self._hand_over(learning, records)
             if served_model := self._context.catalogue.served_models.get(name):
                 served_model.logged = max(served_model.logged, standings[name].head.seq)
         self._learn_names(source, standings)
-        return 0.0
+        return FULL_S if behind and not ready else 0.0
 
     def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
         """Adopt models created by other processes, forget dropped ones. The lease renewal detects a missing model of this one."""
@@ -304,11 +306,6 @@ class Contender:
 
     def _hand_over(self, learning: Learning, records: list[Record]) -> None:
         for record in records:
-            while self._handed - learning.writer.taken_bytes > AHEAD_BYTES and learning.writer.alive():
-                if self._tailing.stopping():
-                    return
-                time.sleep(0.005)
-            self._handed += len(record.payload)
             if config := config_in(record):
                 self._context.warm(config.learner)  # not in the writer's thread: that would block the lease renewal
             learning.writer.put(Logged(record, None))
