@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from riata.base.arrays import F64, U32
 from riata.jit.kernel import inline_kernel, kernel
-from riata.maths.block_arrays import COUNTS, MIRRORED, PENDING, ROWS, SIZE, Block, full_cross, grown, lent, new_block
+from riata.maths.block_arrays import COUNTS, HALT, MIRRORED, PENDING, ROWS, SIZE, Block, full_cross, grown, lent, new_block
 from riata.maths.rank_update import Rows, mirror, rank_update
 from riata.maths.shooting import Quadratic, shift
 from riata.maths.working_set import shoot_active
 
 __all__ = [
-    "COUNTS", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "full_cross", "grown", "lent",
+    "COUNTS", "HALT", "MIRRORED", "PENDING", "ROWS", "SIZE", "Block", "add_row", "clear", "flush", "full_cross", "grown", "lent",
     "mirror_once", "new_block", "problem_of", "rescale", "set_zero", "solve",
 ]  # fmt: skip
 
@@ -105,7 +105,8 @@ def problem_of(block: Block, prior: float, gamma: float) -> Quadratic:
     """
     size = block.counts[SIZE]
     curvature = prior * block.peak[:size] + block.curvature[:size]
-    return Quadratic(block.beta[:size], block.gradient[:size], curvature, block.gamma[:size] * gamma, block.cross)
+    gamma_in_force, halt = block.gamma[:size] * gamma, block.counts[HALT : HALT + 1]
+    return Quadratic(block.beta[:size], block.gradient[:size], curvature, gamma_in_force, block.cross, halt)
 
 
 @kernel

@@ -23,7 +23,8 @@ ROWS: Final = 128  # rows that wait together
 SIZE: Final = 0  # members are at positions 0 .. SIZE - 1
 PENDING: Final = 1  # waiting rows
 MIRRORED: Final = 2  # 1 while the elements of `cross` below the diagonal equal those above it; affects only the time
-COUNTS: Final = 3
+HALT: Final = 3  # 1 once another thread does not want what is computed: solves leave early, and the block is thrown away
+COUNTS: Final = 4
 
 _LINE: Final = 8  # numbers in a cache line
 
@@ -40,7 +41,7 @@ class Block(NamedTuple):
     row_at, row_x             : u32, f64[ROWS * cap]  its positions and values
     row_h                     : f64[ROWS]   its h
     panel_x, panel_hx         : f64[...]    work space, see `rank_update`
-    counts                    : i64[COUNTS] SIZE, PENDING, MIRRORED
+    counts                    : i64[COUNTS] SIZE, PENDING, MIRRORED, HALT
     """
 
     beta: F64

@@ -23,10 +23,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import F64
+from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.maths.particles import exponentials, factorise, total
 from riata.maths.philox import normals
+from riata.maths.shooting import NEVER
 
 BURN_IN: Final = 500  # sweeps
 ACCEPTANCE: Final = 0.44
@@ -44,11 +45,13 @@ class Events(NamedTuple):
     x : f64[d, n]        the values of a parameter are adjacent; the intercept's are ones
     sign : f64[n]        1 or -1
     importance : f64[n]  > 0
+    halt : i64[1]        once another thread has set it, what is computed is left unfinished
     """
 
     x: F64
     sign: F64
     importance: F64
+    halt: I64 = NEVER
 
 
 @kernel
@@ -134,6 +137,8 @@ def mode_of(events: Events, gamma: F64, beta: F64, lower: F64) -> bool:
     hessian, step, shift = np.empty((d, d)), np.empty(d), np.empty(n)
     height = log_likelihood(margin, events, room)
     for _ in range(NEWTON_MAX):
+        if events.halt[0] != 0:
+            break
         for i in range(n):
             p = 1.0 / (1.0 + math.exp(-margin[i]))
             slope[i] = events.importance[i] * ((1.0 if events.sign[i] > 0.0 else 0.0) - p)
@@ -229,6 +234,8 @@ def draw_posterior(events: Events, gamma: F64, chance: tuple[np.uint64, np.uint6
     height, step = log_likelihood(margin, events, room), np.full(d, FIRST_STEP)
     proposed, accepted, draw = np.empty(n), 0, np.uint64(0)
     for sweep in range(BURN_IN + count):
+        if events.halt[0] != 0:
+            break
         for j in range(d):
             size, other = normals(chance[0], chance[1], draw)
             draw += np.uint64(1)

@@ -25,13 +25,16 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from riata.base.arrays import F64
+import numpy as np
+
+from riata.base.arrays import F64, I64
 from riata.jit.kernel import inline_kernel, kernel
 from riata.jit.simd.fma import fma
 
 LEAST: Final = 0.25
 FLAT: Final = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone (rounding)
 WEIGHT_MAX: Final = 1e100  # a step to a weight beyond it is skipped: products of curvatures and weights stay finite
+NEVER: Final = np.zeros(1, np.int64)  # the flag of a problem that nobody gives up
 
 
 class Quadratic(NamedTuple):
@@ -42,6 +45,7 @@ class Quadratic(NamedTuple):
     curvature : f64[d]                D, the diagonal; a weight without curvature stays 0
     gamma     : f64[d]                penalties in force, >= 0; inf keeps a weight at 0
     cross     : f64[>= d, >= d]       H; its diagonal is never read
+    halt      : i64[1]                once another thread has set it, a solve leaves after its sweep, short of the optimum
     """
 
     beta: F64
@@ -49,6 +53,7 @@ class Quadratic(NamedTuple):
     curvature: F64
     gamma: F64
     cross: F64
+    halt: I64 = NEVER
 
 
 @inline_kernel
@@ -141,11 +146,11 @@ def shoot(problem: Quadratic, slack: float, sweeps_max: int) -> tuple[int, float
     Cost                   d for each sweep and for each weight moved
     Source                 Balakrishnan & Madigan 2008, algorithm 1, in gradient form
     """
-    beta, g, curvature, gamma, cross = problem
+    beta, g, curvature, gamma, cross, halt = problem
     size = len(beta)
     led = 1 if size > 1 and leads(beta[0], g[0], gamma[0], curvature[0]) else 0
     sweeps, worst, least = 0, math.inf, 0.0
-    while sweeps < sweeps_max and worst > slack:
+    while sweeps < sweeps_max and worst > slack and halt[0] == 0:
         for j in range(led, size):
             lead = (cross[0, j], g[0], curvature[0]) if led else (0.0, 0.0, 1.0)
             new = aim(beta[j], g[j], gamma[j], curvature[j], lead, least)

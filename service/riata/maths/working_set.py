@@ -49,7 +49,7 @@ def reduced(problem: Quadratic, at: I64) -> Quadratic:
         cross[a, a] = 0.0
         for b in range(a + 1, len(at)):
             cross[a, b] = cross[b, a] = problem.cross[at[a], at[b]]
-    return Quadratic(problem.beta[at], problem.gradient[at], problem.curvature[at], problem.gamma[at], cross)
+    return Quadratic(problem.beta[at], problem.gradient[at], problem.curvature[at], problem.gamma[at], cross, problem.halt)
 
 
 @kernel
@@ -97,7 +97,7 @@ def shoot_active(problem: Quadratic, slack: float, sweeps_max: int, mirrored: bo
     """
     size = len(problem.beta)
     sweeps, worst = 0, math.inf
-    while sweeps < sweeps_max and worst > slack:
+    while sweeps < sweeps_max and worst > slack and problem.halt[0] == 0:
         at = working_set(problem)
         if size <= WHOLE or PART * len(at) >= size:
             if not mirrored:

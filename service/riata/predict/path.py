@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import BOOL, F64
+from riata.base.halt import lent
 from riata.learn.learner import Sketch
 from riata.maths.shooting import Quadratic, shoot
 
@@ -54,6 +55,7 @@ class Path:
             curvature=sketch.curvature,
             gamma=np.zeros(len(sketch.beta)),
             cross=sketch.cross,
+            halt=np.zeros(1, np.int64),
         )
         self.largest_gamma = self._largest_gamma()
 
@@ -88,7 +90,8 @@ class Path:
     def _solve_block(self, gamma: float) -> None:
         self._problem.gamma[:] = np.where(self._own, self._sketch.gamma, gamma)
         slack = TOLERANCE * gamma if 0.0 < gamma < math.inf else ROUNDING * float(np.max(np.abs(self._at_zero), initial=0.0))
-        shoot(self._problem, slack, SWEEPS_MAX)
+        with lent(self._problem.halt):
+            shoot(self._problem, slack, SWEEPS_MAX)
 
     def _largest_gamma(self) -> float:
         """The smallest gamma at which only weights with individual penalties are non-zero. Leaves the block in that state."""

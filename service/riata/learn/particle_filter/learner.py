@@ -9,6 +9,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
+from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Posterior, Shadow, Sketch, Stepped, Weights, step_each
@@ -87,10 +88,10 @@ class ParticleFilter:
         if longest > len(self._room.at):
             self._room = self._room._replace(at=np.empty(2 * longest, np.int64))
         answers = FilterAnswers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
-        at, why = learn_rows(self._state, self._settings, rows, 0, self._room, answers)
+        at, why = self._learn_rows(rows, 0, answers)
         while why != DONE:
             self._draw_anew()
-            at, why = learn_rows(self._state, self._settings, rows, at, self._room, answers)
+            at, why = self._learn_rows(rows, at, answers)
         return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), answers.no_room)
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
@@ -191,7 +192,12 @@ class ParticleFilter:
             label=np.zeros(start),
             importance=np.zeros(start),
             counts=np.zeros(COUNTS, np.int64),
+            halt=np.zeros(1, np.int64),
         )
+
+    def _learn_rows(self, rows: Rows, at: int, answers: FilterAnswers) -> tuple[int, int]:
+        with lent(self._state.halt):
+            return learn_rows(self._state, self._settings, rows, at, self._room, answers)
 
     def _draw_anew(self) -> None:
         """Draw the particles from the posterior of the rows held; drop the rows when there are `start` of them."""
@@ -202,7 +208,9 @@ class ParticleFilter:
         gamma = np.where(state.key[:d] == INTERCEPT, settings.gamma_intercept, settings.gamma)
         chance = (settings.seed, np.uint64(state.counts[STREAM]))
         state.counts[STREAM] += 1
-        if draw_posterior(Events(x, sign, state.importance[:n].copy()), gamma, chance, state.theta[:d]) >= 0.0:
+        with lent(state.halt):
+            taken = draw_posterior(Events(x, sign, state.importance[:n].copy(), state.halt), gamma, chance, state.theta[:d])
+        if taken >= 0.0:
             state.weight[:] = 1.0  # otherwise the rows are hopelessly dependent, and the particles stay as the filter moved them
         if n == self.config.start:
             state.counts[DEPENDENT] = 1 + dependent_column(x)

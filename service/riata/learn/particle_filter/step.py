@@ -56,6 +56,7 @@ class State(NamedTuple):
     x : f64[C, start], label : f64[start], importance : f64[start]   of the rows held; without rows once they are dropped
     counts : i64[COUNTS]   rows learnt, columns in use, moves, rows tempered, streams of random numbers used, rows held, and 1 +
                            the column that depends on those before it in the first rows, 0 if none
+    halt : i64[1]          once another thread has set it, the state is not wanted any more, and rows are left unlearnt
     """
 
     theta: F64
@@ -65,6 +66,7 @@ class State(NamedTuple):
     label: F64
     importance: F64
     counts: I64
+    halt: I64
 
 
 class Room(NamedTuple):
@@ -247,7 +249,7 @@ def take_row(state: State, settings: Settings, rows: Rows, i: int, room: Room) -
         if parts == 0:
             room.weight[:] = state.weight
             room.theta[:d] = state.theta[:d]
-        if parts == PARTS_MAX:
+        if parts == PARTS_MAX or state.halt[0] != 0:
             state.weight[:] = room.weight
             state.theta[:d] = room.theta[:d]
             state.counts[MOVES], state.counts[STREAM] = moves, stream
@@ -308,12 +310,14 @@ def learn_rows(state: State, settings: Settings, rows: Rows, start: int, room: R
     room : Room           at has room for the longest row; overwritten
     answers : FilterAnswers     overwritten from `start` on
 
-    Returns               the row to continue with, and the reason: DONE, or REDRAW
+    Returns               the row to continue with, and the reason: DONE, also if it is halted, or REDRAW
     Cost                  O(features M) for each row, and O(d^2 M) for each move
     Source                Balakrishnan 2007, figure 2.2
     """
     most = len(state.key)
     for i in range(start, len(rows.indptr) - 1):
+        if state.halt[0] != 0:
+            return i, DONE
         fresh, margin = look_up(state, rows, i, room)
         full = state.counts[COLUMNS] + fresh + (1 if settings.intercept and state.counts[COLUMNS] == 0 else 0) > most
         good = not rows.skip[i] and not full and math.isfinite(margin) and math.isfinite(rows.label[i])

@@ -6,12 +6,14 @@ The L1-penalised fit follows from the quadratic at any time and for any penalty.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import BadInput
+from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.taylor_sketch import frozen
@@ -38,7 +40,7 @@ from riata.learn.taylor_sketch.relinearise import linearise_again, linearise_ane
 from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, WEIGHT
 from riata.learn.taylor_sketch.state import TaylorState, new_scratch
 from riata.learn.taylor_sketch.step import AGAIN, ANEW, DONE, GROW, learn_rows
-from riata.maths.block import flush, full_cross, grown
+from riata.maths.block import HALT, flush, full_cross, grown
 from riata.maths.links import LINKS
 from riata.maths.rows import Rows
 from riata.maths.slots import pick, prune
@@ -130,13 +132,15 @@ class TaylorSketch:
         answers = Answers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
         at, why = 0, GROW
         while why != DONE:
-            at, why = learn_rows(self._state.arrays, self._settings, rows, at, self._scratch, answers)
+            with self._lent():
+                at, why = learn_rows(self._state.arrays, self._settings, rows, at, self._scratch, answers)
             if why == GROW:
                 self._state.grow_block(min(2 * len(self._state.arrays.members.key), self._settings.limit))
             elif why == ANEW:
                 self._warm_up()
             elif why == AGAIN:
-                linearise_again(self._state.arrays, self._settings, self._scratch)
+                with self._lent():
+                    linearise_again(self._state.arrays, self._settings, self._scratch)
         no_room = answers.no_room if self._settings.outside == NOTHING else None
         return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), no_room)
 
@@ -154,7 +158,8 @@ class TaylorSketch:
         self._state.set_penalties(self._settings)
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)
-        solve_all(self._state.arrays, self._settings)
+        with self._lent():
+            solve_all(self._state.arrays, self._settings)
 
     def forget(self, keep: float) -> None:
         """Multiply the sketch by `keep`, as forgetting at rho would over many events, and solve for the weights."""
@@ -163,7 +168,8 @@ class TaylorSketch:
         self._state.make_room(0, len(self._state.seen))
         renormalise(self._state.arrays)
         self._state.alive.keep(0)
-        solve_all(self._state.arrays, self._settings)
+        with self._lent():
+            solve_all(self._state.arrays, self._settings)
 
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
@@ -256,6 +262,10 @@ class TaylorSketch:
             "checkpoint": frozen.frozen_bytes(self._state),
         }
 
+    def _lent(self) -> AbstractContextManager[None]:
+        """Context in which another thread may halt what is computed; see `riata.base.halt`."""
+        return lent(self._state.arrays.members.block.counts[HALT:])
+
     def _empty(self) -> TaylorState:
         return TaylorState(self._settings, self.bits, self._own, self.config.shadow, float(self.config.gamma_intercept))
 
@@ -267,7 +277,8 @@ class TaylorSketch:
         """Relinearise the held rows from an empty sketch; drop them at the end of the warm-up."""
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)
-        linearise_anew(self._state.arrays, self._settings, self._scratch)
+        with self._lent():
+            linearise_anew(self._state.arrays, self._settings, self._scratch)
         if self.learnt == self._settings.warm_up:
             self._state.let_go()
 

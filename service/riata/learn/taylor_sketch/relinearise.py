@@ -38,7 +38,7 @@ from riata.learn.taylor_sketch.kernel_state import (
 )
 from riata.learn.taylor_sketch.round import exchange_members
 from riata.learn.taylor_sketch.row import event_terms, gamma_of, gather_row, outside_weight, slack_of
-from riata.maths.block import SIZE, add_row, flush, problem_of, rescale
+from riata.maths.block import HALT, SIZE, add_row, flush, problem_of, rescale
 from riata.maths.rows import Rows
 from riata.maths.shooting import violation
 from riata.maths.taylor import log_likelihood
@@ -112,6 +112,8 @@ def linearise_held(state: State, settings: Settings, scratch: Scratch) -> float:
     rows, s, line = held_rows(state), scratch, state.outside.line
     objective = -penalty_of(state, settings)
     for i in range(state.counts[N_HELD]):
+        if state.members.block.counts[HALT] != 0:
+            break
         k, n, _, margin = gather_row(state, settings, rows, i, s)
         weight, label = rows.weight[i], rows.label[i]
         objective += weight * log_likelihood(settings.link, margin, label)
@@ -324,6 +326,8 @@ def linearise_again(state: State, settings: Settings, scratch: Scratch) -> None:
     state = borrowed(state)
     rows, s, e, block = held_rows(state), scratch, state.held, state.members.block
     for i in range(state.counts[N_HELD]):
+        if block.counts[HALT] != 0:
+            break
         k, _, _, margin = gather_row(state, settings, rows, i, s)
         own = 0.0
         for j in range(k):

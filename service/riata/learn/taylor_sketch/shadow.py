@@ -89,7 +89,8 @@ def solve_shadows(state: State, settings: Settings, sweeps_max: int) -> None:
     own = problem_of(b, prior, growth)
     for c in range(len(w.gamma)):
         wanted = w.beta[c, :size].copy()
-        problem = Quadratic(w.beta[c, :size], w.gradient[:size], own.curvature, w.factor[c, :size] * growth, b.cross)
+        gamma = w.factor[c, :size] * growth
+        problem = Quadratic(w.beta[c, :size], w.gradient[:size], own.curvature, gamma, b.cross, own.halt)
         problem.beta[:] = own.beta
         problem.gradient[:] = own.gradient
         for j in range(size):

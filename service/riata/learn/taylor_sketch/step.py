@@ -22,7 +22,7 @@ from riata.learn.taylor_sketch.kernel_state import (
 )
 from riata.learn.taylor_sketch.row import event_terms, gather_row, move_row, write_row
 from riata.learn.taylor_sketch.shadow import score_shadows, shadow_margins
-from riata.maths.block import SIZE
+from riata.maths.block import HALT, SIZE
 from riata.maths.rows import Rows
 
 WARM_FIRST = 16  # rows of a warm-up before the first relinearisation; the next ones are at every doubling
@@ -130,8 +130,8 @@ def learn_rows(state: State, settings: Settings, rows: Rows, start: int, scratch
     scratch : Scratch      room for the longest row; overwritten
     answers : Answers      overwritten from `start` on
 
-    Returns                the row to continue with, and the reason: DONE, no row is left; GROW, the row needs a larger block;
-                           ANEW or AGAIN, the held rows have to be relinearised first
+    Returns                the row to continue with, and the reason: DONE, no row is left, or the block is halted; GROW, the row
+                           needs a larger block; ANEW or AGAIN, the held rows have to be relinearised first
     Cost                   O(features), and the cost of `end_block` for each block of events that ends
     Source                 Balakrishnan & Madigan 2008, algorithm 2
     """
@@ -145,6 +145,8 @@ def learn_rows(state: State, settings: Settings, rows: Rows, start: int, scratch
     answers = Answers(borrow(a.margin), borrow(a.refused), borrow(a.no_room))
     cap = len(state.members.key)
     for i in range(start, len(rows.indptr) - 1):
+        if state.members.block.counts[HALT] != 0:
+            return i, DONE
         k, n, fresh, margin = gather_row(state, settings, rows, i, scratch)
         if not rows.skip[i] and state.members.block.counts[SIZE] + fresh > cap:
             return i, GROW
