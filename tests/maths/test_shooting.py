@@ -93,7 +93,8 @@ def test_any_problem_is_solved_as_its_twin_solves_it(d: int, rank: int, empty: i
 def test_a_solve_goes_on_from_the_weights_it_finds() -> None:
     rng = np.random.default_rng(4)
     warm = random_problem(rng, 20, 30, 0.1)
-    cold = Quadratic(*(array.copy() for array in warm[:5]))
+    beta, gradient, curvature, gamma, cross = (array.copy() for array in warm[:5])
+    cold = Quadratic(beta, gradient, curvature, gamma, cross)
     shoot(warm, 1e-10, 1000)
     warm.gamma[:] *= 0.9
     cold.gamma[:] *= 0.9
