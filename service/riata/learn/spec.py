@@ -37,6 +37,8 @@ class LearnerSpec(Generic[C]):
     candidates      : configurations for several classes: the one that does best on the first rows is that of the learner of each
                       class. One: it is that one
     real_labels     : settings under which it accepts any number as a label; None if it accepts two classes only
+    too_much        : why one row of a model with this configuration could take far too long, and what to set: a sentence; empty
+                      if none does. New models are refused for it, existing ones have a warning
     takes_many      : whether one call of its kernel learns many small batches faster than one joined batch
     keeps_curvature : whether it has a sketch, so that predictions carry standard errors and a path can be computed
     keeps_posterior : whether its weights come with draws from their posterior distribution
@@ -68,6 +70,7 @@ class LearnerSpec(Generic[C]):
     rest: Callable[[Learner], None] = lambda _learner: None
     candidates: Callable[[C], Sequence[C]] = lambda config: [config]
     real_labels: Mapping[str, Any] | None = field(default=None)
+    too_much: Callable[[C], str] = lambda _config: ""
     takes_many: bool = False
     keeps_curvature: bool = False
     keeps_posterior: bool = False

@@ -12,7 +12,7 @@ from riata.run.backing_up import back_up
 from riata.run.challengers import Challengers
 from riata.run.changing import take_up
 from riata.run.config import ModelConfig, read_config
-from riata.run.config_changes import check_change, with_changes, with_known_classes
+from riata.run.config_changes import check_change, require_bounded, with_changes, with_known_classes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
@@ -50,6 +50,8 @@ class Admin:
             return await self._challengers.follow(model, document, patient)
         config = self.read(document)
         self._engine.require_role("change")
+        if model not in self._engine.served_models:
+            require_bounded(config)
         if await self._creations.create(model, config, patient):
             return True, config
         await take_up(self._engine, model, lambda old: _checked(old, with_known_classes(config, old)))

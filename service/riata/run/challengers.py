@@ -22,7 +22,7 @@ from riata.run.backfill import Past, at_the_seam, learn_past
 from riata.run.backfill import changed as changed_meanwhile
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import Change, ModelConfig, read_config, require_one_margin
-from riata.run.config_changes import changed, check_change
+from riata.run.config_changes import changed, check_change, require_bounded
 from riata.run.creating import Compiling, Creations
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
@@ -285,7 +285,10 @@ def with_settings(own: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:
             document[name] = dict(value)
         else:
             document[name] = {**held, **value}
-    return read_config(document, [own.encoder.curves])
+    config = read_config(document, [own.encoder.curves])
+    if config.learner != own.learner:
+        require_bounded(config)
+    return config
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:

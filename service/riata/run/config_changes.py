@@ -41,6 +41,13 @@ def may_change(config: ModelConfig) -> list[str]:
 GAMMA: Final = "gamma"
 
 
+def require_bounded(config: ModelConfig) -> None:
+    """Raise `BadInput` (code `too_much`) if one row could occupy the learner for far too long. For new models: what exists goes
+    on as it is, with a warning."""
+    if why := spec_of(config.learner).too_much(config.learner):
+        raise BadInput(f"learner: {why}", "too_much")
+
+
 def check_change(old: ModelConfig, new: ModelConfig) -> None:
     """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
     known, most = old.classes.names, old.classes.max

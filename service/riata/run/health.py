@@ -15,6 +15,8 @@ from riata.run.engine_shared import SharedEngine
 from riata.run.served_model import ServedModel
 from riata.run.warm_up import LOADING
 
+LONG_S = 5.0  # a step that lasts longer is told of
+
 
 @dataclass(frozen=True, slots=True)
 class ModelHealth:
@@ -28,6 +30,8 @@ class ModelHealth:
     stale_s: float = 0.0  # since what is served was last known to be the newest; 0.0 if this process learns
     lost: int = 0  # acknowledged events that the store was found to have lost
     accepting: bool = True  # false if its events are refused: it lags too far behind its log, or there is no memory
+    busy_s: float = 0.0  # for how long the learner has been busy with one step of it; 0.0 if no step is under way
+    waiting_s: float = 0.0  # for how long its events have waited to be learnt, the step under way included
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +222,11 @@ def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
         found.append(warning)
     if refused is not None:
         found.append(f"events are refused: {refused.detail}")
-    return found
+    return found + [
+        f"model {one.model}: the learner has been busy with one step for {one.busy_s:.0f} s; other models are learnt beside it"
+        for one in ([] if engine.learning is None else engine.learning.writer.turns())
+        if one.busy_s >= LONG_S
+    ]
 
 
 def _warnings_shared(engine: SharedEngine) -> list[str]:
@@ -241,8 +249,11 @@ def _model(engine: Engine, served_model: ServedModel) -> ModelHealth | None:
         return None
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
     lost = engine.context.ledger.lost().get(served_model.name, 0)
+    turns = [] if engine.learning is None else engine.learning.writer.turns()
+    turn = next((one for one in turns if one.model == served_model.name), None)
+    times = (0.0, 0.0) if turn is None else (turn.busy_s, turn.waiting_s)
     at = (served_model.logged, published.applied, published.version, age_s, published.model.weights.non_zeros)
-    return ModelHealth(*at, stale_for_s(engine, served_model), lost, _refusal_of(engine, served_model) is None)
+    return ModelHealth(*at, stale_for_s(engine, served_model), lost, _refusal_of(engine, served_model) is None, *times)
 
 
 def _slug(refused: RiataError | None) -> tuple[str, str] | None:

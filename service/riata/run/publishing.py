@@ -73,7 +73,8 @@ def publish(
     if chosen := spec_of(state.config.learner).chosen(state.learner):
         figures["tuned"] = dict(chosen)
     columns = [] if state.columns is None else state.columns.large()
-    figures["warnings"] = warnings_of(figures, columns, spec_of(state.config.learner).advice)
+    spec = spec_of(state.config.learner)
+    figures["warnings"] = warnings_of(figures, columns, spec.advice, spec.too_much(state.config.learner))
     state.yield_to_loop()
     no_std_error = _no_std_error(state, weights, covariance, figures)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)

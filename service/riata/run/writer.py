@@ -34,11 +34,16 @@ OTHERS_MS: Final = 10_000  # if no other model had a turn for so long, nobody is
 
 
 @dataclass(frozen=True, slots=True)
-class BusyWith:
-    """A turn that is under way. busy_s : for how long"""
+class TurnOf:
+    """A model with a turn under way, or that waits for one.
+
+    busy_s    : for how long the turn has lasted, 0 if it waits
+    waiting_s : for how long the model's first item has waited for the end of its turn
+    """
 
     model: str
     busy_s: float
+    waiting_s: float
 
 
 class Writer:
@@ -98,11 +103,19 @@ class Writer:
         One model that takes long holds up no other, so this is long only if something is wrong with the threads."""
         return min(self._clock.monotonic_ms() - self._latest[1], round(1000 * self._inbox.waited_s()))
 
-    def busy(self) -> list[BusyWith]:
-        """Return the turns that are under way, the longest first. Any thread may call it."""
+    def turns(self) -> list[TurnOf]:
+        """Return the models with a turn under way, or that wait for one; the longest turn first. Any thread may call it."""
         now_s = time.monotonic()
-        found = [BusyWith(line.model, now_s - line.since_s) for line in self._inbox.lines() if line.busy]
+        found = [
+            TurnOf(line.model, now_s - line.since_s if line.busy else 0.0, now_s - line.since_s)
+            for line in self._inbox.lines()
+            if line.busy or line.items
+        ]
         return sorted(found, key=lambda one: -one.busy_s)
+
+    def busy(self) -> list[TurnOf]:
+        """Return only those with a turn under way."""
+        return [one for one in self.turns() if one.busy_s > 0.0]
 
     def positions(self) -> dict[str, WriterPosition]:
         """Return the position of every model, for the renewal of the lease. Any thread may call it."""

@@ -17,9 +17,10 @@ UNDER_CONFIDENT: Final = "under_confident"
 OVER_CONFIDENT: Final = "over_confident"
 BIASED: Final = "biased"
 NOT_SCALED: Final = "columns_not_scaled"
+SLOW_SETTINGS: Final = "slow_settings"
 ONE_LABEL: Final = "one_label"
 MOSTLY_REFUSED: Final = "mostly_refused"  # of the rows that a process got, which no state knows
-CODES: Final = (MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED)
+CODES: Final = (MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, SLOW_SETTINGS)
 
 EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said
 ONE_LABEL_EVENTS_MIN: Final = 100
@@ -29,12 +30,15 @@ ERROR_MAX: Final = 0.03  # of the calibration, beyond what chance explains
 COLUMNS_NAMED: Final = 8
 
 
-def warnings_of(figures: Figures, columns: Sequence[Column], advice: Mapping[str, str]) -> list[dict[str, Any]]:
+def warnings_of(
+    figures: Figures, columns: Sequence[Column], advice: Mapping[str, str], too_much: str = ""
+) -> list[dict[str, Any]]:
     """Return the warnings about a model, the most serious first: each with `code`, `detail` and `slots`.
 
     figures : of `Progressive.figures`
     columns : large ones, from `Columns.large`; empty if the learner takes values of any size
     advice  : of the learner's spec
+    too_much : likewise, about the model's settings
     """
     found: list[tuple[str, str, list[int]]] = [(ONE_LABEL, detail, []) for detail in _one_label(figures["cumulative"])]
     window = figures["window"]
@@ -48,6 +52,9 @@ def warnings_of(figures: Figures, columns: Sequence[Column], advice: Mapping[str
             "learner needs values of about 1"
         )
         found.append((NOT_SCALED, detail, [column.slot for column in columns[:COLUMNS_NAMED]]))
+    if too_much:
+        detail = f"one row may take far too long, and a new model could not have these settings: {too_much}"
+        found.append((SLOW_SETTINGS, detail, []))
     return [
         {"code": code, "detail": f"{detail}. {advice.get(code, '')}".strip(), "slots": slots} for code, detail, slots in found
     ]

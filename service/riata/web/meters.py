@@ -34,6 +34,8 @@ MODEL_GAUGES: Final = {
     "log_seq": "Last event in the durable log.",
     "applied_seq": "Last event the served model includes.",
     "lag_events": "Events in the log that the served model does not include yet.",
+    "learning_step_seconds": "For how long the learner has been busy with one step of the model; 0 between two steps.",
+    "learning_wait_seconds": "For how long events of the model have waited to be learnt, the step under way included.",
     "non_zeros": "Non-zero weights of the served model.",
     "snapshot_age_seconds": "Seconds since the served model was published.",
     "staleness_seconds": "Seconds since the served model was last known to be the newest.",
@@ -186,6 +188,8 @@ class ServiceCollector(Collector):
             gauges["log_seq"].add_metric((model,), at.seq_logged)
             gauges["applied_seq"].add_metric((model,), at.seq_applied)
             gauges["lag_events"].add_metric((model,), at.seq_logged - at.seq_applied)
+            gauges["learning_step_seconds"].add_metric((model,), at.busy_s)
+            gauges["learning_wait_seconds"].add_metric((model,), at.waiting_s)
             gauges["non_zeros"].add_metric((model,), at.non_zeros)
             gauges["snapshot_age_seconds"].add_metric((model,), at.age_s)
             gauges["staleness_seconds"].add_metric((model,), at.stale_s)

@@ -17,6 +17,8 @@ FEATURES_MOST: Final = 32
 PARTICLES_EACH: Final = 200  # particles for each parameter
 PARTICLES_LEAST: Final = 1000
 BANDWIDTH_MOST: Final = 0.95
+NUMBERS_MAX: Final = 5 * 10**6  # particles times parameters: 40 MB, and four times as much to work with
+CHAIN_MAX: Final = 10**10  # particles times parameters times rows held: the cost of drawing them anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class ParticleFilterConfig:
     particles: Annotated[
         int | None,
         doc(
-            "Number of particles, 100 to 1,000,000. Time per event and memory are proportional to it. Default null: 200 for each "
+            "Number of particles, 100 to 1,000,000; of a new model, times the number of parameters at most 5,000,000, and times "
+            "start too at most 10^10. Time per event and memory are proportional to it. Default null: 200 for each "
             "feature of features_max and for the intercept, at least 1000. The error of a posterior mean falls about as their "
             "number grows."
         ),
@@ -98,6 +101,19 @@ class ParticleFilterConfig:
 def parameters_of(config: ParticleFilterConfig) -> int:
     """Return the largest number of parameters: the features, and the intercept."""
     return config.features_max + int(config.intercept)
+
+
+def too_much(config: ParticleFilterConfig) -> str:
+    """Return why one row of a model with these settings could take far too long, and what to set; empty if none does."""
+    count, parameters = particles_of(config), parameters_of(config)
+    most = min(NUMBERS_MAX // parameters, CHAIN_MAX // (parameters * config.start))
+    if count <= most:
+        return ""
+    return (
+        f"particles {count} with {parameters} parameters (features_max) and start {config.start}: particles times parameters may "
+        f"be up to {NUMBERS_MAX:,}, and times start up to {CHAIN_MAX:,}; set particles to {most} or less, or a smaller "
+        "features_max or start"
+    )
 
 
 def particles_of(config: ParticleFilterConfig) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 from riata.base.arrays import Arrays
 from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
-from riata.learn.particle_filter.config import ParticleFilterConfig
+from riata.learn.particle_filter.config import ParticleFilterConfig, too_much
 from riata.learn.spec import LearnerSpec
 
 _HASH_BITS: Final = 32
@@ -35,6 +35,7 @@ SPEC: Final = LearnerSpec(
     members=lambda config: config.features_max,
     machine_code=lambda config: config.kind,
     eventful=lambda _config: ParticleFilterConfig(features_max=1, particles=100, start=1),
+    too_much=too_much,
     keeps_posterior=True,
     slot_bits=lambda _config, _bits: _HASH_BITS,
     slow_to_compile=True,

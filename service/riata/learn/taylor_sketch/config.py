@@ -18,6 +18,11 @@ MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it 
 SHADOWS_MAX = 8
 OWN_GAMMAS_MAX = 256
 
+SOLVE_MAX: Final = 10**11  # multiplications of one solve, about ten seconds
+HELD_SQUARES_MAX: Final = 2 * 10**11  # rows held times the square of their features: of one pass over the held rows
+TOLERANCE_LEAST: Final = 1e-10  # below it rounding decides when a solve ends: it makes all its sweeps
+SWEEPS_UNTOLD: Final = 10_000  # that such a solve may make
+
 HASH_BITS: Final = 32
 _WARM_UP_EXACT: Final = 1000
 
@@ -154,9 +159,9 @@ class TaylorSketchConfig:
     warm_up: Annotated[
         int | None,
         doc(
-            "Number of first events that are held, at most 100,000, and linearised again until they fit, so that errors of the "
-            "first, poor predictions do not remain. Default null: 1000 in exact; 0 in the bounded modes, whose first blocks are "
-            "short instead (ramp)."
+            "Number of first events that are held, at most 100,000, and of a new model 2*10^11 over the square of features_max "
+            "(exact) or k, and linearised again until they fit, so that errors of the first, poor predictions do not remain. "
+            "Default null: 1000 in exact; 0 in the bounded modes, whose first blocks are short instead (ramp)."
         ),
     ] = None
     reexpand: Annotated[
@@ -176,8 +181,9 @@ class TaylorSketchConfig:
         Ge(1),
         Le(10**6),
         doc(
-            "Maximum number of sweeps of a solve; the next solve continues from there. Default 10: few solves need that many, "
-            "and more did not change any log loss."
+            "Maximum number of sweeps of a solve; the next solve continues from there. Of a new model, at most 10^11 over the "
+            "square of features_max (exact) or k, and at most 10,000 with a tolerance below 1e-10. Default 10: few solves need "
+            "that many, and more did not change any log loss."
         ),
     ] = 10
     intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
@@ -223,6 +229,32 @@ def warm_up_of(config: TaylorSketchConfig) -> int:
     if config.warm_up is None:
         return _WARM_UP_EXACT if config.mode == "exact" else 0
     return config.warm_up
+
+
+def too_much(config: TaylorSketchConfig) -> str:
+    """Return why one row of a model with these settings could take far too long, and what to set; empty if none does."""
+    members, held = block_limit(config), max(warm_up_of(config), config.reexpand)
+    named = "features_max" if config.mode == "exact" else "k"
+    if config.sweeps_max * members**2 > SOLVE_MAX:
+        return (
+            f"sweeps_max {config.sweeps_max} with {members} features ({named}): one solve could take "
+            f"{config.sweeps_max * members**2:.0e} multiplications, and {SOLVE_MAX:.0e} are allowed; set sweeps_max to "
+            f"{SOLVE_MAX // members**2} or less, or a smaller {named}"
+        )
+    if config.tolerance < TOLERANCE_LEAST and config.sweeps_max > SWEEPS_UNTOLD:
+        return (
+            f"tolerance {config.tolerance:g} with sweeps_max {config.sweeps_max}: rounding prevents that a solve gets there, so "
+            f"each would make all its sweeps; set tolerance to {TOLERANCE_LEAST:g} or more, or sweeps_max to {SWEEPS_UNTOLD} "
+            "or less"
+        )
+    if held * members**2 > HELD_SQUARES_MAX:
+        setting = "warm_up" if held == warm_up_of(config) else "reexpand"
+        return (
+            f"{setting} {held} with {members} features ({named}): one pass over the held rows could take {held * members**2:.0e} "
+            f"multiplications, and {HELD_SQUARES_MAX:.0e} are allowed; set {setting} to {HELD_SQUARES_MAX // members**2} or "
+            f"less, or a smaller {named}"
+        )
+    return ""
 
 
 def key_bits(config: TaylorSketchConfig, bits: int) -> int:

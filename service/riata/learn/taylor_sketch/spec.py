@@ -11,7 +11,7 @@ from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
 from riata.learn.standardised import SLOTS, Standardised, settled
-from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits
+from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits, too_much
 
 
 def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
@@ -72,6 +72,7 @@ SPEC: Final = LearnerSpec(
     ),
     adjustable=frozenset({"gamma"}),
     adjust=_adjust,
+    too_much=too_much,
     keeps_curvature=True,
     can_forget=lambda _config: True,
     forget=_forget,

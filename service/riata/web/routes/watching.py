@@ -95,6 +95,8 @@ def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
         "seq_logged": at.seq_logged,
         "seq_applied": at.seq_applied,
         "version": at.version,
+        "busy_s": round(at.busy_s, 1),
+        "waiting_s": round(at.waiting_s, 1),
         "age_s": round(at.age_s, 1),
         "stale_s": round(at.stale_s, 1),
         "non_zeros": at.non_zeros,
@@ -209,6 +211,8 @@ _MODEL: Final = record(
     {
         "name": TEXT, "learner": TEXT, "seq_logged": COUNT, "seq_applied": COUNT, "version": COUNT, "age_s": NUMBER,
         "stale_s": NUMBER, "non_zeros": COUNT, "examples": COUNT, "skipped": COUNT, "lost": COUNT, "accepting": YES_OR_NO,
+        "busy_s": {**NUMBER, "description": "for how long the learner has been busy with one step of it"},
+        "waiting_s": {**NUMBER, "description": "for how long its events have waited to be learnt"},
         "refused": {**COUNT, "description": "rows that this process refused since its start"},
         "faded": {"type": "object", "additionalProperties": FIGURE},
     }

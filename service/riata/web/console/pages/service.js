@@ -34,6 +34,8 @@ export function service(context) {
         { title: "model", of: one => name(one.name) }, { title: "learner", of: one => one.learner }, { title: "logged", number: true, of: one => number(one.seq_logged) },
         { title: "behind", number: true, of: one => number(one.seq_logged - one.seq_applied) }, { title: "version", number: true, of: one => number(one.version) },
         { title: "published", number: true, of: one => `${number(one.age_s, 2)} s ago` }, { title: "skipped", number: true, of: one => number(one.skipped) }, { title: "lost", number: true, of: one => number(one.lost) },
+        { title: "one step lasts", number: true, of: one => (one.busy_s >= 1 ? `${number(one.busy_s, 2)} s` : "–") },
+        { title: "events wait", number: true, of: one => (one.waiting_s >= 1 ? `${number(one.waiting_s, 2)} s` : "–") },
         { title: "accepts", of: one => (one.accepting ? "yes" : "no") },
       ], status.models, "models"));
       await into(keys, () => get("keys"), answer => {
