@@ -13,7 +13,6 @@ import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.base.halt import require_wanted
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import each
 from riata.learn.registry import spec_of
@@ -320,7 +319,6 @@ class ModelState:
         self.note_change(record.last)
         with self.pairs.paused():
             for run in again.runs if again is not None else ():
-                require_wanted()
                 if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion
                     self.learn(run[0].first, joined(run, [], True), skips)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, I64
 from riata.base.errors import Corrupt
+from riata.base.halt import require_wanted
 from riata.run.turn_size import ROWS_TOGETHER
 from riata.store.one_row import decode_batches
 from riata.store.payload import decode_batch
@@ -25,7 +26,8 @@ def counted(record: Record, batch: Batch) -> Batch:
 
 def joined(run: Sequence[Record], batches: Sequence[Batch | None], many: bool) -> list[Batch]:
     """Return the rows of several records, in order, in batches of up to ROWS_TOGETHER or of one record; if `many` batches may
-    be learnt at once, unjoined when already decoded. Raises `Corrupt`."""
+    be learnt at once, unjoined when already decoded. Raises `Corrupt`; `Halted` if they are not to be learnt any more."""
+    require_wanted()
     known = [batch for batch in batches if batch is not None]
     counts = [record.count for record in run]
     if (many or min(counts) > ROWS_TOGETHER // 2) and [batch.n for batch in known] == counts:

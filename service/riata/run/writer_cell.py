@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from riata.base.errors import RiataError
 from riata.base.halt import Halt
@@ -18,10 +17,8 @@ from riata.run.model_state import ModelState
 from riata.run.published import Published
 from riata.run.publishing import Curvature
 from riata.run.turn_size import Turn
+from riata.run.writer_items import Item, SaveNow
 from riata.watch.minute import Minute
-
-if TYPE_CHECKING:
-    from riata.run.writer_queue import Item, SaveNow
 
 
 @dataclass(slots=True)
