@@ -415,9 +415,11 @@ def test_a_learner_whose_turns_do_not_go_on_lets_the_lease_go() -> None:
                     return await_line()
 
                 writer._await_line = stuck  # type: ignore[method-assign]
-                await web.observe(events(5), wait_applied=False)
-                await until(lambda: second.engine.leads)
+                await web.observe(events(5), wait_applied=False)  # for which the writer waits already
                 await until(lambda: web.applied() == 6)
+                await web.observe(events(5, seed=2), wait_applied=False)
+                await until(lambda: second.engine.leads)
+                await until(lambda: web.applied() == 11)
                 held.set()
                 await until(lambda: first.lost)
 
