@@ -215,7 +215,8 @@ TEXT: Final = f"""# Noisy neighbours
 Each line is a service with an ordinary model (`default`, at its defaults) and models that take all the time they get. The
 ordinary model gets one event after the other with `?wait=applied`, and predictions on another connection, on the same machine.
 
-- Longest: the longest wait of any of them; at most {1000 * EVENT_S_MAX:.0f} ms for an event and {1000 * PREDICTION_S_MAX:.0f} ms for a prediction are asked for.
+- Longest: the longest wait of any of them. Asked for are at most {1000 * EVENT_S_MAX:.0f} ms for an event and
+  {1000 * PREDICTION_S_MAX:.0f} ms for a prediction.
 - Stop: from SIGTERM to the end of the process; at most {STOP_S_MAX:.0f} s are asked for.
 - Start: from the next start of the process to the first prediction of the ordinary model.
 - The first line is without other models.
