@@ -92,6 +92,21 @@ def test_bytes_that_are_no_text_are_named() -> None:
         event_of(Message("7-1", {b"row": b'{"a\xff"}'}), IN_FIELD)
 
 
+def test_the_event_id_may_be_a_field_of_the_message_or_a_key_of_the_row() -> None:
+    assert row({"a": "1", "order": "007", "label": "1"}, Layout("s", None, "label", "order")) == {
+        "features": {"a": 1}, "label": 1, "event_id": "007",
+    }  # fmt: skip
+    plain = {"features": {"a": 1}, "label": 1, "event_id": "mine"}
+    assert row({"row": json.dumps(plain)}, IN_FIELD)["event_id"] == "s/7-1"
+    own = Layout("s", "row", "label", "event_id")
+    assert row({"row": json.dumps(plain)}, own) == plain
+    event = {"specversion": "1.0", "id": "e9", "source": "/shop", "data": {**plain, "event_id": 12}}
+    assert row({"row": json.dumps(event)}, own)["event_id"] == "12"
+    for bad in ({}, {"event_id": None}, {"event_id": ""}, {"event_id": True}, {"event_id": [1]}):
+        with pytest.raises(ValueError, match="its event id, 'event_id', is missing or neither a text nor a whole number"):
+            row({"row": json.dumps({"features": {"a": 1}, "label": 1, **bad})}, own)
+
+
 # -- a real Redis and a real service
 
 
@@ -133,6 +148,39 @@ def test_refused_messages_are_kept_with_the_reason_and_the_others_fed(broker: Re
     assert "0 accepted, 0 duplicate" in other.stdout
     third = feed(broker, service, "mixed", "--group", "third")
     assert "0 accepted, 151 duplicate, 151 refused" in third.stdout  # every message was fed before, by another group
+
+
+def test_an_event_id_in_the_message_is_used_if_the_option_says_so(broker: RedisServer, service: Running) -> None:
+    httpx.put(f"{service.url}/models/own-ids", json={}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client:
+        for i in range(6):
+            client.xadd("own-ids", {"row": json.dumps({"features": {"a": i % 3}, "label": 1, "event_id": f"e{i % 3}"})})
+    result = feed(broker, service, "own-ids", "--field", "row", "--event-id", "event_id")
+    assert (result.exit_code, "3 accepted, 3 duplicate, 0 refused" in result.stdout) == (0, True), result.output
+    again = feed(broker, service, "own-ids", "--field", "row", "--group", "other")
+    assert "6 accepted, 0 duplicate" in again.stdout  # without the option the id is that of the message
+
+
+@pytest.mark.parametrize("consumer", ["feeder", "another"])
+def test_messages_that_were_trimmed_while_pending_are_counted_and_named(
+    consumer: str, broker: RedisServer, service: Running
+) -> None:
+    stream = f"trimmed-{consumer}"
+    httpx.put(f"{service.url}/models/{stream}", json={}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client:
+        for i in range(5):
+            client.xadd(stream, {"a": i, "label": 1}, id=f"{i + 1}-0")
+        killed = RedisStream(broker.url, stream, "riata", consumer, "0", 300)
+        killed.begin()
+        assert len(killed.read(3, 1)) == 3
+        client.xtrim(stream, minid="3-0", approximate=False)
+    time.sleep(1.1)  # until messages of another consumer may be taken over
+    result = feed(broker, service, stream, "--claim-after-s", "1")
+    assert (result.exit_code, "3 accepted, 0 duplicate, 0 refused, 2 lost" in result.stdout) == (1, True), result.output
+    assert "message 1-0: it was delivered, and left the stream before it was fed" in result.output
+    assert "message 2-0: it was delivered" in result.output
+    again = feed(broker, service, stream)
+    assert (again.exit_code, "0 refused\n" in again.stdout) == (0, True), again.output
 
 
 def test_pending_messages_come_first_also_those_of_a_consumer_that_is_gone(broker: RedisServer) -> None:

@@ -116,6 +116,8 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
             "file": request.file,
             "rows": found.data.rows,
             "rejected": found.rejected,
+            "rejected_codes": found.codes,
+            "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for _, one in found.problems],
             "features": found.data.features,
             "values": found.data.nnz,
             "gamma": penalty,

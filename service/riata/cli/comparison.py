@@ -11,6 +11,7 @@ import typer
 
 from riata.cli.plot import draw
 from riata.cli.plot_text import plot_text
+from riata.cli.refusals import left_out
 
 AXES: Final = (("seconds", "seconds"), ("pass", "passes over the rows"), ("accesses", "feature values read"))
 NEAREST: Final = 1e-9  # of the best objective: what counts as there
@@ -57,8 +58,7 @@ def curves(report: dict[str, Any], axis: str) -> list[Curve]:
 
 def table_of_solvers(report: dict[str, Any]) -> list[str]:
     """Return the solvers as lines of text; those that refused below the others."""
-    left_out = f", {report['rejected']:,} rejected" if report["rejected"] else ""
-    size = f"{report['rows']:,}{left_out}; {report['features']:,} features, {report['values']:,} values"
+    size = f"{report['rows']:,}{left_out(report, 'rejected')}; {report['features']:,} features, {report['values']:,} values"
     rows: list[Sequence[str]] = [HEADS]
     for run in report["solvers"]:
         if "refused" not in run:

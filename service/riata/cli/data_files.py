@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from riata.batch.segment_data import SegmentData, data_of
 from riata.cli.blocks import blocks, head_of, position
 from riata.cli.fit_setup import AUTO, Beginning, recognised
 from riata.cli.open_table import open_rows
+from riata.cli.refusals import LeftOut
 from riata.cli.source import line_type
 from riata.cli.tables import Layout
 from riata.learn.registry import spec_of
@@ -46,6 +47,7 @@ class FileData:
     names     : feature names seen
     rows      : rows read, of which `rejected` could not be, and `duplicate` had the event_id of an earlier row
     problems  : the first rows that were rejected, in which file, and why
+    codes     : how many were rejected by the code of the reason
     """
 
     data: SegmentData
@@ -55,6 +57,7 @@ class FileData:
     rejected: int
     duplicate: int
     problems: list[tuple[str, Problem]]
+    codes: dict[str, int]
 
 
 @contextmanager
@@ -89,7 +92,8 @@ def data_of_files(
             return True
 
         for file in files:
-            with open_rows(file, layout) as source:
+            left = LeftOut()
+            with open_rows(file, replace(layout, watcher=left)) as source:
                 start = _beginning(source, file, layout.line_form)
                 if reading is None or config is None:
                     config = make_config(start.beginning)
@@ -98,13 +102,15 @@ def data_of_files(
                 reading.begin_after(start.beginning.header, start.beginning.lines)
                 with _named(file, start.way_out):
                     reading.run(start.blocks(source, reading), threads, advance)
+                    left.give(reading, len(problems))
                     problems += [(file, problem) for problem in reading.problems[len(problems) :]]
         assert reading is not None
         assert config is not None
         learner_bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
         slot_bits, by_label = learner_bits if bits is None else bits, config.label_weight.by_label
         data = data_of(reading.finish(), slot_bits, rho=rho_of(config), by_label=by_label)
-        yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, problems)
+        codes = dict(reading.codes.most_common())
+        yield FileData(data, config, reading.names, reading.rows, reading.rejected, reading.duplicate, problems, codes)
 
 
 @dataclass(frozen=True, slots=True)

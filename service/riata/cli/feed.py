@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, Protocol, Self, TypeVar
@@ -50,6 +51,14 @@ def feed(
         str | None, typer.Option("--field", help="Field that holds the row as JSON. [default: every field is a feature]")
     ] = None,
     label: Annotated[str, typer.Option(help="Field with the label, if every field is a feature.")] = "label",
+    event_id: Annotated[
+        str | None,
+        typer.Option(
+            "--event-id",
+            metavar="FIELD",
+            help="Field, or key of the JSON row, that is the event id. [default: that of the message or CloudEvent]",
+        ),
+    ] = None,
     start: Annotated[
         str, typer.Option("--from", help="Where a new group begins: 0 for the oldest message, $ for those that come from now on.")
     ] = "0",
@@ -77,14 +86,14 @@ def feed(
         raise BadInput(f"--from {start[:64]}: expected 0 or $", "bad_option")
     messages, row_field = _opened(source, stream, group, consumer, start, claim_after_s, row_field, kafka or [])
     with messages, connected(url) as riata, row_progress("fed") as advance:
-        feeder = Feeder(messages, riata, model, Layout(stream, row_field, label), advance)
+        feeder = Feeder(messages, riata, model, Layout(stream, row_field, label, event_id), advance)
         patiently(messages.begin)
         try:
             while feeder.turn(rows_per_request) or not until_empty:
                 pass
         finally:
             typer.echo(feeder.tally.text())
-    if feeder.tally.refused:
+    if feeder.tally.refused or feeder.tally.lost:
         raise typer.Exit(1)
 
 
@@ -116,6 +125,10 @@ class Source(Protocol):
         """Return up to `most` messages in order; empty if there is none that is not fed yet."""
         ...
 
+    def lost(self) -> list[str]:
+        """The ids of messages that were delivered and not fed, and are no longer in the stream, since the last call."""
+        ...
+
     def acknowledge(self, messages: Sequence[Message], refused: Mapping[str, str]) -> None:
         """Keep refused messages, by id with the reason, elsewhere; then acknowledge all."""
         ...
@@ -133,12 +146,17 @@ class Tally:
     duplicate: int = 0
     refused: int = 0
     tombstones: int = 0
+    lost: int = 0
     shown: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
 
     def text(self) -> str:
-        """Return the counts as a line."""
+        """Return the counts as a line, those of refused messages by code."""
+        codes = ", ".join(f"{count:,} {code}" for code, count in self.codes.most_common())
+        by_code = f" ({codes})" if codes else ""
         empty = f", {self.tombstones} tombstone{'s' * (self.tombstones != 1)}" if self.tombstones else ""
-        return f"{self.accepted} accepted, {self.duplicate} duplicate, {self.refused} refused{empty}"
+        lost = f", {self.lost} lost: no longer in the stream" if self.lost else ""
+        return f"{self.accepted} accepted, {self.duplicate} duplicate, {self.refused} refused{by_code}{empty}{lost}"
 
 
 @dataclass(slots=True)
@@ -155,6 +173,9 @@ class Feeder:
     def turn(self, most: int) -> bool:
         """Feed up to `most` messages; return whether there was one. A message whose acknowledgement is lost comes again."""
         found = patiently(lambda: self.messages.read(most, WAIT_MS))
+        for name in self.messages.lost():
+            self.tally.lost += 1
+            self._show(f"message {name}: it was delivered, and left the stream before it was fed")
         if not found:
             return False
         refused: dict[str, str] = {}
@@ -211,9 +232,13 @@ class Feeder:
     def _report(self, refused: dict[str, str]) -> None:
         self.tally.refused += len(refused)
         for name, why in refused.items():
-            if self.tally.shown < SHOWN:
-                typer.echo(f"message {name}: {why}", err=True)
-                self.tally.shown += 1
+            self.tally.codes[why.partition(":")[0]] += 1
+            self._show(f"message {name}: {why}")
+
+    def _show(self, sentence: str) -> None:
+        if self.tally.shown < SHOWN:
+            typer.echo(sentence, err=True)
+            self.tally.shown += 1
 
 
 def patiently(work: Callable[[], T]) -> T:

@@ -24,11 +24,13 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What messages look like. row_field: the field that holds a row as JSON; None if every field is a feature, and `label` the
-    label. stream: its name, the first part of event ids."""
+    label. stream: its name, the first part of event ids. event_id: the field, or the key of the row, that is the event id; None:
+    that of the message or the CloudEvent."""
 
     stream: str
     row_field: str | None
     label: str
+    event_id: str | None = None
 
 
 def event_of(message: Message, layout: Layout) -> bytes:
@@ -44,12 +46,22 @@ def event_of(message: Message, layout: Layout) -> bytes:
             if not isinstance(row, dict):
                 raise ValueError("the data of the CloudEvent is not a JSON object")
     if "prediction_id" not in row:  # a label of a prediction: that is its event id
-        row = {**row, "event_id": event_id}
+        row = {**row, "event_id": event_id if layout.event_id is None else _own_id(row, layout.event_id)}
     return json.dumps(row, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
+def _own_id(row: dict[str, Any], name: str) -> str:
+    """Take the event id out of a row: one of its keys, or else one of its features. Raises `ValueError` if there is none."""
+    held = row if name in row else row.get("features")
+    found = held.pop(name, None) if isinstance(held, dict) else None
+    if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
+        raise ValueError(f"its event id, {name!r}, is missing or neither a text nor a whole number (--event-id)")
+    return str(found)
+
+
 def _from_fields(message: Message, layout: Layout) -> dict[str, Any]:
-    features = {_text(name): _value(_text(value)) for name, value in message.fields.items()}
+    texts = {_text(name): _text(value) for name, value in message.fields.items()}
+    features = {name: value if name == layout.event_id else _value(value) for name, value in texts.items()}
     if layout.label not in features:
         raise ValueError(f"it has no field {layout.label!r} for the label; --label names another")
     label = features.pop(layout.label)

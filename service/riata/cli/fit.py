@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -41,6 +42,7 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOpt
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
+    from riata.cli.refusals import LeftOut
     from riata.run.fit import Fit
     from riata.run.solver_options import SolverOptions
 
@@ -175,6 +177,7 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
     from riata.cli.fit_report import document, show
     from riata.cli.fit_setup import recognised
     from riata.cli.open_table import open_rows
+    from riata.cli.refusals import LeftOut
     from riata.cli.source import line_type
     from riata.run.fit import Fit
 
@@ -182,8 +185,8 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
     gc.set_threshold(GARBAGE_AFTER)
     gc.enable()
     started = time.perf_counter()
-    file, out = request.file, request.out
-    with open_rows(file, request.layout) as source:
+    file, out, left = request.file, request.out, LeftOut()
+    with open_rows(file, replace(request.layout, watcher=left)) as source:
         head = head_of(source)
         start = recognised(head, file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
@@ -191,7 +194,8 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
         is_long = os.path.isfile(file) and os.path.getsize(file) >= LONG_FILE
         with interruptible() as may_go_on, _progress(file, run, progress_table) as advance:
             lines = blocks(source, run.scratch, start.rest, is_long=is_long)
-            run.run(lines, request.threads, lambda position: _judge(run, strict) and advance(position) and may_go_on())
+            run.run(lines, request.threads, lambda position: _judge(run, left, strict) and advance(position) and may_go_on())
+        _judge(run, left, strict)
     seconds = time.perf_counter() - started
     content = None if out is None else run.export()
     if out is not None and content is not None:
@@ -227,8 +231,9 @@ def _progress(file: str, run: Fit, table: bool) -> Iterator[Callable[[int], bool
         yield advance
 
 
-def _judge(run: Fit, strict: bool) -> bool:
+def _judge(run: Fit, left: LeftOut, strict: bool) -> bool:
     """Return true. If `strict`, raises `Malformed` with the first row that was not learnt."""
+    left.give(run)
     if strict and run.problems:
         from riata.base.errors import Malformed
 

@@ -18,6 +18,7 @@ from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.pool_options import PoolOptions, pool_of
 from riata.cli.progress import rows_so_far
+from riata.cli.refusals import left_out
 from riata.cli.solve import notes_of, solve, table_of
 from riata.run.adopting import state_around
 from riata.run.exports import write_export
@@ -64,6 +65,7 @@ def rows_report(found: FileData) -> dict[str, Any]:
         "rows": found.rows,
         "learnt": found.data.rows,
         "rejected": found.rejected,
+        "rejected_codes": found.codes,
         "duplicate": found.duplicate,
         "problems": [{"file": file, "line": one.line, "code": one.code, "detail": one.detail} for file, one in found.problems],
         "config": write_document(found.config),
@@ -72,10 +74,9 @@ def rows_report(found: FileData) -> dict[str, Any]:
 
 def _shown(report: dict[str, Any], notes: list[str]) -> str:
     """Return the report as lines of text."""
-    left_out = "".join(f", {report[kind]:,} {kind}" for kind in ("rejected", "duplicate") if report[kind])
     lines = [
         *(f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]),
-        f"rows      {report['learnt']:,}{left_out}; {report['features']:,} features",
+        f"rows      {report['learnt']:,}{left_out(report, 'rejected', 'duplicate')}; {report['features']:,} features",
         f"solver    {report['reason']}",
         f"base rate log loss {report['base_log_loss']:.4f}",
         *table_of(report["solutions"]),

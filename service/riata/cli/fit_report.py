@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.document import write_document
+from riata.cli.refusals import left_out
 from riata.run.fit import Fit
 
 CLASSES_SHOWN: Final = 5
@@ -19,6 +20,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
         "rows": run.rows,
         "learnt": run.learnt,
         "rejected": run.rejected,
+        "rejected_codes": dict(run.codes.most_common()),
         "duplicate": run.duplicate,
         "refused": run.refused,
         "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in run.problems],
@@ -38,10 +40,9 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
 def show(report: dict[str, Any]) -> str:
     """Return the report as lines of text."""
     all_rows, late = report["figures"]["cumulative"], report["figures"]["window"]
-    left_out = ", ".join(f"{report[kind]:,} {kind}" for kind in ("rejected", "duplicate", "refused") if report[kind])
     a_row = report["features"] / max(report["learnt"], 1)
     lines = [
-        ("rows", f"{report['learnt']:,} learnt" + (f", {left_out}" if left_out else "")),
+        ("rows", f"{report['learnt']:,} learnt{left_out(report, 'rejected', 'duplicate', 'refused')}"),
         ("features", f"{report['features']:,}, {a_row:.1f} per row; {report['non_zeros']:,} non-zero weights"),
         *_figure("log loss", all_rows["log_loss"], all_rows["base_log_loss"], late),
         *_classes(report),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from riata.base.svg import COLOURS, Svg, curve_points
 from riata.cli.plot import draw
+from riata.cli.refusals import left_out
 
 BEST: Final = 5  # points of the grid that are listed
 SINGLES: Final = 20  # features of no group that are listed
@@ -21,11 +22,11 @@ Partition = Sequence[dict[str, Any]]
 
 def shown(report: dict[str, Any]) -> str:
     """Return the report as lines of text."""
-    left_out = "".join(f", {report[kind]:,} {kind}" for kind in ("rejected", "duplicate") if report[kind])
     grid = sorted(report["grid"], key=lambda point: point["score"])
     lines = [
         *(f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]),
-        f"rows      {report['learnt']:,}{left_out}; {report['features']:,} features, {report['unnamed']:,} without a name",
+        f"rows      {report['learnt']:,}{left_out(report, 'rejected', 'duplicate')}",
+        f"features  {report['features']:,}, {report['unnamed']:,} without a name",
         *(f"warning   {one}" for one in report["warnings"]),
         f"chosen    gamma {report['gamma']:.4g}, k {report['k']:g}, by the least score of {len(grid)} points",
         f"{'gamma':>15} {'k':>7} {'score':>12} {'runs':>6} {'weights':>8}",

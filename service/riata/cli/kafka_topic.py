@@ -127,6 +127,10 @@ class KafkaTopic:
             if _error_of(error).code() not in _NOT_OURS:
                 raise self._meant(error) from None
 
+    def lost(self) -> list[str]:
+        """None is known: a broker does not tell which messages it deleted."""
+        return []
+
     def _keep(self, refused: Sequence[tuple[Message, str]]) -> None:
         failed: list[KafkaError] = []
         for message, why in refused:

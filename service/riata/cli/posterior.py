@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -79,10 +80,12 @@ def _learnt(request: Request) -> bytes:
     from riata.cli.fit_setup import recognised
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
+    from riata.cli.refusals import LeftOut
     from riata.cli.source import line_type
     from riata.run.fit import Fit
 
-    with open_rows(request.file, request.layout) as source:
+    left = LeftOut()
+    with open_rows(request.file, replace(request.layout, watcher=left)) as source:
         start = recognised(head_of(source), request.file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
@@ -96,6 +99,7 @@ def _learnt(request: Request) -> bytes:
                 return True
 
             run.run(blocks(source, run.scratch, start.rest), request.threads, show)
+    left.give(run)
     for problem in run.problems:
         typer.echo(f"line {problem.line}: {problem.detail} [{problem.code}]", err=True)
     vocabulary = run.state.learner.closed_vocabulary()

@@ -33,6 +33,7 @@ TIMEOUT_S: Final = 30.0
 REFUSALS: Final = (AuthenticationError, AuthorizationError)  # trying again does not help
 NOT_NOW: Final = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError)  # it may answer later
 REFUSED: Final = "refused"  # stream of refused messages: the name, a dot, and this
+_DELETED: Final = 2  # where an answer to XAUTOCLAIM has the messages that were deleted, from Redis 7 on
 REFUSED_KEPT: Final = 100_000  # about as many of them are kept
 
 
@@ -54,6 +55,7 @@ class RedisStream:
         self._stream, self._group, self._consumer, self._start = stream, group, consumer, start
         self._claim_after_ms = 1000 * claim_after_s
         self._after = "0"  # pending messages after this id are read next; ">": new ones
+        self._lost: list[str] = []
 
     def begin(self) -> None:
         """Create the group if it does not exist. Raises `BadInput` if the key is not a stream."""
@@ -82,13 +84,24 @@ class RedisStream:
         while self._after != ">":
             found = self._group_read(self._after, most, None)
             self._after = found[-1].id if found else ">"
-            if gone := [message.id for message in found if not message.fields]:  # deleted from the stream meanwhile
-                self._redis.xack(self._stream, self._group, *gone)
+            self._give_up([message.id for message in found if not message.fields])  # trimmed from the stream meanwhile
             if there := [message for message in found if message.fields]:
                 return there
         claimed = self._redis.xautoclaim(self._stream, self._group, self._consumer, self._claim_after_ms, "0-0", count=most)
         abandoned = [Message(_name(one), fields) for one, fields in claimed[1] if fields]
+        self._give_up([_name(one) for one, fields in claimed[1] if not fields])  # of a Redis before 7
+        self._lost += map(_name, claimed[2] if len(claimed) > _DELETED else ())
         return abandoned or self._group_read(">", most, wait_ms)
+
+    def _give_up(self, gone: Sequence[str]) -> None:
+        if gone:
+            self._redis.xack(self._stream, self._group, *gone)
+            self._lost += gone
+
+    def lost(self) -> list[str]:
+        """The ids of pending messages that were trimmed from the stream, since the last call."""
+        lost, self._lost = self._lost, []
+        return lost
 
     def acknowledge(self, messages: Sequence[Message], refused: Mapping[str, str]) -> None:
         """Acknowledge messages, and keep the refused ones, by id with the reason, in another stream, in one transaction."""

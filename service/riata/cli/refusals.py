@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from riata.client.errors import RowProblem
+    from riata.run.file_reading import FileReading, Problem
     from riata.wire.tables import BadRow
 
 SHOWN: Final = 10
@@ -66,3 +67,35 @@ class Refusals:
     def by_code(self) -> str:
         """The counts by code in words, empty if nothing was refused."""
         return ", ".join(f"{count:,} {code}" for code, count in self.codes.most_common())
+
+
+class LeftOut:
+    """Watches a table that is learnt here, and keeps the rows that are left out."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def begins(self, rows: int) -> None:
+        """There are so many rows."""
+
+    def made(self, example: dict[str, Any]) -> None:
+        """This is the next row."""
+
+    def refuses(self, row: BadRow) -> None:
+        """Keep a row that is left out."""
+        from riata.run.file_reading import Problem
+
+        column = "" if row.column is None else f"column {row.column!r}: "
+        self._problems.append(Problem(row.row, row.code, f"{column}{row.reason}"))
+
+    def give(self, reading: FileReading, since: int = 0) -> None:
+        """Have them counted with the rows that were read; `since` as of `FileReading.leave_out`."""
+        reading.leave_out(self._problems, since)
+        self._problems = []
+
+
+def left_out(report: dict[str, Any], *kinds: str) -> str:
+    """The rows of a report that were not learnt, in words, those that were rejected by code; empty if all were learnt."""
+    by_code = ", ".join(f"{count:,} {code}" for code, count in report.get("rejected_codes", {}).items())
+    codes = {"rejected": f" ({by_code})" if by_code else ""}
+    return "".join(f", {report[kind]:,} {kind}{codes.get(kind, '')}" for kind in kinds if report[kind])

@@ -7,7 +7,8 @@ the interpreter's lock. The cut into blocks has no effect on the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
@@ -75,7 +76,7 @@ class FileReading:
     take      : gets batches; a batch may use memory that is used again after it returns
     names     : feature names seen, as a service would keep them
     rows      : rows read: taken, rejected or duplicate
-    rejected  : rows that could not be read, the first of them in `problems`
+    rejected  : rows that could not be read, the first of them in `problems`, and how many by code in `codes`
     duplicate : rows whose event_id occurred before
     scratch   : workspaces to lend to the readers of blocks
     """
@@ -84,6 +85,7 @@ class FileReading:
         self.names = NameBook(config.encoder.names_max)
         self.rows = self.rejected = self.duplicate = 0
         self.problems: list[Problem] = []
+        self.codes: Counter[str] = Counter()
         self.interrupted = False
         self._take = take
         self._seq = 1  # the last event of a log with these rows; the first event is the configuration
@@ -182,11 +184,20 @@ class FileReading:
         self.rejected += parsed.rows - parsed.batch.n
         wrong = [(error.index, error.code, error.detail) for error in parsed.errors]
         wrong += [(int(row), *NO_PREDICTION) for row in parsed.joins.row]
+        self.codes.update(code for _, code, _ in wrong)
         room = ERRORS_SHOWN_MAX - len(self.problems)
         if room > 0:
             first = self._line
             numbers = _row_lines(bytes(body), first) if self._by_line else range(first, first + parsed.rows)
             self.problems += [Problem(numbers[index], code, detail) for index, code, detail in sorted(wrong)[:room]]
+
+    def leave_out(self, left: Sequence[Problem], since: int = 0) -> None:
+        """Count rows that were left out before they came here. since : of `problems`, those of files before."""
+        self.rows += len(left)
+        self.rejected += len(left)
+        self.codes.update(problem.code for problem in left)
+        told = sorted([*self.problems[since:], *left], key=lambda problem: problem.line)
+        self.problems[since:] = told[: max(ERRORS_SHOWN_MAX - since, 0)]
 
     def _without_known_ids(self, batch: Batch) -> Batch:
         """Drop rows whose id occurred before, within the events that a service remembers; remember the ids of the others."""
