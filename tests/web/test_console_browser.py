@@ -252,6 +252,60 @@ def test_a_restore_asks_for_the_name_and_is_listed_with_its_key(console: Console
     console.well()
 
 
+def test_a_click_on_the_curve_goes_back_to_that_point(console: Console) -> None:
+    until("the model is there", lambda: console.ask("PUT", "/models/bad", json={}).get("state") == "ready")
+    ndjson = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {console.keys['every']}"}
+    for _ in range(2):
+        httpx.post(f"http://127.0.0.1:{console.port}/models/bad/observe?wait=applied", content=rows(300), headers=ndjson)
+    points = [point["seq"] for point in console.ask("GET", "/models/bad/metrics?since=0")["history"]]
+    console.open("learning", model="bad", span="all")
+    console.shows("It can be any event from 1 on.")
+    click = """
+    const over = document.querySelector('.curve.pick .u-over'), {left, width, top} = over.getBoundingClientRect();
+    if (!width) return false;
+    const at = {clientX: left + given[0] * width, clientY: top + 9, bubbles: true};
+    for (const kind of ['mousedown', 'mouseup', 'click']) over.dispatchEvent(new MouseEvent(kind, at));
+    return true;
+    """
+    until("the curve is clicked", lambda: bool(console.browser.run(click, 0.5)))
+    console.shows("Going back undoes ")
+    to = int(console.browser.run("return document.querySelector('[aria-label=\"event to go back to\"]').value"))
+    assert to in points
+    assert to < 601
+    console.shows(f"Going back undoes {601 - to} learnt events")
+    assert console.ask("GET", "/models/bad")["examples"] == 600
+    console.browser.type("dialog input", "ba")
+    locked = "return [...document.querySelectorAll('dialog button')].find(one => one.textContent === 'Go back').disabled"
+    assert console.browser.run(locked)
+    console.browser.type("dialog input", "bad")
+    console.press("Go back")
+    console.shows(f"bad is as it was after event {to}, from event 602 on.")
+    assert console.ask("GET", "/models/bad")["examples"] == to - 1
+    until("the curve ends there", lambda: f"Cumulative: all {to - 1} events" in console.text())
+    console.well()
+
+
+def test_going_back_says_what_cannot_be_and_can_be_left(console: Console) -> None:
+    console.open("learning")
+    console.shows("It can be any event from 1 on.")
+    enter = (
+        "const one = document.querySelector('[aria-label=\"event to go back to\"]'); one.value = given[0]; return Boolean(one)"
+    )
+    console.browser.run(enter, "999999")
+    console.press("Go back to here…")
+    console.shows("Refused: model clicks cannot go back to event 999999: the log ends at event")
+    console.browser.run(enter, "20")
+    console.press("Go back to here…")
+    console.shows("Going back undoes ")
+    console.press("Cancel")
+    console.shows("Nothing was changed.")
+    console.open("learning", key="watch")
+    console.shows("It can be any event from 1 on.")
+    disabled = "return [...document.querySelectorAll('main button')].find(one => one.textContent === given[0]).disabled"
+    assert console.browser.run(disabled, "Go back to here…")
+    console.well()
+
+
 def test_moving_along_the_path_with_the_keyboard_changes_the_penalty(console: Console) -> None:
     console.open("path")
     console.shows("Choose a point")

@@ -8,10 +8,10 @@ const colour = variable => getComputedStyle(document.documentElement).getPropert
 
 /**
  * Curves over the number of events, or over time in s, in a node that keeps its chart while its data change.
- * draw({time, x, lines: [{label, values}], marks: [{x, label}]})
+ * draw({time, x, lines: [{label, values}], marks: [{x, label}]}). pick: called with the number of the point that was clicked
  */
-export function curves() {
-  const node = h("div", { role: "img", class: "curve" });
+export function curves(pick = null) {
+  const node = h("div", { role: "img", class: pick ? "curve pick" : "curve" });
   let chart = null, shape = "", marks = [], last = null;
 
   function draw(given) {
@@ -34,6 +34,14 @@ export function curves() {
       }))],
       hooks: { draw: [drawMarks] },
     }, data, node);
+    if (pick) listen(chart);
+  }
+
+  /** A click chooses a point; a drag enlarges a part and chooses none. */
+  function listen({ over, posToIdx }) {
+    let down = null;
+    over.addEventListener("mousedown", event => { down = event.clientX; });
+    over.addEventListener("click", event => { if (down === null || Math.abs(event.clientX - down) < 4) pick(posToIdx(event.clientX - over.getBoundingClientRect().left)); });
   }
 
   function drawMarks(plot) {

@@ -15,7 +15,8 @@ export function history(model) {
     const since = points.length ? points[points.length - 1].seq : 0;
     const found = await get(of(model, `/metrics?since=${since}&times=true`));
     points = [...points, ...found.history];
-    if (since && found.model.seq < since) points = (await get(of(model, "/metrics?since=0&times=true"))).history;
+    const undone = points.length && points[points.length - 1].examples > found.cumulative.examples; // it went back
+    if (since && (undone || found.model.seq < since)) points = (await get(of(model, "/metrics?since=0&times=true"))).history;
     return { ...found, history: points };
   };
 }
@@ -29,10 +30,10 @@ export function marksOf(changes) {
   });
 }
 
-/** A chart of points with a choice of the span in the URL. lines: [label, key of a point] */
-export function curvePanel(context, title, lines, sentence) {
-  let shown = { points: [], marks: [] };
-  const chart = curves(), scales = Object.keys(SCALES).map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by === "ts" ? "event time" : by));
+/** A chart of points with a choice of the span in the URL. lines: [label, key of a point]; pick: called with a point that is clicked */
+export function curvePanel(context, title, lines, sentence, pick = null) {
+  let shown = { points: [], marks: [] }, drawn = [];
+  const chart = curves(pick && (at => drawn[at] && pick(drawn[at]))), scales = Object.keys(SCALES).map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by === "ts" ? "event time" : by));
   const box = panel(title, () => ({ columns: ["seq", "events", "time", "ts", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, point.ts, ...lines.map(line => point[line[1]])]) }));
   const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks); } }, span === "all" ? "all" : `last ${span}`));
   put(box.extra, spans, scales);
@@ -57,7 +58,8 @@ export function curvePanel(context, title, lines, sentence) {
     });
     chart.node.setAttribute("aria-label", `${title}. ${text}`);
     put(box.caption, `${text} Horizontal: ${SCALES[by]}. ${marks.length ? "Dotted lines: changes of the model." : ""}`);
-    const drawn = dated[by] || part, dates = by !== "events";
+    drawn = dated[by] || part;
+    const dates = by !== "events";
     let newest = -Infinity; // rows may come late: the axis never goes back
     chart.draw({
       time: dates, x: drawn.map(point => (dates ? (newest = Math.max(newest, Date.parse(point[by]) / 1000)) : point.examples)),

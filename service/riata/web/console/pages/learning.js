@@ -4,10 +4,12 @@ import { get, of } from "../api.js";
 import { calibration } from "../charts.js";
 import { curvePanel, history, lossKeys, lossSentence, marksOf } from "../curve_panel.js";
 import { h, number, panel, put, table } from "../dom.js";
+import { goBack } from "../go_back.js";
 import { driftDetails, none, percent, refusedIs } from "../parts.js";
 
 export function learning(context) {
-  const read = history(context.model), root = h("div", { class: "columns" });
+  let read = history(context.model);
+  const back = goBack(context, () => { read = history(context.model); }), root = h("div", { class: "columns" });
   const loss = { panel: null };
   const auc = curvePanel(context, "AUC", [["all events so far", "auc"]], points => `AUC over all events is ${number(points[points.length - 1].auc)}.`);
   const size = curvePanel(context, "Weights", [["weights ≠ 0", "non_zeros"]], points => `The model has ${number(points[points.length - 1].non_zeros)} weights that are not zero.`);
@@ -26,10 +28,11 @@ export function learning(context) {
       const points = found.history, key = lossKeys(points)[1], marks = marksOf(changed.changes || []);
       if (!loss.panel || loss.key !== key) {
         loss.key = key;
-        loss.panel = curvePanel(context, "Loss before learning each event", [["faded", `faded_${key}`], ["base rate, faded", `faded_base_${key}`], ["all events", key], ["base rate, all events", `base_${key}`], ["window", `window_${key}`]], lossSentence);
-        put(box, loss.panel.node);
+        loss.panel = curvePanel(context, "Loss before learning each event", [["faded", `faded_${key}`], ["base rate, faded", `faded_base_${key}`], ["all events", key], ["base rate, all events", `base_${key}`], ["window", `window_${key}`]], lossSentence, point => back.pick(point.seq));
+        put(box, loss.panel.node, back.node);
       }
       loss.panel.show(points, marks);
+      await back.tick();
       auc.show(points, marks);
       size.show(points.filter(point => point.non_zeros !== null), marks);
       cells = context.params.get("cells") === "window" ? found.window_calibration : found.calibration;
