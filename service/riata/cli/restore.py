@@ -104,7 +104,7 @@ def told_after(done: dict[str, Any], with_undone: bool) -> str:
         lines += [*_beside(done), *_figures(done, "now")]
     lines += [
         "next: stop what sends wrong events, then send the corrected ones, under the same ids or new ones: each is learnt once",
-        f"a client that still retries an event that was undone teaches it again; `riata log {done['model']}` shows what comes in",
+        f"a client that still retries an event that was undone teaches it again; watch `riata metrics {done['model']}`",
         f"to take this back: riata restore {done['model']} --to {done['seq'] - 1}",
     ]
     return "\n".join(lines)

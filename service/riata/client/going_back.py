@@ -50,6 +50,6 @@ def restoring(
         job = next((one for one in jobs if one["id"] == begun), {"lost": True})
     if "lost" in job:
         raise Unreachable(
-            f"the service was restarted before model {model} had gone back; its changes say whether it did (`riata log {model}`)"
+            f"the service was restarted before model {model} had gone back; GET /models/{model}/changes says whether it did"
         )
     return job
