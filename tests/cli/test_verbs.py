@@ -326,10 +326,12 @@ def test_what_was_forgotten_is_told_with_what_remains() -> None:
     answer = {
         "model": "m", "seq": 9, "rows": 2, "of": 7, "in_log": 3, "predictions": 1, "snapshots_deleted": 4, "refits_undone": [5],
         "trimmed": 6, "before": {"log_loss": 0.5}, "after": {"log_loss": 0.25},
+        "saved_deleted": [{"generation": 3, "note": "before the campaign"}, {"generation": 2, "note": ""}],
     }  # fmt: skip
     assert told(answer).splitlines() == [
         "forgot 2 of 7 rows and 1 waiting predictions",
         "model 'm' was learnt again, up to event 9; 4 snapshots that contained them were deleted",
+        "among them are snapshots that were saved: 3 (before the campaign), 2",
         "the bytes of 3 rows stay in the log until it is trimmed; they are never learnt again",
         "log loss: 0.500000 before, 0.250000 after",
         "promotions at events 5 were made with such rows and are undone; refit again",

@@ -185,6 +185,24 @@ def test_digests_have_a_random_key_of_the_store_and_rows_of_earlier_programs_are
     run_with(reborn, later)
 
 
+def test_what_people_saved_is_deleted_and_named() -> None:
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(rows(50, 1))
+        saved = await node.admin.snapshot_now("m", "before the campaign")
+        await node.observe(rows(50, 2))
+        answer = await node.forget("m", ["ann"], False)
+        assert answer["saved_deleted"] == [{"generation": saved["generation"], "note": "before the campaign"}]
+        assert answer["snapshots_deleted"] >= 1
+        assert all(one.applied >= answer["seq"] for one in store.generations("m"))
+        later = await node.admin.snapshot_now("m", "after it")
+        assert (await node.forget("m", ["ann"], False))["saved_deleted"] == []
+        assert later["generation"] in [one.gen for one in store.generations("m")]
+
+    run_with(store, work)
+
+
 def test_what_a_restore_undid_stays_undone_and_a_refit_made_with_the_rows_is_undone() -> None:
     store = MemoryStore()
 

@@ -35,7 +35,7 @@ class FakeForgetJobs:
     def _document(self, number: int) -> dict[str, Any]:
         model, left, looks = self._looks[number]
         counts = dict.fromkeys(("seq", "rows", "of", "in_log", "predictions", "snapshots_deleted", "trimmed"), 0)
-        result = {"model": model, **counts, "refits_undone": [], "before": {}, "after": {}}
+        result = {"model": model, **counts, "saved_deleted": [], "refits_undone": [], "before": {}, "after": {}}
         return {
             "id": f"f{number}",
             "model": model,

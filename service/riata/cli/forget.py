@@ -25,7 +25,8 @@ def forget(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Forget the rows of subjects: learn the log again without them, and delete the states and predictions that contain them.
+    """Forget the rows of subjects: learn the log again without them, and delete the states and predictions that contain them,
+    also snapshots that were saved.
 
     Without --model, the first of several words is the model if the service has one of that name, and a subject otherwise.
 
@@ -46,6 +47,8 @@ def told(answer: dict[str, Any]) -> str:
     if answer["seq"]:
         deleted = f"{answer['snapshots_deleted']:,} snapshots that contained them were deleted"
         lines.append(f"model {answer['model']!r} was learnt again, up to event {answer['seq']:,}; {deleted}")
+        if saved := [str(one["generation"]) + (f" ({one['note']})" if one["note"] else "") for one in answer["saved_deleted"]]:
+            lines.append(f"among them are snapshots that were saved: {', '.join(saved)}")
         lines.append(f"the bytes of {answer['in_log']:,} rows stay in the log until it is trimmed; they are never learnt again")
     for name in ("log_loss", "loss"):
         before, after = answer["before"].get(name), answer["after"].get(name)

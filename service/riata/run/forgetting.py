@@ -28,7 +28,8 @@ from riata.run.published import Published
 from riata.run.relearning import CHANGED, Relearning, Relearnt
 from riata.store import records
 from riata.store.control_events import forget_source
-from riata.store.store import Append, Owner, Store
+from riata.store.retention import NOTE, is_saved
+from riata.store.store import Append, Generation, Owner, Store
 
 WHAT: Final = "forgetting rows"
 TRIES: Final = 3  # if others change the model meanwhile
@@ -65,7 +66,8 @@ async def forget_subjects(
         "of": found.examples,
         "in_log": len(found.forgotten),
         "predictions": predictions,
-        "snapshots_deleted": deleted,
+        "snapshots_deleted": len(deleted),
+        "saved_deleted": [{"generation": one.gen, "note": one.info.get(NOTE, "")} for one in deleted if is_saved(one)],
         "refits_undone": found.undone,
         "trimmed": found.first - 1,
         "before": before.figures["cumulative"],
@@ -123,20 +125,22 @@ def _payload(found: Relearnt, source: dict[str, Any]) -> bytes:
     return records.encode_restore({**source, **forget_source(found.forgotten)}, found.state.freeze().encode(), through)
 
 
-async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int, earlier: int) -> int:
-    """Delete the generations from before the event that forgot rows, after new ones took their place. Returns how many.
+async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int, earlier: int) -> list[Generation]:
+    """Delete the generations from before the event that forgot rows, after new ones took their place. Returns them; those that
+    people saved are among them.
 
     seq     : that event; 0 if no row was found
     earlier : the last one before; if the process was killed after it, its generations may still be there
     """
-    old = [one.gen for one in await engine.call(lambda s: s.generations(model)) if one.applied < (seq or earlier)]
+    old = [one for one in await engine.call(lambda s: s.generations(model)) if one.applied < (seq or earlier)]
     if not (old or seq):
-        return 0
+        return []
+    numbers = [one.gen for one in old]
     for _ in range(GENERATIONS_KEPT_MIN):
         await engine.save(model)
-    await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq, 0, old))  # keeps all events
+    await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq, 0, numbers))  # keeps all events
     left = {one.gen for one in await engine.call(lambda s: s.generations(model))}
-    return len([gen for gen in old if gen not in left])
+    return [one for one in old if one.gen not in left]
 
 
 def _forget_predictions(store: Store, model: str, digests: set[bytes]) -> int:

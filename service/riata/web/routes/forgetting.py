@@ -83,6 +83,10 @@ SCHEMAS: Final = {
             },
             "predictions": {**COUNT, "description": "remembered predictions of the subjects that were deleted"},
             "snapshots_deleted": COUNT,
+            "saved_deleted": {
+                **array(record({"generation": COUNT, "note": TEXT})),
+                "description": "those of them that somebody had saved, with their notes",
+            },
             "refits_undone": {**array(COUNT), "description": "events that promoted refits made with such rows; refit again"},
             "trimmed": {**COUNT, "description": "events before the log begins: not searched, and not in the model any more"},
             "before": _FIGURES,
