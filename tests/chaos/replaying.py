@@ -21,7 +21,7 @@ def main(url: str, namespace: str, model: str) -> int:
         store.close()
     for one in report.compared:
         verdict = one.problem or ("equal" if one.equal else f"DIFFERENT: stored {one.stored}, replayed {one.replayed}")
-        sys.stdout.write(f"{model}: generation {one.generation} at event {one.applied}: {verdict}\n")
+        sys.stdout.write(f"{model}: snapshot {one.generation} at event {one.applied}: {verdict}\n")
     return 0 if report.equal else 1
 
 

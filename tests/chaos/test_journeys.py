@@ -130,7 +130,7 @@ def test_row_53_a_directory_broken_by_an_older_release_continues(tmp_path: Path)
     directory = tmp_path / "data"
     directory.mkdir()
     (directory / "riata.db").write_bytes(gzip.decompress((GOLDEN / "carried_curve.db.gz").read_bytes()))
-    assert "trimmed: generation 3 at event 152: equal" in replayed(directory)
+    assert "trimmed: snapshot 3 at event 152: equal" in replayed(directory)
     with Running(directory, SETTINGS) as running:
         running.start()
         service = Service(running)

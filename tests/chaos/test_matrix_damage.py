@@ -181,7 +181,7 @@ def test_row_50_a_flipped_bit_damages_one_model_and_repair_fixes_it(
             assert send(running.url, model, 30, 5).status_code == 200
         running.kill()
     verified = riata("replay", "--data", str(directory), "--verify")
-    assert verified.returncode == 0 or "no checkpoint" in verified.stdout + verified.stderr, verified.stdout + verified.stderr
+    assert verified.returncode == 0 or "no snapshot" in verified.stdout + verified.stderr, verified.stdout + verified.stderr
 
 
 def test_row_51_damage_after_the_checkpoint_is_found_while_the_service_runs_and_costs_history_only(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_row_51_damage_after_the_checkpoint_is_found_while_the_service_runs_and_
     damaging.fold(directory)
     assert riata("replay", "--data", str(directory), "--verify").returncode == 1
     done = riata("repair", "--data", str(directory), "--yes")
-    assert (done.returncode, done.stdout.count(": restored from generation")) == (0, 2), done.stdout + done.stderr
+    assert (done.returncode, done.stdout.count(": restored from snapshot")) == (0, 2), done.stdout + done.stderr
     with Running(directory, NO_RESERVE) as running:
         running.start()
         assert {name: margin(running, name) for name in MODELS} == margins  # not a bit of a model is lost
@@ -280,7 +280,7 @@ def test_row_52_a_flipped_bit_in_a_shared_store_affects_one_model_in_every_proce
             cut = riata("repair", "--store", server.url, "--model", "a", "--yes")
             assert (cut.returncode, "DELETE /models/a" in cut.stderr) == (1, True), cut.stdout + cut.stderr
             mended = riata("repair", "--store", server.url, "--model", "b", "--yes")
-            assert (mended.returncode, "restored from generation" in mended.stdout) == (0, True), mended.stdout + mended.stderr
+            assert (mended.returncode, "restored from snapshot" in mended.stdout) == (0, True), mended.stdout + mended.stderr
             for process in (writer, web):
                 process.start(wait=False)
             for process in (writer, web):

@@ -89,7 +89,7 @@ def test_observed_events_are_predicted_inspected_and_replayed_to_the_same_bits(r
     assert "\nmine: events 1 to 2001 in the log" in shown.stdout  # the configuration is the first event
     verified = riata("replay", "--data", str(running.directory), "--verify")
     assert verified.returncode == 0, verified.stdout
-    assert "mine: generation" in verified.stdout
+    assert "mine: snapshot" in verified.stdout
     assert "at event 2001: equal" in verified.stdout
     assert riata("replay", "--data", str(running.directory), "--model", "none").returncode == 1
 

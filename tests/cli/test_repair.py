@@ -235,7 +235,7 @@ def test_damage_on_both_sides_of_the_checkpoint_is_cut_and_restored(directory: P
     result = repair(directory, "--yes")
     assert result.exit_code == 0, result.output
     assert f"the log now ends at event {event - 1}" in result.stdout
-    assert "restored from generation 1" in result.stdout
+    assert "restored from snapshot 1" in result.stdout
     assert verify(directory).exit_code == 0
     margins(directory, MODELS)
 
@@ -264,7 +264,7 @@ def test_damaged_checkpoints_alone_are_reported_and_need_no_repair(directory: Pa
     damaging.flip_generations(directory, "a")
     said = repair(directory)
     assert said.exit_code == 0
-    assert "checkpoints 1 failed verification" in said.stdout
+    assert "snapshots 1 failed verification" in said.stdout
 
 
 def test_a_store_that_is_in_use_is_not_repaired(directory: Path) -> None:

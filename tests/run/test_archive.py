@@ -144,7 +144,7 @@ def test_a_full_disk_stops_the_archive_and_with_it_the_trim(tmp_path: Path) -> N
     world.observe(100, 1)
     world.save_all()
     world.archive._settings = ArchiveSettings(world.folder, 2**40, 0, reserve_bytes=2**62, bytes_per_s=FAST)
-    with pytest.raises(Unavailable, match="reserved for checkpoints"):
+    with pytest.raises(Unavailable, match="reserved for snapshots"):
         world.archive.step()
     for _ in range(3):
         world.save()

@@ -126,8 +126,8 @@ def test_the_directory_of_an_older_release_holds_curves_out_of_order(directory: 
 def test_checkpoints_that_an_older_release_could_not_read_are_equal_to_a_replay(directory: Path) -> None:
     done = CliRunner().invoke(app, ["replay", "--data", str(directory), "--verify"])
     assert done.exit_code == 0, done.output
-    assert "whole: generation 1 at event 52: equal" in done.output
-    assert "trimmed: generation 3 at event 152: equal" in done.output
+    assert "whole: snapshot 1 at event 52: equal" in done.output
+    assert "trimmed: snapshot 3 at event 152: equal" in done.output
 
 
 def test_a_service_continues_from_checkpoints_that_an_older_release_could_not_read(directory: Path) -> None:

@@ -186,7 +186,7 @@ def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimm
     serve(directory, work, keep_events=0)
     assert damaging.firsts(directory, "a")[:1] != [1]
     damaging.flip_generations(directory, "a")
-    assert "every retained generation failed verification" in looked_at(directory).damaged["a"]
+    assert "every retained snapshot failed verification" in looked_at(directory).damaged["a"]
 
 
 def test_a_damaged_default_model_is_not_created_again(directory: Path) -> None:

@@ -144,7 +144,7 @@ def test_another_lineage_an_older_generation_and_no_model_at_all_are_noticed() -
     standing = store.standings()["m"]
     for wrong, sentence in (
         (replace(known, lineage=bytes(16)), "created again"),
-        (replace(known, gen=1), "newest generation of m is 0, but 1 was committed"),
+        (replace(known, gen=1), "newest snapshot of m is 0, but 1 was committed"),
     ):
         with pytest.raises(LogFork, match=sentence):
             require_same("m", wrong, standing)

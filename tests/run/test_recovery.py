@@ -94,7 +94,7 @@ def test_a_trimmed_log_without_a_verified_generation_is_an_error() -> None:
     assert recover(store).generation == 3
     for gen in (1, 2, 3):
         rot(store, gen)
-    with pytest.raises(LogGap, match="every retained generation failed verification"):
+    with pytest.raises(LogGap, match="every retained snapshot failed verification"):
         recover(store)
 
 

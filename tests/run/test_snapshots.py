@@ -244,7 +244,7 @@ def test_no_start_begins_from_a_snapshot_that_no_log_follows(world: World) -> No
             return content[:-1] + bytes([content[-1] ^ 1]) if gen in newest else content
 
         store.open_generation = damaged  # type: ignore[method-assign]
-        with pytest.raises(LogGap, match="every retained generation failed verification"):
+        with pytest.raises(LogGap, match="every retained snapshot failed verification"):
             Recovery(in_this_thread(store), owner, lambda: 1).recover("m")
     finally:
         store.close()

@@ -49,7 +49,7 @@ def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pyte
         await node.observe(events(30))
         patch.setattr(*FAULTS[fault])
         for tries in (1, 2, 3, 4):
-            with pytest.raises(Unavailable, match="the checkpoint was not written") as caught:
+            with pytest.raises(Unavailable, match="the snapshot was not written") as caught:
                 await node.admin.snapshot_now("m")
             assert caught.value.code == "checkpoint_failed"
             assert [one.verified for one in store.generations("m")] == [False]  # one, however often it is tried

@@ -329,7 +329,7 @@ class FakeService:
     async def restore(self, model: str, generation: int) -> dict[str, Any]:
         m = self.model(model)
         if generation not in m.generations:
-            raise NotFound(f"no generation {generation}", "generation_not_found")
+            raise NotFound(f"no snapshot {generation}", "generation_not_found")
         m.seq += 1
         return {"generation": generation, "seq": m.seq, "taken_off": []}
 

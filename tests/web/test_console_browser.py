@@ -362,7 +362,7 @@ def test_a_model_without_events_says_what_to_send(console: Console) -> None:
         console.shows("curl localhost:8080/observe")
         console.well()
     console.open("versions", model="empty")
-    console.shows("No generation is saved yet")
+    console.shows("No snapshot is saved yet")
     console.open("overview", model="nobody")
     console.shows("no model named nobody")
 

@@ -47,7 +47,7 @@ class Settings(BaseSettings):
         8080, "Address and storage", "TCP port to listen on; 0 chooses a free one", "the usual port of an unprivileged service"
     )
     data: Path = _setting(
-        Path("riata-data"), "Address and storage", "directory of log, checkpoints and lock file", "below the working directory"
+        Path("riata-data"), "Address and storage", "directory of log, snapshots and lock file", "below the working directory"
     )
     store: str = _setting(
         "sqlite:", "Address and storage", f"store of the events: {FORMS}",
@@ -173,7 +173,7 @@ class Settings(BaseSettings):
     memory_bytes_max: Annotated[int, Ge(0), Le(2**50)] = _setting(
         0, "Requests", "memory of all models, bytes, as `GET /models` reports it; from there on new models and events are "
         "refused with 507 `memory_full`, with a warning from nine tenths on; 0 for no bound",
-        "how much a service may take depends on what else runs there; leave room for request bodies, the store and a checkpoint",
+        "how much a service may take depends on what else runs there; leave room for request bodies, the store and a snapshot",
     )  # fmt: skip
     inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
         1024, "Requests", "requests that may wait for the log before further ones are refused with Retry-After",
@@ -238,8 +238,8 @@ class Settings(BaseSettings):
         "a quarter of a million predictions of 75 features; beyond it requests with remember=true are refused",
     )  # fmt: skip
     disk_reserve_bytes: Annotated[int, Ge(0)] = _setting(
-        64 * 2**20, "Retention", "disk space reserved so that a checkpoint can still be written to a full disk, bytes",
-        "several checkpoints of a model of usual size",
+        64 * 2**20, "Retention", "disk space reserved so that a snapshot can still be written to a full disk, bytes",
+        "several snapshots of a model of usual size",
     )  # fmt: skip
     graceful_stop_s: Annotated[int, Ge(0), Le(3600)] = _setting(
         20, "Shutdown and logging", "time for open requests to finish after a stop signal, seconds",

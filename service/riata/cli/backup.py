@@ -25,7 +25,7 @@ def backup(
     ] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Copy the log, event ids, checkpoints, remembered predictions and segments of a service, and read the copy back.
+    """Copy the log, event ids, snapshots, remembered predictions and segments of a service, and read the copy back.
 
     Every event that was acknowledged before the command is in the copy. Events and predictions go on meanwhile. The copy is made
     inside the data directory, which needs room for it, then it is read back, record by record, and moved to its place. Keys and
@@ -63,5 +63,5 @@ def _report(made: Path, to: Path) -> None:
         shutil.move(made, to)
     size = sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
     for model, end in ends.items():
-        typer.echo(f"{model}: up to event {end:,}, every record and checkpoint read back")
+        typer.echo(f"{model}: up to event {end:,}, every record and snapshot read back")
     typer.echo(f"{to}: {size:,} bytes; start on it with `riata serve --data {to}`")

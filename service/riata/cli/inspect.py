@@ -30,7 +30,7 @@ def inspect(
 ) -> None:
     """Show the contents of a store, or of an exported model, without changing anything.
 
-    For each model of a store: its log, its checkpoints and its configuration.
+    For each model of a store: its log, its snapshots and its configuration.
     """
     if file is not None:
         if data is not None or store is not None:
@@ -76,7 +76,7 @@ def _generation_line(generation: Generation) -> str:
     checked = "verified" if generation.verified else "not verified"
     facts = "".join(f", {key} {_fact(value)}" for key, value in generation.info.items())
     return (
-        f"generation {generation.gen} at event {generation.applied}, {rfc3339(generation.created_ms)}, "
+        f"snapshot {generation.gen} at event {generation.applied}, {rfc3339(generation.created_ms)}, "
         f"{_size(generation.bytes)}, {checked}, state {generation.state_digest.hex()[:16]}{facts}"
     )
 
@@ -100,7 +100,7 @@ def _config(store: Store, name: str) -> Any:
 
 def _owner(store: Store) -> str:
     epochs = [generation.epoch for name in store.models() for generation in store.generations(name)]
-    return f"last checkpoint in epoch {max(epochs)}" if epochs else "no checkpoint yet"
+    return f"last snapshot in epoch {max(epochs)}" if epochs else "no snapshot yet"
 
 
 def _bytes_of(directory: Path) -> int:

@@ -151,7 +151,7 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Drop a model, its log and its checkpoints. This cannot be undone; `riata export` keeps a copy of the model."""
+    """Drop a model, its log and its snapshots. This cannot be undone; `riata export` keeps a copy of the model."""
     with connected(url) as riata:
         examples = riata.model(name)["examples"]
         if not yes:

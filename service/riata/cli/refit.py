@@ -93,7 +93,7 @@ def refit(
 ) -> None:
     """Find the best weights for the events of a model's log, and compare the online model with them.
 
-    The online model is that of the newest checkpoint. Both are measured on the events up to there, without skipped events and
+    The online model is that of the newest snapshot. Both are measured on the events up to there, without skipped events and
     those that a restore undid. If the learner forgets, older events weigh less here too. The model and its log are not changed.
     With `--data`, segments of the log are kept in the directory for the next refit.
 

@@ -44,10 +44,10 @@ def repair(
 ) -> None:
     """Find damaged models, report what each possible repair would lose, and with --yes repair them.
 
-    **restore**: the damage is before the newest checkpoint that verifies. The model is restored from that checkpoint and learns
-    the events after it again. Only history is lost: the log then begins at that checkpoint.
+    **restore**: the damage is before the newest snapshot that verifies. The model is restored from that snapshot and learns
+    the events after it again. Only history is lost: the log then begins at that snapshot.
 
-    **cut**: the damage is after that checkpoint. The log is cut before the damage. The events from there on are lost and counted.
+    **cut**: the damage is after that snapshot. The log is cut before the damage. The events from there on are lost and counted.
 
     **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. Its name is then free.
 
@@ -146,14 +146,14 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         at = f" at event {found.event}" if found.event else ""
         yield f"{found.model}: DAMAGED{at}: {found.what}"
         newest = found.newest
-        verifies = "every checkpoint failed verification"
+        verifies = "every snapshot failed verification"
         if newest is not None:
-            verifies = f"the newest checkpoint that verifies is {newest.gen}, at event {newest.applied}"
+            verifies = f"the newest snapshot that verifies is {newest.gen}, at event {newest.applied}"
         yield f"  events {head.first_seq} to {head.seq} in the log; {verifies}"
         for action, loses in found.loses.items():
             yield f"  --action {action}: {loses}"
     if found.rotten:
-        yield f"  checkpoints {', '.join(map(str, found.rotten))} failed verification; the service skips them and writes new ones"
+        yield f"  snapshots {', '.join(map(str, found.rotten))} failed verification; the service skips them and writes new ones"
 
 
 def _mend(store: Store, repairer: Repairer, name: str, wanted: Action | None, data: Path | None) -> bool:

@@ -31,7 +31,7 @@ def replay(
     model: Annotated[str | None, typer.Option(help="Only this model; it may also be the first word. [default: all]")] = None,
     to: Annotated[int | None, typer.Option(min=0, help="Stop after this event. [default: the last event]")] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Fail unless the replayed state equals every stored checkpoint, bit for bit.")
+        bool, typer.Option("--verify", help="Fail unless the replayed state equals every stored snapshot, bit for bit.")
     ] = False,
     setting: Annotated[
         list[str] | None,
@@ -47,16 +47,16 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=BACKTEST)] = False,
 ) -> None:
-    """Learn a log again from its first event and compare the result with the stored checkpoints.
+    """Learn a log again from its first event and compare the result with the stored snapshots.
 
     With --verify the exit code is 0 only if the log is complete and the replayed state equals the stored one, bit for bit, at
-    every stored checkpoint. Nothing in the store is changed.
+    every stored snapshot. Nothing in the store is changed.
 
     Another version of the algorithms, or another processor or C library, may learn different bits from the same log. The first
     start under a different one writes an upgrade event, which contains the state. From that event on every bit is compared. For
     older parts the command reports under what they were learnt, and whether they are equal here too.
 
-    Exit codes with --verify: 0 if all states are equal; 1 if the log or a checkpoint is damaged, or differs although it was
+    Exit codes with --verify: 0 if all states are equal; 1 if the log or a snapshot is damaged, or differs although it was
     learnt under the present version; 3 if everything is sound, but an older part was learnt under another version or arithmetic
     and differs here, so it cannot be compared.
 
@@ -110,7 +110,7 @@ def _replay_one(store: Store, name: str, to: int | None) -> int:
 def _what(one: Compared) -> str:
     if one.forget:
         return "state without the rows that are forgotten,"
-    return f"generation {one.generation}" if one.generation else f"state carried by upgrade event {one.upgrade},"
+    return f"snapshot {one.generation}" if one.generation else f"state carried by upgrade event {one.upgrade},"
 
 
 def _verdict(one: Compared) -> str:
@@ -127,10 +127,10 @@ def _something_compared(store: Store, report: ReplayReport) -> bool:
         return True
     stored = [generation.applied for generation in store.generations(report.model)]
     if not stored:
-        typer.echo(f"{report.model}: no checkpoint is stored yet; the log is complete")
+        typer.echo(f"{report.model}: no snapshot is stored yet; the log is complete")
         return True
     typer.echo(
-        f"{report.model}: no checkpoint was compared; the stored ones are at events {', '.join(map(str, sorted(stored)))}",
+        f"{report.model}: no snapshot was compared; the stored ones are at events {', '.join(map(str, sorted(stored)))}",
         err=True,
     )
     return False

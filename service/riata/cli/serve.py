@@ -59,7 +59,7 @@ class ServeCommand(TyperCommand):
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 chooses a free port. [default: 8080]")] = None,
-    data: Annotated[Path | None, typer.Option(help="Directory of the log and the checkpoints. [default: riata-data]")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory of the log and the snapshots. [default: riata-data]")] = None,
     store: Annotated[str | None, typer.Option(help=f"Store of the events: {FORMS}. [default: sqlite:]")] = None,
     role: Annotated[
         str | None, typer.Option(help="Role of a process on Redis: all, web, writer or replica; see below. [default: all]")

@@ -32,7 +32,7 @@ def restoring(
     fails, `Unreachable` if the service was restarted meanwhile."""
     if (generation is None) == (to is None) or (dry_run and to is None):
         raise BadInput(
-            "restore: give either a generation, or `to` with an event or a moment; `dry_run` goes with `to`", "bad_option"
+            "restore: give either a snapshot, or `to` with an event or a moment; `dry_run` goes with `to`", "bad_option"
         )
     if to is None:
         answer: dict[str, Any] = yield restore(model, generation or 0)

@@ -80,7 +80,7 @@ class Admin:
             self._engine.served_model(model)
         if model == DEFAULT_MODEL and not damaged:
             raise Conflict(
-                "the default model cannot be dropped; restore an earlier generation, or use another model", "default_stays"
+                "the default model cannot be dropped; restore an earlier snapshot, or use another model", "default_stays"
             )
         learning = self._engine.led("dropping a model")
         async with self._challengers.relating:
@@ -126,7 +126,7 @@ class Admin:
         self._engine.served_model(model)
         saved = await self._engine.save(model, requested=True)
         if saved.generation is None:
-            raise Conflict("the checkpoint was not written", "checkpoint_failed")
+            raise Conflict("the snapshot was not written", "checkpoint_failed")
         gen = saved.generation.gen
         content = await self._engine.call(lambda s: s.open_generation(model, gen))
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))

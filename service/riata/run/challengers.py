@@ -233,7 +233,7 @@ class Challengers:
         verdict = judge(comparison(theirs.pairs.shared[challenger], ours.pairs.shared[OWN]))
         saved = await engine.save(challenger, requested=True)
         if saved.generation is None:
-            raise Conflict("the checkpoint of the challenger was not written", "checkpoint_failed")
+            raise Conflict("the snapshot of the challenger was not written", "checkpoint_failed")
         gen = saved.generation.gen
         content = await engine.call(lambda s: s.open_generation(challenger, gen))
         loop = asyncio.get_running_loop()

@@ -46,7 +46,7 @@ def log_sentence(damage: Damage) -> str:
     """The message for a model whose log is damaged in a part that only a replay needs."""
     return (
         f"model {damage.model}: its log is damaged at event {damage.event}: {damage.what}; the model itself is sound, is served "
-        f"and learns, and its newest checkpoint is later than the damage. `riata replay` cannot verify it: {HOW_TO_MEND}"
+        f"and learns, and its newest snapshot is later than the damage. `riata replay` cannot verify it: {HOW_TO_MEND}"
     )
 
 

@@ -294,7 +294,7 @@ class Engine(ABC):
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False) -> Saved:
         """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room; as `led` does."""
-        return await self.led("a checkpoint").save(name, if_ahead, requested)
+        return await self.led("a snapshot").save(name, if_ahead, requested)
 
     async def warm(self, config: LearnerConfig) -> None:
         """Make the kernels for this kind of learner ready, once, in a thread: they may need compiling. Raises `Stopped`."""

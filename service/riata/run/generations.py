@@ -71,7 +71,7 @@ def _slot_lists(header: dict[str, Any], arrays: Arrays) -> tuple[list[str], int]
     try:
         config = read_stored(header["config"])
     except (KeyError, BadInput) as error:
-        raise Corrupt(f"the checkpoint's configuration cannot be read: {error!r}") from error
+        raise Corrupt(f"the snapshot's configuration cannot be read: {error!r}") from error
     parts = {key.removeprefix(LEARNER).rpartition(".")[0] for key in arrays if key.startswith(LEARNER)}  # a class each
     found: list[str] = []
     for part in sorted(parts):
@@ -89,7 +89,7 @@ def _as_stored(stored: Arrays, again: Arrays) -> Arrays:
 def _compare(generation: Generation, header: dict[str, Any], state: ModelState, again: Arrays) -> None:
     """Raise `Corrupt` unless a thawed state, frozen again as `again`, is the one that `generation` describes."""
     if (state.applied, state.chain, state.lineage) != (generation.applied, generation.chain, generation.lineage):
-        raise Corrupt(f"the content of generation {generation.gen} is of another event than its description")
+        raise Corrupt(f"the content of snapshot {generation.gen} is of another event than its description")
     content = {"config": header["config"], "skipped": state.skipped}  # as stored: this version may write more settings
     if layout.state_digest(content, again) != generation.state_digest:
-        raise Corrupt(f"the content of generation {generation.gen} does not match its state digest")
+        raise Corrupt(f"the content of snapshot {generation.gen} does not match its state digest")

@@ -168,7 +168,7 @@ class Learning:
         self.writer.put(request)
         saved = await self._within(request.future, name, "the checkpoint was not written", SAVING_S_MAX)
         if saved.verdict is not Verdict.OK or saved.unreadable:
-            raise Unavailable(f"the checkpoint was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
+            raise Unavailable(f"the snapshot was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
 
     async def delete_saved(self, name: str, gen: int) -> None:

@@ -171,7 +171,7 @@ class ModelState:
             state.pairs = Pairs.thaw(header, part(arrays, PAIRS))
             state.changes = tuple(number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
         except (KeyError, TypeError, ValueError, BadInput) as error:
-            raise Corrupt(f"the checkpoint's header cannot be read: {error!r}") from error
+            raise Corrupt(f"the snapshot's header cannot be read: {error!r}") from error
         return state
 
     def served_weights(self) -> Weights:

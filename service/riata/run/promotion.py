@@ -94,7 +94,7 @@ async def _base(engine: Engine, model: str, candidate: ModelState) -> Generation
             if generation.applied >= candidate.applied and end - generation.applied <= BEHIND_MAX:
                 return generation
     raise Busy(
-        f"no checkpoint of model {model} is within {BEHIND_MAX} events of the end of its log; try again when fewer events "
+        f"no snapshot of model {model} is within {BEHIND_MAX} events of the end of its log; try again when fewer events "
         "arrive, or in the process that learns",
         "candidate_behind",
     )

@@ -153,7 +153,7 @@ class Recovery:
                 continue
             return Recovered(state, generation.gen, 0, corrupt=corrupt)
         if head.first_seq > 1:
-            what = f"{name}: every retained generation failed verification, and the log begins at event {head.first_seq}"
+            what = f"{name}: every retained snapshot failed verification, and the log begins at event {head.first_seq}"
             raise LogGap(what, event=0)
         return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
 

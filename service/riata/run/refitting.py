@@ -82,7 +82,7 @@ def refitting(
     call, origin = in_this_thread(store), origin_of(store, model)
     generations = store.generations(model)
     if not generations:
-        raise BadInput(f"model {model} has no checkpoint yet, so there is nothing to compare with", "no_events")
+        raise BadInput(f"model {model} has no snapshot yet, so there is nothing to compare with", "no_events")
     state = ModelState.thaw(*layout.decode_checkpoint(store.open_generation(model, generations[0].gen)))
     with TemporaryDirectory(prefix="riata-rows-") as temporary:
         last = store.head(model).seq

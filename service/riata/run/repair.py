@@ -69,7 +69,7 @@ def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _
     newest = next((generation for generation in sound if generation.applied >= head.first_seq - 1), None)
     first = _first_damage(store, head, (model, head.first_seq - 1, b""), on_progress)
     if first is None and newest is None and head.first_seq > 1:
-        first = (0, f"every checkpoint failed verification, and the log begins at event {head.first_seq}")
+        first = (0, f"every snapshot failed verification, and the log begins at event {head.first_seq}")
     after = first
     if newest is not None:
         after = _first_damage(store, head, (model, newest.applied, newest.chain), on_progress)
@@ -94,7 +94,7 @@ def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_pr
         try:
             records = store.read(model, after, size)
             if records and chain and records[0].chain != next_chain(chain, records[0].digest):
-                raise LogFork(f"the log does not continue the checkpoint at event {after}", event=after + 1)
+                raise LogFork(f"the log does not continue the snapshot at event {after}", event=after + 1)
         except Corrupt as error:
             if not harms_one_model(error):
                 raise
@@ -111,8 +111,8 @@ def _first_damage(store: Store, head: Head, start: tuple[str, int, bytes], on_pr
 def _history_lost(head: Head, newest: Generation) -> str:
     again = f" and learns events {newest.applied + 1} to {head.seq} again" if newest.applied < head.seq else ""
     return (
-        f"loses nothing of the model: it is restored from generation {newest.gen}{again}. "
-        f"Events {head.first_seq} to {newest.applied} are removed from the log, and older checkpoints are deleted"
+        f"loses nothing of the model: it is restored from snapshot {newest.gen}{again}. "
+        f"Events {head.first_seq} to {newest.applied} are removed from the log, and older snapshots are deleted"
     )
 
 
@@ -183,7 +183,7 @@ class Repairer:
     def _restore(self, found: Diagnosis, on_progress: Callable[[int], None]) -> str:
         store, name, newest = self._store, found.model, found.newest
         if newest is None:
-            raise Conflict(f"{name}: there is no checkpoint to restore", "cannot_repair")
+            raise Conflict(f"{name}: there is no snapshot to restore", "cannot_repair")
         recovered = Recovery(self._call, self._owner, self._now_ms).recover(name, on_progress)
         state = recovered.state
         if not newest.verified:
@@ -200,12 +200,12 @@ class Repairer:
         for _ in range(FRESH):
             saved = checkpointer.save(state.freeze(), self._now_ms(), generation_info(state))
             if saved.verdict is not Verdict.OK:
-                raise Conflict(f"{name}: the checkpoint was not written: {saved.detail or saved.verdict}", "cannot_repair")
+                raise Conflict(f"{name}: the snapshot was not written: {saved.detail or saved.verdict}", "cannot_repair")
         while store.trim(self._owner, name, FRESH + 1, 0):
             pass  # each call drops a limited number of records
         first = store.head(name).first_seq
         again = f"{recovered.replayed} events learnt again"
-        return f"restored from generation {newest.gen}: {again}; the log now begins at event {first}"
+        return f"restored from snapshot {newest.gen}: {again}; the log now begins at event {first}"
 
     def _append(self, model: str, facts: dict[str, Any]) -> Append:
         return Append(model, "repair", self._now_ms(), payload=encode_document(facts))

@@ -243,7 +243,7 @@ def _starting_state(store: Store, model: str, head: Head, generations: list[Gene
         except Corrupt:
             continue
         return state, [one for one in generations if one.applied == state.applied and one is not generation]
-    raise LogGap(f"{model}: the log begins at event {head.first_seq}, and no retained generation reaches it")
+    raise LogGap(f"{model}: the log begins at event {head.first_seq}, and no retained snapshot reaches it")
 
 
 def _compare(store: Store, model: str, generation: Generation, state: ModelState) -> Compared:

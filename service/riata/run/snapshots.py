@@ -31,9 +31,9 @@ class Snapshots:
         async with self._engine.served_model(model).changing:
             generations, _ = await self._stored(model)
             _require_room(model, generations, self._engine.settings.retention.saved_bytes)
-            saved = await self._engine.led("a checkpoint").save(model, requested=True, note=note)
+            saved = await self._engine.led("a snapshot").save(model, requested=True, note=note)
         if saved.generation is None:
-            raise Conflict("the checkpoint was not written", "checkpoint_failed")
+            raise Conflict("the snapshot was not written", "checkpoint_failed")
         head = await self._engine.call(lambda s: s.head(model))
         return {**self._shown(saved.generation, head), "took_ms": saved.took_ms}
 

@@ -33,7 +33,7 @@ class StorePace:
         """Wait. Raises `Unavailable` (code `disk_reserve`) if only the space for checkpoints is left."""
         free = os.statvfs(self._directory)
         if free.f_bavail * free.f_frsize < self._reserve_bytes:
-            raise Unavailable(f"{self._directory}: the free space is reserved for checkpoints", "disk_reserve")
+            raise Unavailable(f"{self._directory}: the free space is reserved for snapshots", "disk_reserve")
         for _ in range(GIVE_WAY_MOST):
             if not self._waiting():
                 break

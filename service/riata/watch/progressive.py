@@ -42,7 +42,7 @@ class ProgressiveConfig:
         int, Ge(1), Le(10**9), "number of events after which the weight of an event in the faded figures is halved"
     ] = 10_000
     window: Annotated[
-        int, Ge(1), Le(10**6), "number of events in the window; each takes 40 bytes in memory and in a checkpoint"
+        int, Ge(1), Le(10**6), "number of events in the window; each takes 40 bytes in memory and in a snapshot"
     ] = 10_000
 
 

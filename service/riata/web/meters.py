@@ -336,9 +336,9 @@ def damage_metrics(health: Health) -> Iterator[Metric]:
 
 def checkpoint_metrics(checkpoints: dict[str, int]) -> Iterator[Metric]:
     """Yield the checkpoint metrics, summed over all models."""
-    outcomes = CounterMetricFamily("riata_checkpoints", "Checkpoints since the start, by outcome.", labels=("outcome",))
+    outcomes = CounterMetricFamily("riata_checkpoints", "Snapshots since the start, by outcome.", labels=("outcome",))
     for outcome in ("ok", "failed", "corrupt"):
         outcomes.add_metric((outcome,), checkpoints.get(outcome, 0))
     yield outcomes
     duration = checkpoints.get("last_ms", 0) / 1000
-    yield GaugeMetricFamily("riata_checkpoint_duration_seconds", "Seconds that the last checkpoint took.", value=duration)
+    yield GaugeMetricFamily("riata_checkpoint_duration_seconds", "Seconds that the last snapshot took.", value=duration)

@@ -22,7 +22,7 @@ PROBLEMS: Final = {
     400: "The request is malformed: its head, query or body.",
     401: "No valid key; only if the service requires keys.",
     403: "The key lacks the scope that the detail names, or a web page of another origin requests a change (`cross_site`).",
-    404: "No such model, or no such generation.",
+    404: "No such model, or no such snapshot.",
     408: "The body did not arrive in time.",
     409: "Not possible in the present state; the code gives the reason.",
     413: "A limit is exceeded; the code names it.",

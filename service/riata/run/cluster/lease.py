@@ -146,5 +146,5 @@ def require_same(name: str, position: WriterPosition, standing: Standing | None)
         raise LogFork(f"event {head.seq} in the log of {name} differs from the one that was learnt")
     if standing.gen < position.gen:
         raise LogFork(
-            f"the newest generation of {name} is {standing.gen}, but {position.gen} was committed: the store was rolled back"
+            f"the newest snapshot of {name} is {standing.gen}, but {position.gen} was committed: the store was rolled back"
         )

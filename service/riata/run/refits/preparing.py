@@ -68,7 +68,7 @@ class Preparing:
         call, model = self.context.log_thread.call, self.model
         generations: list[Generation] = call(lambda s: s.generations(model)).result()
         if not generations:
-            raise BadInput(f"model {model} has no checkpoint yet, so there is nothing to compare with", "no_events")
+            raise BadInput(f"model {model} has no snapshot yet, so there is nothing to compare with", "no_events")
         online = self._checkpoint(generations[0].gen)
         state = ModelState.thaw(*layout.decode_checkpoint(online))
         link_of(state.config)

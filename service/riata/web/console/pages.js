@@ -15,5 +15,5 @@ import { service } from "./pages/service.js";
 
 export const PAGES = {
   overview: ["Overview", overview], learning: ["Learning", learning], model: ["Model", model], path: ["Path", path],
-  try: ["Try it", tryIt], data: ["Data", data], versions: ["Versions", versions], service: ["Service", service],
+  try: ["Try it", tryIt], data: ["Data", data], versions: ["Snapshots", versions], service: ["Service", service],
 };

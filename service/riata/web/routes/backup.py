@@ -41,7 +41,7 @@ ROUTES: Final = (
         "/backup",
         (ADMIN,),
         back_up,
-        "Copy the store of the running service into its data directory: log, event ids, checkpoints and remembered predictions.",
+        "Copy the store of the running service into its data directory: log, event ids, snapshots and remembered predictions.",
         answer("Backup", 201),
         (409, 422, 503, 507),
     ),

@@ -74,7 +74,7 @@ SCHEMAS: Final = {
     ),
     "Restored": record(
         {
-            "generation": {**COUNT, "description": "of a request that names a generation"},
+            "generation": {**COUNT, "description": "of a request that names a snapshot"},
             "seq": {**COUNT, "description": "the event of the log that put the state in place; 0 for a dry run"},
             "taken_off": {**array(TEXT), "description": "challengers that were taken off: they have learnt what is undone"},
             "model": TEXT,

@@ -166,7 +166,7 @@ _NUMBER: Final = {
 }  # fmt: skip
 _READ: Final = (404, 422, 503)
 ROUTES: Final = (
-    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained generations.", answer("SnapshotList"), _READ),
+    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained snapshots.", answer("SnapshotList"), _READ),
     Route(
         "POST",
         f"{AT}/snapshots",

@@ -1,4 +1,4 @@
-// The page Versions: saved generations, changes, refits and challengers.
+// The page Versions: saved snapshots, changes, refits and challengers.
 
 import { button, confirm } from "../actions.js";
 import { ask, get, of } from "../api.js";
@@ -8,27 +8,27 @@ import { driftDetails, into, KINDS } from "../parts.js";
 const interval = one => (one.interval ? `${number(one.interval[0])} to ${number(one.interval[1])}: ${one.interval[1] < 0 ? "better" : one.interval[0] > 0 ? "worse" : "no difference beyond doubt"}` : "too few events yet");
 
 export function versions(context) {
-  const kept = panel("Generations", () => ({ columns: ["generation", "created", "seq", "bytes", "cause", "leads_on", "note"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause, one.leads_on, one.note]) }));
+  const kept = panel("Snapshots", () => ({ columns: ["snapshot", "created", "seq", "bytes", "cause", "leads_on", "note"], rows: snapshots.map(one => [one.generation, one.created, one.seq, one.bytes, one.cause, one.leads_on, one.note]) }));
   const changed = panel("Changes", () => ({ columns: ["seq", "time", "kind", "actor", "settings", "source"], rows: changes.map(one => [one.seq, one.time, one.kind, one.actor, JSON.stringify(one.settings), JSON.stringify(one.source)]) }));
   const refits = panel("Refits: the optimum of the log");
   const rivals = panel("Challengers: other settings learn the same events", () => ({ columns: ["name", "events", "compared", "measure", "difference", "standard_error", "interval", "past"], rows: challengers.map(one => [one.name, one.events, one.compared, one.measure, one.difference, one.standard_error, JSON.stringify(one.interval), JSON.stringify(one.past)]) }));
   let snapshots = [], changes = [], challengers = [];
-  const note = h("input", { type: "text", maxlength: 500, placeholder: "note", "aria-label": "note of the generation to save" });
-  put(kept.extra, note, button("Save now", "admin", context.can, () => context.act(async () => { const made = await ask("POST", of(context.model, "/snapshots"), { note: note.value }); note.value = ""; return `generation ${made.generation} is saved`; })));
+  const note = h("input", { type: "text", maxlength: 500, placeholder: "note", "aria-label": "note of the snapshot to save" });
+  put(kept.extra, note, button("Save now", "admin", context.can, () => context.act(async () => { const made = await ask("POST", of(context.model, "/snapshots"), { note: note.value }); note.value = ""; return `snapshot ${made.generation} is saved`; })));
   put(refits.extra, button("Start a refit", "admin", context.can, () => context.act(async () => `refit ${(await ask("POST", of(context.model, "/refits"), {})).id} runs`)));
 
   async function restore(one) {
     const behind = context.status().models.find(mine => mine.name === context.model);
-    const sure = await confirm(`Restore generation ${one.generation} of ${context.model}`, [
+    const sure = await confirm(`Restore snapshot ${one.generation} of ${context.model}`, [
       `The model goes back to what it was at event ${number(one.seq)}. What it learnt from the ${behind ? number(behind.seq_applied - one.seq) : "newer"} events after that leaves the served model; the log keeps them.`,
-      "The restore is an event of the log. To undo it, restore a generation that was saved after that event.",
+      "The restore is an event of the log. To undo it, restore a snapshot that was saved after that event.",
     ], context.model, "Restore");
-    if (sure) await context.act(async () => { await ask("POST", of(context.model, "/restore"), { generation: one.generation }); return `generation ${one.generation} is restored`; });
+    if (sure) await context.act(async () => { await ask("POST", of(context.model, "/restore"), { generation: one.generation }); return `snapshot ${one.generation} is restored`; });
   }
 
   async function remove(one) {
-    const sure = await confirm(`Delete generation ${one.generation} of ${context.model}`, [`It was saved at event ${number(one.seq)}${one.note ? `: ${visible(one.note)}` : ""}. It cannot be restored afterwards.`], "", "Delete");
-    if (sure) await context.act(async () => { await ask("DELETE", of(context.model, `/snapshots/${one.generation}`)); return `generation ${one.generation} is deleted`; });
+    const sure = await confirm(`Delete snapshot ${one.generation} of ${context.model}`, [`It was saved at event ${number(one.seq)}${one.note ? `: ${visible(one.note)}` : ""}. It cannot be restored afterwards.`], "", "Delete");
+    if (sure) await context.act(async () => { await ask("DELETE", of(context.model, `/snapshots/${one.generation}`)); return `snapshot ${one.generation} is deleted`; });
   }
 
   async function promote(one) {
@@ -39,7 +39,7 @@ export function versions(context) {
   async function takeOver(one) {
     const better = one.interval && one.interval[1] < 0;
     const sure = await confirm(`Promote ${one.name}`, [
-      `${context.model} goes on with the weights and the learner settings of ${one.name}. It is an event of the log; restoring the newest generation from before undoes it.`,
+      `${context.model} goes on with the weights and the learner settings of ${one.name}. It is an event of the log; restoring the newest snapshot from before undoes it.`,
       better ? `Its loss was lower by ${number(-one.difference)} over ${number(one.compared)} events.` : "It is not better beyond doubt: the interval of the difference is not below zero. The promotion is forced.",
     ], context.model, "Promote");
     if (sure) await context.act(async () => { await ask("POST", of(context.model, "/promote"), { challenger: one.name, force: !better }); return `${context.model} goes on as ${one.name}`; });
@@ -50,16 +50,16 @@ export function versions(context) {
     async tick() {
       await into(kept, () => get(of(context.model, "/snapshots")), answer => {
         snapshots = answer.snapshots;
-        if (!snapshots.length) return put(kept.body, h("p", {}, "No generation is saved yet. The first follows the first events, or press Save now."));
+        if (!snapshots.length) return put(kept.body, h("p", {}, "No snapshot is saved yet. The first follows the first events, or press Save now."));
         put(kept.body, table([
-          { title: "generation", number: true, of: one => String(one.generation) }, { title: "saved", of: one => time(one.created) },
+          { title: "snapshot", number: true, of: one => String(one.generation) }, { title: "saved", of: one => time(one.created) },
           { title: "event", number: true, of: one => number(one.seq) }, { title: "log loss then", number: true, of: one => number(one.metrics.log_loss) },
           { title: "weights", number: true, of: one => number(one.metrics.non_zeros) }, { title: "size", number: true, of: one => bytes(one.bytes) },
           { title: "goes back to", of: one => (one.leads_on ? `any event from ${number(one.seq)} on` : `event ${number(one.seq)}`) },
           { title: "note", of: one => (one.cause === "saved" ? visible(one.note) || "saved" : "") },
           { title: "", of: one => [button("Restore…", "admin", context.can, () => restore(one)), one.cause === "saved" ? button("Delete…", "admin", context.can, () => remove(one)) : ""] },
-        ], snapshots, "generations"));
-        put(kept.caption, "A generation is a state of the model. The newest three are kept, then one for each doubling of age, and what was saved until it is deleted. Log loss: over all events up to then.");
+        ], snapshots, "snapshots"));
+        put(kept.caption, "A snapshot is a state of the model. The newest three are kept, then one for each doubling of age, and what was saved until it is deleted. Log loss: over all events up to then.");
       });
       await into(changed, () => get(of(context.model, "/changes")), answer => {
         changes = answer.changes;
@@ -93,7 +93,7 @@ export function versions(context) {
         ], challengers, "challengers"));
         put(rivals.caption, `Difference: ${challengers[0].measure} of the challenger minus that of ${context.model}, event by event before learning. Interval: two standard errors over blocks of events. Before it followed: the same over the events that the log had, both settings learnt from the oldest on.`);
       });
-      return `${snapshots.length} generations are kept.`;
+      return `${snapshots.length} snapshots are kept.`;
     },
     every: 2,
   };
