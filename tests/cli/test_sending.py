@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -269,8 +270,19 @@ def test_a_file_that_stops_in_the_middle_ends_with_the_counts_and_the_line(servi
     whole = in_ndjson(tmp_path / "cut.ndjson", rows(5000)).read_bytes()
     packed = gzip.compress(whole)
     (tmp_path / "cut.ndjson.gz").write_bytes(packed[: len(packed) // 2])
-    done = run("observe", str(tmp_path / "cut.ndjson.gz"), "--url", service.url, "--model", "cut", "--labels", "0/1")
-    assert done.exit_code == 1
+    found = run("observe", str(tmp_path / "cut.ndjson.gz"), "--url", service.url, "--model", "cut", "--labels", "0/1")
+    assert (found.exit_code, found.stdout, "the gzip stream is damaged" in found.stderr) == (1, "", True)  # nothing was sent
+    # A pipe cannot be read twice, so rows are sent before the damage is found.
+    command = ["observe", "-", "--source", "cut", "--url", service.url, "--model", "cut", "--labels", "0/1"]
+    piped = subprocess.run(
+        [sys.executable, "-m", "riata", *command],
+        input=packed[: len(packed) // 2],
+        capture_output=True,
+        check=False,
+        env=clean_environment(),
+    )
+    assert piped.returncode == 1
+    done = SimpleNamespace(stdout=piped.stdout.decode(), stderr=piped.stderr.decode())
     assert re.match(r"\d+ accepted, 0 duplicate, 0 rejected", done.stdout)
     assert re.search(r"stopped after line \d+: send the file again", done.stderr)
     assert "the gzip stream is damaged" in done.stderr

@@ -104,10 +104,10 @@ def test_the_index_of_a_data_frame_is_left_out_and_one_word_makes_a_column_one_o
         ("a,label\n1,1\n", {"label": "lable"}, "no column 'lable'; did you mean 'label'?"),
         ("a,label\n1,1\n", {"positive": "Yes"}, "--positive Yes: no label has this value; they are '1'"),
         ("a,a\n1,1\n", {}, "two columns are called 'a'"),
-        ("1,2,3\n4,5,6\n", {}, "not the names of columns; add a header"),
+        ("1,2,3\n4,5,6\n", {}, "the first line looks like data; name the columns with --header"),
         ('a,label\n"1,1\n', {}, "the quote that opens in the row of line 2 is not closed before the end"),
         ("a,label\n", {}, "contains a header and no rows"),
-        ("a,label\n\xff,1\n", {}, "not UTF-8; convert it"),
+        ("a,label\n\xff,1\n", {}, "not UTF-8: a byte 0xff is 'ÿ' in cp1252; convert it"),
     ],
 )
 def test_what_is_wrong_is_refused_before_a_row_is_sent(text: str, options: dict[str, object], said: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput
-from riata.client import ApiRefused, AsyncRiata, Riata
+from riata.client import ApiRefused, AsyncRiata, MostlyRefused, Riata
 from riata.wire.plain_values import plain
 from tests.client.fake_http import answer, problem
 
@@ -139,8 +139,9 @@ def test_a_refusal_names_the_row_and_the_column(rows: Any, said: str) -> None:
 
 def test_a_row_that_cannot_be_sent_is_an_error_with_row_and_column_and_the_others_are_learnt() -> None:
     service = Service(frozenset({0}))
-    with service.client() as riata:
-        told = riata.observe({"i": [0.0, 1.0, float("inf"), 3.0, 4.0], "label": [1, 0, 1, None, "stay"]})
+    with service.client() as riata, pytest.raises(MostlyRefused, match="4 of 5 rows were refused, 1 accepted") as mostly:
+        riata.observe({"i": [0.0, 1.0, float("inf"), 3.0, 4.0], "label": [1, 0, 1, None, "stay"]})
+    told = mostly.value.observed
     assert (told.accepted, told.rejected) == (1, 4)
     assert [(error.index, error.code) for error in told.errors] == [
         (0, "bad_feature"), (2, "not_finite"), (3, "missing_label"), (4, "bad_value"),

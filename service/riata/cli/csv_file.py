@@ -11,17 +11,21 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
-from itertools import islice
+from itertools import chain, islice
 from typing import IO, Any, Final
 
 from riata.base.errors import BadInput, Malformed
+from riata.cli.header_line import column_names, given_header
 from riata.cli.source import LINE_BYTES_MAX
 from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
+from riata.cli.text_encoding import not_utf8
 from riata.wire.plain_values import NotFinite
+from riata.wire.positive import require_positive
+from riata.wire.table_labels import given_labels
 from riata.wire.tables import ABSENT, BadRow, NoLabel, Roles, label_of
 
 DELIMITERS: Final = ",;\t|"
@@ -62,12 +66,16 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     """Look at every row of a CSV file with a header, and return how to read it again. Raises `BadInput`, `Malformed`."""
     csv.field_size_limit(LINE_BYTES_MAX)
     start = source.tell()
-    header, delimiter, seen, rows = _look(source, name)
+    header, delimiter, seen, rows = _look(source, name, layout.header)
     source.seek(start)
-    names, hidden = _names(header, name)
+    names, hidden = column_names(header, [one.values for one in seen], name)
     roles = found_roles(layout, names, hidden)
-    if roles.label is not None and roles.positive is not None:
-        _require_positive(seen[names.index(roles.label)], roles)
+    if roles.label is not None:
+        labels = seen[names.index(roles.label)].values
+        if roles.positive is not None and len(labels) <= _LABELS_COUNTED:
+            require_positive((value or None for value in labels), roles.positive)
+        if layout.watcher is not None:
+            layout.watcher.labels(given_labels(labels.items(), roles))
     columns = [_column(one, of, roles, rows) for one, of in zip(names, seen, strict=True)]
     read = [
         _READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id, roles.subject) else _word
@@ -76,35 +84,40 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     about = f"{size_of(rows, len(names))}, separated by {DELIMITER_NAMES[delimiter]}"
     if layout.watcher is not None:
         layout.watcher.begins(rows)
-    return Rows(columns, roles, about, lines_of(_rows(source, name, delimiter, names, read), roles, layout, name, "line"))
+    made = _rows(source, name, delimiter, layout.header is None, [*zip(names, read, strict=True)])
+    return Rows(columns, roles, about, lines_of(made, roles, layout, name, "line"))
 
 
-def _look(source: IO[bytes], name: str) -> tuple[list[str], str, list[_Seen], int]:
-    """Read the whole file: its header, its delimiter, what its columns hold, and how many rows it has."""
+def _look(source: IO[bytes], name: str, given: str | None) -> tuple[list[str], str, list[_Seen], int]:
+    """Read the whole file: its header, its delimiter, what its columns hold, and how many rows it has.
+
+    given : names of the columns, if the first line is a row
+    """
     text = TextIOWrapper(source, "utf-8-sig", newline="")
     try:
-        first = text.readline()
-        while first and not first.strip():
-            first = text.readline()
+        _, first = _first_line(text)
         if not first:
             raise Malformed(f"{name}: contains no rows", "empty_body")
         delimiter = max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark))))
         header = next(csv.reader([first], delimiter=delimiter))
+        if given is not None:
+            header = given_header(given, header, name)
+        lines, skipped = (text, 1) if given is None else (chain([first], text), 0)
         seen, rows = [_Seen() for _ in header], 0
         bad: list[tuple[int, str]] = []
-        cells = _good(_cells(text, name, delimiter, len(header)), bad)
+        cells = _good(_cells(lines, name, delimiter, len(header), skipped), bad)
         while chunk := list(islice(cells, CHUNK_ROWS)):
             rows += len(chunk)
             for one, column in zip(seen, zip(*chunk, strict=True), strict=True):
                 one.add(column)
         if len(bad) > rows:
             line, why = bad[0]
-            raise Malformed(f"{name}: line {line + 1}: {why}; so are most rows", "lengths_differ")
+            raise Malformed(f"{name}: line {line + skipped}: {why}; so are most rows", "lengths_differ")
         if not rows:
             raise Malformed(f"{name}: contains a header and no rows", "empty_body")
         return header, delimiter, seen, rows + len(bad)
-    except UnicodeDecodeError:
-        raise Malformed(f"{name}: not UTF-8; convert it, for example with `iconv -f latin1 -t utf8`", "invalid_utf8") from None
+    except UnicodeDecodeError as error:
+        raise not_utf8(name, error) from None
     finally:
         text.detach()
 
@@ -118,62 +131,56 @@ def _good(cells: Iterator[tuple[int, list[str] | str]], bad: list[tuple[int, str
             yield row
 
 
-def _cells(text: TextIOWrapper, name: str, delimiter: str, width: int) -> Iterator[tuple[int, list[str] | str]]:
+def _first_line(text: TextIOWrapper) -> tuple[int, str]:
+    """Read up to the first line that is not blank. Returns how many blank ones came before, and the line; empty at the end."""
+    blank, first = 0, text.readline()
+    while first and not first.strip():
+        blank, first = blank + 1, text.readline()
+    return blank, first
+
+
+def _cells(lines: Iterable[str], name: str, delimiter: str, width: int, skipped: int) -> Iterator[tuple[int, list[str] | str]]:
     """Yield (line, cells) of each row after the header, or the reason in place of the cells of a row that cannot be read. The
-    line is relative to what was read before."""
-    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    line is relative to what was read before. skipped : 1 if a header was, for lines that the reason names"""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
         start = reader.line_num
         try:
             row = next(reader, None)
         except csv.Error as error:
             if str(error) == _OPEN:
-                told = f"the quote that opens in the row of line {start + 2} is not closed before the end of the file"
+                told = f"the quote that opens in the row of line {start + skipped + 1} is not closed before the end of the file"
                 raise Malformed(f"{name}: {told}; close it, or leave the row out", "malformed") from None
-            yield reader.line_num, f"{error}{_over(start, reader.line_num)}"
+            yield reader.line_num, f"{error}{_over(start, reader.line_num, skipped)}"
             continue
         if row is None:
             return
         if len(row) == width:
             yield reader.line_num, row
         elif row:
-            yield reader.line_num, f"{len(row)} cells, but the header has {width}{_over(start, reader.line_num)}"
+            yield reader.line_num, f"{len(row)} cells, but the header has {width}{_over(start, reader.line_num, skipped)}"
 
 
-def _over(start: int, stop: int) -> str:
+def _over(start: int, stop: int, skipped: int) -> str:
     """Where a row begins, if that is on another line than its end."""
-    return f", in a row that begins on line {start + 2}" if stop > start + 1 else ""
+    return f", in a row that begins on line {start + skipped + 1}" if stop > start + 1 else ""
 
 
-def _rows(source: IO[bytes], name: str, delimiter: str, names: list[str], read: list[Callable[[str], Any]]) -> Iterator[Row]:
+def _rows(
+    source: IO[bytes], name: str, delimiter: str, has_header: bool, columns: Sequence[tuple[str, Callable[[str], Any]]]
+) -> Iterator[Row]:
+    """Yield the rows. columns : their names, and how their cells are read"""
     text = TextIOWrapper(source, "utf-8-sig", newline="")
-    before = 1
-    while not text.readline().strip():
-        before += 1
-    for at, row in _cells(text, name, delimiter, len(names)):
+    blank, first = _first_line(text)
+    lines, skipped = (text, 1) if has_header else (chain([first], text), 0)
+    before = blank + skipped
+    for at, row in _cells(lines, name, delimiter, len(columns), skipped):
         line = before + at
         if isinstance(row, str):
             yield line, BadRow(line, None, row, "lengths_differ" if "cells, but" in row else "malformed")
         else:
-            yield line, zip(names, [of(cell) for of, cell in zip(read, row, strict=True)], strict=True)
+            yield line, [(one, of(cell)) for (one, of), cell in zip(columns, row, strict=True)]
     text.detach()
-
-
-def _names(header: list[str], name: str) -> tuple[list[str], frozenset[str]]:
-    """The names of the columns, and those to be left out: a first column without a name is the index of a DataFrame."""
-    names = [cell.strip() for cell in header]
-    hidden: frozenset[str] = frozenset()
-    if names[0] == "" and len(names) > 1:
-        names[0] = "(index)"
-        hidden = frozenset(names[:1])
-    for place, one in enumerate(names, 1):
-        if not one:
-            raise Malformed(f"{name}: column {place} has no name in the header", "bad_header")
-        if names.count(one) > 1:
-            raise Malformed(f"{name}: two columns are called {one!r}", "bad_header")
-    if all(map(_is_number, names)) and len(names) > 1:
-        raise Malformed(f"{name}: the first line is {header[:3]}…, not the names of columns; add a header", "bad_header")
-    return names, hidden
 
 
 def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
@@ -226,12 +233,6 @@ def _meant(common: list[tuple[str, int]], roles: Roles) -> tuple[dict[str, float
         except ValueError:
             unknown[value] = count
     return meant, unknown
-
-
-def _require_positive(seen: _Seen, roles: Roles) -> None:
-    if roles.positive not in seen.values:
-        words = ", ".join(repr(value) for value, _ in seen.values.most_common(LABELS_SHOWN))
-        raise BadInput(f"--positive {roles.positive}: no label has this value; they are {words}", "bad_option")
 
 
 def _word(cell: str) -> str | None:

@@ -82,7 +82,7 @@ class Demo:
 
     def _send(self, chunk: Chunk) -> Observed:
         from riata.client import ApiRefused
-        from riata.client.calls import none_accepted
+        from riata.client.observing import none_accepted
 
         try:
             return self._riata.observe(chunk.body, model=self._model, content_type=line_type(self.rows.form))

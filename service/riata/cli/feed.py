@@ -13,7 +13,9 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
 from riata.cli.feed_rows import VALUE, Layout, Message, event_of
+from riata.cli.label_check import HEAD_ROWS
 from riata.cli.source import BODY_BYTES
+from riata.wire.given import BY_ROW, OtherLabels
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,6 +36,7 @@ EXAMPLE: Final = """Examples:
 WAIT_MS: Final = 1000  # for new messages; Ctrl-C is answered as fast
 RETRY_S: Final = 1.0  # between two attempts while the service or the stream does not answer
 SHOWN: Final = 10  # refused messages that are printed
+_WAY_OUT: Final = ". No message of the request was fed, and they wait; --rows-per-request 1 has such messages refused one by one"
 
 
 def feed(
@@ -211,14 +214,17 @@ class Feeder:
     def _send(self, rows: Sequence[bytes]) -> list[RowProblem]:
         """Send rows; return the problems of those that the service refuses, all of them. Raises what the client raises."""
         from riata.client import ApiRefused
-        from riata.client.calls import none_accepted
+        from riata.client.observing import none_accepted
 
+        by_row = self.tally.accepted + self.tally.duplicate >= HEAD_ROWS  # these were of the right labels
         problems: list[RowProblem] = []
         at = list(range(len(rows)))
         while at:
             try:
-                told = self.riata.observe(b"".join(rows[i] for i in at), model=self.model)
+                told = self.riata.observe(b"".join(rows[i] for i in at), model=self.model, by_row=by_row)
             except ApiRefused as error:
+                if error.code == OtherLabels.code:
+                    raise BadInput(f"{error.detail.partition(BY_ROW)[0]}{_WAY_OUT}", error.code) from None
                 told = none_accepted(error)
             self.tally.accepted += told.accepted
             self.tally.duplicate += told.duplicate if len(at) == len(rows) else 0

@@ -38,7 +38,7 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, layout_of
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOption, LabelOption, PositiveOption, layout_of
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def fit(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    header: HeaderOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
     subject: Annotated[str | None, typer.Option("--subject", hidden=True)] = None,
@@ -135,14 +136,12 @@ def fit(
     """
     _require(form, online, batch, progress_table, subject)
     settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
-    layout = layout_of(form, label, drop, category, positive, event_id, labels=labels)
-    request = Request(file, layout, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
+    table = layout_of(form, label, drop, category, positive, event_id, labels=labels, header=header)
+    request = Request(file, table, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
     if online:
         return _fit_online(request, strict, progress_table)
-    options = solver_options(
-        solver, gamma, tolerance, bound, k=k, memory_bytes_max=memory_bytes_max, at_once=at_once, machines=machines, eta=eta,
-        rounds=rounds, passes_max=passes_max, seed=seed,
-    )  # fmt: skip
+    more = {"k": k, "memory_bytes_max": memory_bytes_max, "at_once": at_once, "machines": machines, "eta": eta, "rounds": rounds}
+    options = solver_options(solver, gamma, tolerance, bound, passes_max=passes_max, seed=seed, **more)
     return _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
 
 

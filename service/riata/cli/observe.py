@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -20,8 +21,18 @@ from riata.cli.connect import (
     require_format,
 )
 from riata.cli.interactions import InteractionsOption, crosses_of
+from riata.cli.label_check import setting_of
 from riata.cli.sending import AgainOption, Sending, SourceOption, source_of
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, PositiveOption, SubjectOption, layout_of
+from riata.cli.tables import (
+    CategoryOption,
+    DropOption,
+    EventIdOption,
+    HeaderOption,
+    LabelOption,
+    PositiveOption,
+    SubjectOption,
+    layout_of,
+)
 
 EXAMPLE: Final = """Examples:
 
@@ -44,6 +55,7 @@ def observe(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    header: HeaderOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
     subject: SubjectOption = None,
@@ -71,9 +83,10 @@ def observe(
         raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
     settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]
     sending = Sending(model, source_of(file, source, again), file)
-    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending)
+    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending, header=header)
     with sending.ending(), open_rows(file, layout) as opened, connected(url) as riata:
-        rows = read_rows(opened, file, layout.line_form)
+        begin = partial(read_rows, opened, file, layout.line_form)
+        rows = sending.judge(opened, begin, setting_of(riata, model, labels))
         crosses = crosses_of(interactions or (), rows.form, rows.head)
         if labels is not None and ensure_model(riata, model, labels, learner, crosses, settings):
             crossed = f" and {len(crosses)} crosses" if crosses else ""

@@ -18,7 +18,7 @@ import typer
 
 from riata.cli.csv_file import csv_rows
 from riata.cli.parquet import parquet_rows
-from riata.cli.source import open_source
+from riata.cli.source import can_go_back, open_source
 from riata.cli.tables import TABLES, Layout, shown
 
 SUFFIXES: Final = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
@@ -45,7 +45,7 @@ def as_lines(source: BufferedReader, name: str, layout: Layout) -> Iterator[Buff
         return
     with tempfile.TemporaryFile() as copy:
         whole: IO[bytes] = cast("IO[bytes]", source)
-        if not source.seekable():  # it is read twice: first for the kinds of its columns
+        if not can_go_back(source):  # it is read twice: first for the kinds of its columns
             shutil.copyfileobj(source, copy)
             copy.seek(0)
             whole = copy

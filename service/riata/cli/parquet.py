@@ -12,6 +12,8 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.wire.plain_values import arrow_cells
+from riata.wire.positive import require_positive
+from riata.wire.table_labels import counted, given_labels
 from riata.wire.tables import Roles
 
 ROWS_AT_ONCE: Final = 1000
@@ -22,6 +24,8 @@ def parquet_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     pyarrow = library(name)
     from pyarrow import parquet
 
+    if layout.header is not None:
+        raise BadInput(f"{name}: --header is for CSV; a Parquet file names its columns itself", "bad_option")
     try:
         file = parquet.ParquetFile(source)
     except (pyarrow.ArrowException, OSError) as error:
@@ -29,12 +33,30 @@ def parquet_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
     schema = file.schema_arrow
     names = [str(one) for one in schema.names]
     index = frozenset(one for one in names if one.startswith("__index_level_"))  # of a pandas DataFrame
+    for one in names:
+        if names.count(one) > 1:
+            raise Malformed(f"{name}: two columns are called {one!r}; rename one", "bad_header")
     roles = found_roles(layout, names, index)
+    if roles.label is not None:
+        _look_at_labels(file, roles, layout)
     columns = [Column(one, _kind(one, schema.field(i).type, roles, pyarrow.types), "") for i, one in enumerate(names)]
     about = size_of(file.metadata.num_rows, len(names))
     if layout.watcher is not None:
         layout.watcher.begins(file.metadata.num_rows)
     return Rows(columns, roles, about, lines_of(_rows(file, name, names), roles, layout, name, "row"))
+
+
+def _look_at_labels(file: Any, roles: Roles, layout: Layout) -> None:
+    """Read the column of the label. Raises `BadInput` (code `bad_option`) if none of its values means 1."""
+
+    def values() -> Iterator[Any]:
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[roles.label]):
+            yield from arrow_cells(batch.columns[0])
+
+    if roles.positive is not None:
+        require_positive(values(), roles.positive)
+    if layout.watcher is not None:
+        layout.watcher.labels(given_labels(counted(values()), roles))
 
 
 def library(name: str) -> Any:

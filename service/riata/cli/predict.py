@@ -20,7 +20,7 @@ from riata.cli.connect import (
     connected,
     require_format,
 )
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, LabelOption, Layout, layout_of
+from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOption, LabelOption, Layout, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,7 @@ def predict(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    header: HeaderOption = None,
     event_id: EventIdOption = None,
     kept: Annotated[
         str | None,
@@ -78,7 +79,7 @@ def predict(
 
     if model_file is not None and (explain or remember or level is not None):
         raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
-    layout = _layout(form, label, drop, category, event_id, kept)
+    layout = replace(_layout(form, label, drop, category, event_id, kept), header=header)
     with ExitStack() as stack:
         source = stack.enter_context(open_rows(file, layout))
         rows = read_rows(source, file, layout.line_form)

@@ -9,23 +9,27 @@ from __future__ import annotations
 import gzip
 import os
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from io import BufferedReader
+from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from riata.base.errors import BadInput, RiataError
+from riata.cli.label_check import HEAD_ROWS, require_own_labels
 from riata.cli.refusals import Refusals
-from riata.cli.source import GZIP_MAGIC, Chunk, Rows, chunks, line_type
-from riata.wire.readers import FILE_READERS
+from riata.cli.source import GZIP_MAGIC, Chunk, Rows, can_go_back, chunks, line_type
+from riata.wire.readers import FILE_READERS, reader_named
 
 if TYPE_CHECKING:
     from riata.client import Observed, Riata
     from riata.client.errors import RowProblem
+    from riata.wire.given import Given
     from riata.wire.tables import BadRow
 
 SourceOption = Annotated[
@@ -67,7 +71,8 @@ class Sending:
         self._model, self._source, self._file = model, source, file
         self._digests: deque[bytes] = deque()  # of rows of a table that were read and not sent
         self._last = 0  # line up to which every row has its answer
-        self._told = False
+        self._told = self._by_row = False
+        self._labels: Mapping[Given, int] | None = None  # of a table
         self._ids = None
         if source is not None:
             from riata.wire.row_ids import RowIds
@@ -77,6 +82,35 @@ class Sending:
     def begins(self, rows: int) -> None:
         """There are so many rows in a table."""
         self.rows = rows
+
+    def labels(self, found: Mapping[Given, int]) -> None:
+        """These are the labels of a table."""
+        self._labels = found
+
+    def judge(self, opened: BufferedReader, rows: Callable[[], Rows], setting: str | None) -> Rows:
+        """Begin to read the rows, after a look at their labels: all of a table and of a file, the first 1,000 of stdin.
+
+        rows    : begins to read them, from where `opened` is
+        setting : `labels` of the model; None if it is not known, then the service judges each request
+
+        Raises `OtherLabels` if all labels are those of another setting.
+        """
+        start = opened.tell() if can_go_back(opened) else None
+        found = rows()
+        if setting is None:
+            return found
+        self._by_row = True
+        if self._labels is not None:
+            require_own_labels(self._labels.items(), setting, is_table=True)
+            return found
+        first = [] if start is not None else [*islice(found.lines, HEAD_ROWS)]
+        label = reader_named(found.form)[1].label
+        given = Counter(label(line, found.header) for _, line in first or found.lines)
+        require_own_labels(given.items(), setting, is_table=False)
+        if start is None:
+            return replace(found, lines=chain(first, found.lines))
+        opened.seek(start)
+        return rows()
 
     def made(self, example: dict[str, Any]) -> None:
         """Note the next row of a table."""
@@ -97,10 +131,12 @@ class Sending:
 
     def _send(self, riata: Riata, chunk: Chunk, content_type: str) -> Observed:
         from riata.client import ApiNotFound, ApiRefused
-        from riata.client.calls import none_accepted
+        from riata.client.observing import none_accepted
 
         try:
-            return riata.observe(chunk.body, model=self._model, content_type=content_type, ids=self._ids_of(chunk))
+            return riata.observe(
+                chunk.body, model=self._model, content_type=content_type, ids=self._ids_of(chunk), by_row=self._by_row
+            )
         except ApiNotFound as error:
             raise BadInput(f"{error.detail}; give --labels to create it, such as --labels 0/1", error.code) from None
         except ApiRefused as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from riata.base.errors import BadInput, Malformed
+from riata.cli.text_encoding import in_utf8
 from riata.wire.readers import FILE_READERS, reader_named
 
 _BEFORE_A_ROW: Final = b"\xef\xbb\xbf \t"
@@ -37,7 +38,8 @@ class Chunk:
 
 @contextmanager
 def open_source(name: str) -> Iterator[BufferedReader]:
-    """Open a file, or stdin for `-`; gzip is detected by its first bytes and decompressed. Raises `BadInput`, `Malformed`."""
+    """Open a file, or stdin for `-`. By its first bytes gzip is decompressed, and text in UTF-16 or UTF-32 read as UTF-8.
+    Raises `BadInput`, `Malformed`."""
     try:
         raw = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 closed below
     except OSError as error:
@@ -46,7 +48,7 @@ def open_source(name: str) -> Iterator[BufferedReader]:
     try:
         packed = plain.peek(2)[:2] == GZIP_MAGIC
         unpacked = gzip.GzipFile(fileobj=cast("IO[bytes]", plain)) if packed else plain
-        yield cast("BufferedReader", unpacked)
+        yield in_utf8(cast("BufferedReader", unpacked), name)
     except IsADirectoryError:
         raise BadInput(f"{name}: is a directory", "no_file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -54,6 +56,12 @@ def open_source(name: str) -> Iterator[BufferedReader]:
     finally:
         if name != "-":
             plain.close()
+
+
+def can_go_back(source: IO[bytes]) -> bool:
+    """Whether a file can be read twice; gzip says that it can, and cannot if it comes through a pipe."""
+    packed = source.fileobj if isinstance(source, gzip.GzipFile) else source
+    return packed is not None and packed.seekable()
 
 
 def numbered_lines(source: Iterable[bytes], start: int = 1) -> Iterator[tuple[int, bytes]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 import typer
 
 from riata.base.errors import BadInput
+from riata.wire.given import Given
 from riata.wire.tables import BadRow, Roles
 
 TABLES: Final = ("csv", "parquet")
@@ -31,6 +32,10 @@ EventIdOption = Annotated[
     str | None, typer.Option("--event-id", help="CSV, Parquet: a column that identifies the row; a row sent twice counts once.")
 ]
 
+HeaderOption = Annotated[
+    str | None,
+    typer.Option("--header", metavar="NAMES", help="CSV: names of the columns, with commas between, if the first line is a row."),
+]
 SubjectOption = Annotated[
     str | None, typer.Option("--subject", help="CSV, Parquet: a column that says whom the row is about, for `riata forget`.")
 ]
@@ -41,6 +46,9 @@ class Watcher(Protocol):
 
     def begins(self, rows: int) -> None:
         """There are so many rows, good and bad ones."""
+
+    def labels(self, found: Mapping[Given, int]) -> None:
+        """These are its labels, and in how many rows each is."""
 
     def made(self, example: dict[str, Any]) -> None:
         """This is the next row."""
@@ -55,6 +63,7 @@ class Layout:
 
     labelled : whether rows are to be learnt; if not, the label may be missing, and is not looked at
     kept     : a column that is no feature and is wanted beside the predictions
+    header   : names of the columns of a CSV file whose first line is a row
     watcher  : is told of the rows of a table as they are read, and of those that are left out; None: the first bad row ends it
     """
 
@@ -63,6 +72,7 @@ class Layout:
     labelled: bool = True
     kept: str | None = None
     watcher: Watcher | None = None
+    header: str | None = None
 
     @property
     def line_form(self) -> str:
@@ -74,7 +84,7 @@ class Layout:
         if self.roles.subject is not None:
             told = "rows in NDJSON and Arrow say it themselves, as `subject`; VW text and svmlight cannot: send NDJSON or a table"
             raise BadInput(f"{name}: --subject names a column of CSV and Parquet; {told}", "bad_option")
-        if replace(self.roles, classes=False) != Roles():
+        if replace(self.roles, classes=False) != Roles() or self.header is not None:
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 
 
@@ -90,11 +100,12 @@ def layout_of(
     labelled: bool = True,
     labels: str | None = None,
     watcher: Watcher | None = None,
+    header: str | None = None,
 ) -> Layout:
     """Return the layout that options ask for. labels : the convention of labels, if one was given."""
     left_out, category_names = frozenset(drop or ()), frozenset(category or ())
     roles = Roles(label, None, event_id, left_out, category_names, positive, classes=labels == CLASSES, subject=subject)
-    return Layout(form, roles, labelled, watcher=watcher)
+    return Layout(form, roles, labelled, watcher=watcher, header=header)
 
 
 class Column(NamedTuple):

@@ -9,6 +9,7 @@ with Riata("http://127.0.0.1:8080") as riata:
 
 from riata.client.calls import Observed
 from riata.client.errors import ApiBusy, ApiConflict, ApiError, ApiFailed, ApiNotFound, ApiRefused, Unreachable
+from riata.client.observing import MostlyRefused
 from riata.client.retry import Patience
 from riata.client.riata import Riata
 from riata.client.riata_async import AsyncRiata
@@ -21,6 +22,7 @@ __all__ = [
     "ApiNotFound",
     "ApiRefused",
     "AsyncRiata",
+    "MostlyRefused",
     "Observed",
     "Patience",
     "Riata",

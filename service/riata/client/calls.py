@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.client.errors import ApiConflict, ApiError, ApiRefused, RowProblem, Unreachable, read_row_problems
+from riata.client.errors import ApiConflict, ApiError, RowProblem, Unreachable, read_row_problems
 from riata.wire.tables import ID_BYTES, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
@@ -60,7 +60,8 @@ class Observed:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """How rows are observed. key: gives each row an id of its own, which makes the call repeatable; ids: of the rows, 16 bytes
-    each, in place of that; wait_applied: until they are applied; atomic: all or none."""
+    each, in place of that; wait_applied: until they are applied; atomic: all or none; by_row: rows are refused one by one, even
+    if the labels of all are those of another setting."""
 
     model: str
     content_type: str = NDJSON
@@ -68,11 +69,13 @@ class Sent:
     wait_applied: bool = False
     atomic: bool = False
     ids: bytes | None = None
+    by_row: bool = False
 
 
 def observe(rows: Rows, sent: Sent) -> Call:
     """Send examples."""
     params = ({"wait": "applied"} if sent.wait_applied else {}) | ({"atomic": "true"} if sent.atomic else {})
+    params |= {"labels": "by_row"} if sent.by_row else {}
     content, content_type = body_of(rows, sent.content_type)
     if sent.ids is None:
         headers = {"content-type": content_type, "idempotency-key": sent.key}
@@ -106,15 +109,6 @@ def predict(
 def bodies_of(rows: Rows, roles: Roles) -> Iterator[list[dict[str, Any]]]:
     """Cut rows into those of one request each. Raises `BadInput`, which names the row and the column."""
     return examples_of(rows, roles, ROWS_PER_REQUEST_MAX)
-
-
-def none_accepted(error: ApiRefused) -> Observed:
-    """Return the counts of a request none of whose rows were accepted. Raises any other refusal again."""
-    if error.code != "nothing_accepted":
-        raise error
-    counts = error.problem
-    rejected = int(counts.get("rejected", len(error.errors)))
-    return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors, _codes(counts))
 
 
 def shifted(error: ApiError, first: int) -> ApiError:
@@ -286,10 +280,11 @@ def read_observed(body: bytes) -> Observed:
         raise Unreachable("the server at this URL is not this service: its answer has no counts of rows")
     counts = {name: int(answer.get(name, 0)) for name in ("accepted", "duplicate", "rejected", "seq")}
     errors = read_row_problems(answer.get("errors"))
-    return Observed(**counts, durability=str(answer.get("durability", "")), errors=errors, codes=_codes(answer))
+    return Observed(**counts, durability=str(answer.get("durability", "")), errors=errors, codes=codes_of(answer))
 
 
-def _codes(answer: Mapping[str, Any]) -> dict[str, int]:
+def codes_of(answer: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows an answer says were rejected, by code."""
     found = answer.get("rejected_codes")
     return {str(code): int(count) for code, count in found.items()} if isinstance(found, dict) else {}
 

@@ -1,16 +1,103 @@
-"""A table in several requests: what is sent in each, and the answers as one."""
+"""Labelled rows in one request or several: what is sent in each, and the answers as one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.client.calls import Call, Observed, Rows, Sent, none_accepted, observe
+from riata.client.calls import (
+    Call,
+    Observed,
+    Rows,
+    Sent,
+    codes_of,
+    get_model,
+    is_body,
+    observe,
+    read_json,
+    read_observed,
+)
 from riata.client.errors import ApiRefused, RowProblem
+from riata.wire.given import OWN, LabelTally
+from riata.wire.table_labels import labels_of
 from riata.wire.tables import VALUES_MAX, BadRow, Roles, numbered_examples
+
+
+class MostlyRefused(ApiRefused):
+    """More rows were refused than accepted. `observed` has the counts and the reasons; rows that were accepted are learnt."""
+
+    code = "mostly_refused"
+
+    def __init__(self, observed: Observed) -> None:
+        rows = observed.accepted + observed.duplicate + observed.rejected
+        detail = f"{observed.rejected} of {rows} rows were refused, {observed.accepted} accepted"
+        errors = [{"index": one.index, "code": one.code, "detail": one.detail} for one in observed.errors]
+        super().__init__(202, {"code": self.code, "detail": detail, "outcome": "accepted", "errors": errors})
+        self.observed = observed
+
+
+def none_accepted(error: ApiRefused) -> Observed:
+    """Return the counts of a request none or few of whose rows were accepted. Raises any other refusal again."""
+    if isinstance(error, MostlyRefused):
+        return error.observed
+    if error.code != "nothing_accepted":
+        raise error
+    counts = error.problem
+    rejected = int(counts.get("rejected", len(error.errors)))
+    return Observed(0, int(counts.get("duplicate", 0)), rejected, 0, "", error.errors, codes_of(counts))
+
+
+def observing(rows: Rows, roles: Roles, sent: Sent, source: str | None) -> Generator[Call, bytes, Observed]:
+    """Send rows, or a body: yields each request, to be sent the body of its answer or to have its `ApiRefused` thrown in.
+
+    source : as of `observe_parts`
+
+    Raises `MostlyRefused` if more rows are refused than accepted, and what `observe_parts` and `judged` raise.
+    """
+    if is_body(rows, sent.content_type):
+        return _mostly_accepted(read_observed((yield observe(rows, sent))))
+    sent = yield from judged(rows, roles, sent)
+    told = Told()
+    for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
+        try:
+            told.answers.append((numbers, read_observed((yield call))))
+        except ApiRefused as error:
+            told.add_refusal(numbers, error)
+    if not told.answers and not told.bad:
+        return read_observed((yield observe(b"", sent)))
+    return _mostly_accepted(told.merged())
+
+
+def judged(rows: Rows, roles: Roles, sent: Sent) -> Generator[Call, bytes, Sent]:
+    """Look at the labels of all rows before the first one is sent, if they take several requests. Returns how to send them.
+
+    Raises `OtherLabels` if all labels are those of another setting than the model's. Without the right to read the model, the
+    service judges each request alone.
+    """
+    labels = labels_of(rows, roles)
+    if labels is None or sent.by_row:
+        return sent
+    try:
+        document = read_json((yield get_model(sent.model)))
+    except ApiRefused:
+        return sent
+    setting = document.get("config", {}).get("labels") if isinstance(document, dict) else None
+    if setting not in OWN:
+        return sent
+    tally = LabelTally(setting)
+    for given, count in labels.items():
+        tally.add(given, count)
+    tally.require_own_form()
+    return replace(sent, by_row=True)
+
+
+def _mostly_accepted(observed: Observed) -> Observed:
+    if observed.rejected > observed.accepted + observed.duplicate:
+        raise MostlyRefused(observed)
+    return observed
 
 
 def observe_parts(

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx
 
@@ -15,7 +15,7 @@ from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.going_back import To, restoring
-from riata.client.observing import Told, observe_parts
+from riata.client.observing import observing
 from riata.client.retry import Attempts, Patience
 from riata.wire.tables import Roles
 
@@ -71,6 +71,7 @@ class Riata:
         key: str | None = None,
         source: str | None = None,
         ids: bytes | None = None,
+        by_row: bool = False,
     ) -> Observed:
         """Send labelled rows: examples, a body in bytes of `content_type`, or a table. Durable on return.
 
@@ -81,22 +82,24 @@ class Riata:
         `key` sends nothing twice. With a `source`, the name of the rows, each has an event id by its values: what was sent before
         is a duplicate, also in a table that grew or was corrected. `ids` are those of the rows of a body, 16 bytes each.
 
-        Rows that cannot be sent, or that the service rejects, are in `errors` with row and column, and the others are learnt.
-        Raises `BadInput` or `ApiRefused` if no row is accepted; with `atomic`, if one is not.
+        Rows that are refused are in `errors` with row and column. Raises `BadInput` or `ApiRefused` if no row is accepted, or
+        with `atomic` if one is not; `MostlyRefused` if more are refused than accepted; `OtherLabels` or `ApiRefused` (code
+        `other_labels`), before anything is accepted, if all labels are those of another setting, unless `by_row`.
         """
-        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids)
-        if calls.is_body(rows, content_type):
-            return calls.read_observed(self._send(calls.observe(rows, sent)))
+        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids, by_row)
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        told = Told()
-        for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
-            try:
-                told.answers.append((numbers, calls.read_observed(self._send(call))))
-            except ApiRefused as error:
-                told.add_refusal(numbers, error)
-        if not told.answers and not told.bad:
-            return calls.read_observed(self._send(calls.observe(b"", sent)))
-        return told.merged()
+        steps = observing(rows, roles, sent, source)
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self._send(call)
+                except ApiRefused as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            return cast(Observed, done.value)
 
     def predict(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx
 
@@ -14,7 +14,7 @@ from riata.client import calls
 from riata.client.calls import NDJSON, Call, Observed, Rows
 from riata.client.errors import ApiRefused
 from riata.client.going_back import To, restoring
-from riata.client.observing import Told, observe_parts
+from riata.client.observing import observing
 from riata.client.retry import Attempts, Patience
 from riata.client.riata import new_key
 from riata.wire.tables import Roles
@@ -66,21 +66,23 @@ class AsyncRiata:
         key: str | None = None,
         source: str | None = None,
         ids: bytes | None = None,
+        by_row: bool = False,
     ) -> Observed:
         """Send labelled rows, as `Riata.observe` does. Durable on return."""
-        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids)
-        if calls.is_body(rows, content_type):
-            return calls.read_observed(await self._send(calls.observe(rows, sent)))
+        sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids, by_row)
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        told = Told()
-        for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
-            try:
-                told.answers.append((numbers, calls.read_observed(await self._send(call))))
-            except ApiRefused as error:
-                told.add_refusal(numbers, error)
-        if not told.answers and not told.bad:
-            return calls.read_observed(await self._send(calls.observe(b"", sent)))
-        return told.merged()
+        steps = observing(rows, roles, sent, source)
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self._send(call)
+                except ApiRefused as error:
+                    call = steps.throw(error)
+                else:
+                    call = steps.send(answer)
+        except StopIteration as done:
+            return cast(Observed, done.value)
 
     async def predict(
         self,

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import U8
+from riata.base.arrays import F64, U8
 from riata.base.errors import Conflict, Malformed, TooLarge
 from riata.base.limits import DEDUPE_EVENTS, ERRORS_SHOWN_MAX
 from riata.predict.name_book import NameBook
@@ -23,6 +23,7 @@ from riata.run.config import ModelConfig
 from riata.run.ordered_map import ordered_map
 from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import ClassesConfig, renumber_classes
+from riata.wire.given import FORMS, LabelTally
 from riata.wire.parse import Context, make_rules, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.read_body import format_of
@@ -93,7 +94,8 @@ class FileReading:
         self._header = b""
         self._content_type = content_type
         self._by_line = format_of(content_type).split == "lines"
-        self._context = Context(config.encoder, config.labels, self.names.seen, config.classes)
+        self._context = Context(config.encoder, config.labels, self.names.seen, config.classes, by_row=True)
+        self._labels = LabelTally(config.labels)
         self.scratch = Workspaces(growth_of(make_rules(self._context, labelled=True)))
         self._ids: dict[bytes, int] = {}
 
@@ -110,7 +112,8 @@ class FileReading:
         """Take every row of `blocks` in this thread, reading them in it and `threads` - 1 others.
 
         on_block is called with the position after each block; if it returns false, that block was the last one, and
-        `interrupted` is set. Raises `Malformed` or `TooLarge` if the file is unreadable, after the blocks before were taken.
+        `interrupted` is set. Raises `Malformed` or `TooLarge` if the file is unreadable, after the blocks before were taken, and
+        at the end `OtherLabels` if all labels are those of another setting.
         """
         ahead = 1 if threads == 1 else BLOCKS_AHEAD * threads
         with closing(ordered_map(iter(blocks), self._read, threads, ahead)) as reads:
@@ -123,6 +126,7 @@ class FileReading:
                 if not on_block(parts[-1].block.position):
                     self.interrupted = True
                     break
+        self._labels.require_own_form()
 
     def _read(self, block: Block) -> list[Read]:
         """Parse a block; in two halves if it has more rows or features than can be read at once.
@@ -155,6 +159,7 @@ class FileReading:
         return [Read(block, parsed, parsed.lines - 1, scratch)]
 
     def _accept(self, parsed: Parsed, body: bytes | U8) -> None:
+        self._labels.add_parsed(_own(parsed.batch.label, self._context.labels), parsed.others)
         parsed = self._with_classes(parsed)
         self.names.add_all(parsed.names)
         self.rows += parsed.rows
@@ -215,6 +220,17 @@ class FileReading:
                 self._ids[key] = seq + 1
             seq += 1
         return select_rows(batch, keep)
+
+
+def _own(label: F64, setting: str) -> dict[float, int]:
+    """Count the labels of accepted rows, as they were given; of settings without two labels, in one number for all."""
+    if not len(label):
+        return {}
+    if setting not in FORMS:
+        return {float(label[0]): len(label)}
+    ones = int(np.count_nonzero(label))
+    counts = {1.0: ones, min(FORMS[setting]): len(label) - ones}
+    return {value: count for value, count in counts.items() if count}
 
 
 def _without_comments(body: bytes) -> bytes | None:

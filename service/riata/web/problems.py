@@ -14,7 +14,7 @@ from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Ria
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.web.answers import Answer
-from riata.wire.given import OtherLabels
+from riata.wire.given import BY_ROW, OtherLabels
 from riata.wire.parsed import Parsed, RowError
 
 PROBLEM_JSON: Final = b"application/problem+json"
@@ -48,8 +48,6 @@ STATUS_OF_CODE: Final = {
     "query_too_large": 414,
     "body_too_slow": 408,
 }
-# What to do if the labels of a whole body are those of another setting and yet are meant.
-BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 
 
 class RowsNotPredicted(BadInput):

@@ -22,6 +22,8 @@ DISTINCT_MAX: Final = 1000  # labels that are counted, so that the memory is bou
 FORMS: Final[dict[str, frozenset[float]]] = {"0/1": frozenset({0.0, 1.0}), "-1/+1": frozenset({-1.0, 1.0})}
 OWN: Final = {"0/1": "0 and 1", "-1/+1": "-1 and 1", "real": "numbers", "classes": "names of classes"}
 ABSENT: Final = frozenset({"", "na", "n/a", "<na>", "#n/a", "nan", "null", "none", "-", "?", "\\n", "nat"})
+# What the service adds for those who mean it.
+BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 _TRUTHS: Final = frozenset({"true", "false"})
 _ONE_OR_TWO: Final = frozenset({1.0, 2.0})
 _PAIR_ROWS_MIN: Final = 10  # of each of two numbers that are no usual form: fewer may be mistakes

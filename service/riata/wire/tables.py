@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
 from riata.wire.plain_values import NotFinite, arrow_cells, is_column, plain, require_unicode
+from riata.wire.positive import looked_at, require_positive, value_of
 
 ID_BYTES: Final = 16  # of an event id
 YES: Final = frozenset({"1", "true", "yes", "y", "t"})
@@ -72,11 +73,13 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table in memory. `cells(start, stop)` returns a list for each column, with the values of these rows."""
+    """A table in memory. `cells(start, stop)` returns a list for each column, with the values of these rows; `column(i)` all
+    values of one."""
 
     names: list[str]
     rows: int
     cells: Callable[[int, int], list[Sequence[Any]]]
+    column: Callable[[int], Sequence[Any]]
 
     def items(self) -> Iterator[tuple[int, Iterable[tuple[str, Any]]]]:
         """Yield the number of each row, from 0, and its values by column."""
@@ -94,19 +97,29 @@ def table_of(value: object) -> Table | None:
     found: Any = value
     if hasattr(found, "iloc") and hasattr(found, "columns"):  # pandas
         names = list(found.columns)
-        return _table(names, len(found), lambda a, b: [found.iloc[a:b, i].tolist() for i in range(len(names))])
+        return _table(
+            (names, len(found)),
+            lambda a, b: [found.iloc[a:b, i].tolist() for i in range(len(names))],
+            lambda i: found.iloc[:, i].tolist(),
+        )
     if hasattr(found, "iter_rows") and hasattr(found, "columns"):  # polars
-        return _table(found.columns, found.height, lambda a, b: [column.to_list() for column in found[a:b].get_columns()])
+        return _table(
+            (found.columns, found.height),
+            lambda a, b: [column.to_list() for column in found[a:b].get_columns()],
+            lambda i: found.get_columns()[i].to_list(),
+        )
     if hasattr(found, "column_names") and hasattr(found, "to_pylist"):  # Arrow
         return _table(
-            found.column_names, found.num_rows, lambda a, b: [arrow_cells(one) for one in found.slice(a, b - a).columns]
+            (found.column_names, found.num_rows),
+            lambda a, b: [arrow_cells(one) for one in found.slice(a, b - a).columns],
+            lambda i: arrow_cells(found.column(i)),
         )
     if isinstance(found, Mapping) and found and all(is_column(column) for column in found.values()):
         columns = list(found.values())
         lengths = {str(name): len(column) for name, column in found.items()}
         if len(set(lengths.values())) > 1:
             raise BadInput(f"the columns have different lengths: {lengths}", "lengths_differ")
-        return _table(list(found), len(columns[0]), lambda a, b: [column[a:b] for column in columns])
+        return _table((list(found), len(columns[0])), lambda a, b: [column[a:b] for column in columns], lambda i: columns[i])
     return None
 
 
@@ -160,12 +173,30 @@ def numbered_examples(
     table = table_of(rows)
     if table is not None:
         roles.require(table.names)
+        if roles.positive is not None and roles.label is not None:
+            require_positive(map(_said_label, table.column(table.names.index(roles.label))), roles.positive)
         made = (_made(partial(_of_table, items, roles, row), refuse, row) for row, items in table.items())
         yield from _parts(made, most, len(table.names))
         return
     many = [rows] if isinstance(rows, Mapping) else rows
+    if roles.positive is not None:
+        many = looked_at(many, lambda row: _flat_label(row, roles), roles.positive)
     made = (_made(partial(_example_of, row, roles, index), refuse, index) for index, row in enumerate(many))
     yield from _parts(made, most, 0)
+
+
+def _flat_label(row: Any, roles: Roles) -> Any:
+    """The label of a flat row; None if there is none, and of an example, whose label is sent as it is."""
+    if not isinstance(row, Mapping) or "prediction_id" in row or isinstance(row.get("features"), Mapping):
+        return None
+    return _said_label(row.get(roles.label))
+
+
+def _said_label(value: Any) -> Any:
+    try:
+        return plain(value)
+    except Exception:  # the row says why it is refused
+        return None
 
 
 def _made(
@@ -260,7 +291,7 @@ def _feature(value: Any) -> Any:
 def label_of(value: float | int | str | list[Any], positive: str | None = None) -> float | int:
     """Return a label as a number: yes, true and 1 mean 1, no, false and 0 mean 0. Raises `ValueError` for other words."""
     if positive is not None:
-        return int(str(value) == positive)
+        return int(value_of(value) == value_of(positive))
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float):
@@ -290,8 +321,12 @@ def name_of(value: float | int | str | list[Any]) -> float | int | str:
     return value
 
 
-def _table(names: Iterable[Any], rows: int, cells: Callable[[int, int], list[Sequence[Any]]]) -> Table:
-    found = list(names)
+def _table(
+    size: tuple[Iterable[Any], int],
+    cells: Callable[[int, int], list[Sequence[Any]]],
+    column: Callable[[int], Sequence[Any]],
+) -> Table:
+    found, rows = list(size[0]), size[1]
     for name in found:
         if not isinstance(name, str):
             raise BadInput(f"the name of a column is {name!r}; a feature's name is a string", "bad_name")
@@ -301,4 +336,4 @@ def _table(names: Iterable[Any], rows: int, cells: Callable[[int, int], list[Seq
             raise BadInput(f"the name of a column: {error}", "bad_name") from None
         if found.count(name) > 1:
             raise BadInput(f"two columns are called {name!r}", "duplicate_key")
-    return Table(found, rows, cells)
+    return Table(found, rows, cells, column)
