@@ -36,7 +36,7 @@ $(VENV)/.tested: $(VENV)/.installed tests/requirements.lock
 	@touch $@
 
 run: setup       ## run the service on http://127.0.0.1:8080; events are stored in ./riata-data
-	@trap : INT; $(BIN)/riata serve || test $$? -eq 130  # Ctrl-C is how it is stopped
+	@sh deploy/run-until-stopped $(BIN)/riata serve
 
 demo: setup      ## stream synthetic clicks into the running service and plot its learning curve
 	$(BIN)/riata demo

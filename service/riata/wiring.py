@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from riata.base.clock import SystemClock
+from riata.base.directories import keep_private
 from riata.base.errors import BadInput
 from riata.base.hosts import Hosts, read_hosts
 from riata.base.log_lines import log_to_stderr
@@ -32,6 +33,7 @@ from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
 from riata.store.segments import FOLDER
+from riata.store.sqlite.directory import require_free
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
@@ -140,6 +142,15 @@ def _open_redis(settings: Settings) -> Store:
 OPENERS: Final = {"sqlite": _open_sqlite, "memory": _open_memory, "redis": _open_redis}
 
 
+def what_to_try(settings: Settings, at: str) -> str:
+    """Return what the log says once the service is ready. at : its address"""
+    pages = [f"{what} at {at}/{path}" for what, path, shown in (
+        ("the API is", "docs", settings.docs), ("the console is", "console", settings.console)
+    ) if shown]  # fmt: skip
+    demo = "`make demo` (or `riata demo`) streams an example into it" if settings.role == "all" else ""
+    return f"ready for requests: {'; '.join(part for part in (*pages, demo) if part) or at}"
+
+
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises the error that prevented the start, after the listener is closed again."""
     gate = build_gate(settings)
@@ -147,6 +158,9 @@ def serve(settings: Settings) -> None:
         require_safe_host(settings.host, settings.allow_unauthenticated)
     spans = spans_of(settings)
     log_to_stderr(settings.log_level, settings.log_format)
+    keep_private()
+    if settings.store_scheme.kind == "sqlite":
+        require_free(settings.data)
     hold_freed_memory()
     allow_many_files()
     listener = listen(settings.host, settings.port)
@@ -176,14 +190,18 @@ def serve(settings: Settings) -> None:
     app.state.leave = partial(leave, engine)
     app.state.meters.registry.register(FrontCollector(server, gate))
     port = listener.getsockname()[1]
-    log.info("serving on http://%s:%d, role %s, events in %s", settings.host, port, settings.role, where(settings))
+    at = f"http://{settings.host}:{port}"
+    app.state.on_started = lambda: log.info("%s", what_to_try(settings, at))
+    log.info("serving on %s, role %s, events in %s", at, settings.role, where(settings))
     with contextlib.ExitStack() as beside:
         if spans is not None:
             beside.callback(spans.close)
         if settings.health_port is not None:
             probes = health_app(app.state.parts, server.stopping)
-            at = beside.enter_context(health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts))
-            log.info("probes and metrics on http://%s:%d", settings.health_host, at)
+            probed = beside.enter_context(
+                health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts)
+            )
+            log.info("probes and metrics on http://%s:%d", settings.health_host, probed)
         run(server, [listener])
     if failures:
         raise failures[0]

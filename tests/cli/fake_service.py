@@ -38,6 +38,8 @@ class FakeService:
         self.requests.append(request)
         if request.url.path == "/version":
             return answer(200, {"version": "0.1.0"})
+        if request.url.path == "/status":
+            return answer(200, {"ready": True, "attention": []})
         _, _, model, *rest = request.url.path.split("/")
         if request.method == "PATCH" and self.documents[model]["learner"].keys().isdisjoint(json.loads(request.content)):
             return problem(422, "unknown_key")
@@ -62,7 +64,7 @@ class FakeService:
         examples = len(self.rows[model])
         figures = {"examples": examples, "log_loss": 1 / (1 + examples), "base_log_loss": 0.5, "auc": None}
         documents: dict[str, Any] = {
-            "": {"config": self.documents[model], "non_zeros": 3},
+            "": {"config": self.documents[model], "non_zeros": 3, "seq_logged": examples, "seq_applied": examples},
             "path": PATH,
             "metrics": {"cumulative": figures, "faded": {**figures, "half_life": 10000}, "non_zeros": 3},
             "weights": {"weights": [{"feature": "age", "weight": 0.5, "slot": 1, "names": ["age"]}]},

@@ -13,8 +13,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from tests.deploy.monitoring import PROMETHEUS, dashboard, exported, metrics_of, panels, rules
+from tests.docs.test_links import anchors
 from tests.redis_server import RedisServer, redis_version
-from tests.running import Running, free_port
+from tests.running import ROOT, Running, free_port
 
 TESTS = ("rules.test.yml", "rules.days.test.yml")
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not installed")
@@ -70,7 +71,18 @@ def test_every_alert_says_what_to_do_and_how_soon() -> None:
     groups = yaml.safe_load((PROMETHEUS / "rules.yml").read_text(encoding="utf-8"))["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
-        assert rule["annotations"].keys() == {"summary", "action"}
+        assert rule["annotations"].keys() == {"summary", "action", "runbook_url"}
+
+
+def test_every_alert_leads_to_its_section_and_every_section_is_of_an_alert() -> None:
+    groups = yaml.safe_load((PROMETHEUS / "rules.yml").read_text(encoding="utf-8"))["groups"]
+    links = {rule["alert"]: rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]}
+    for alert, link in links.items():
+        page, _, anchor = link.partition("#")
+        assert (page, anchor) == ("service/docs/how-to/alerts.md", alert.lower())
+        assert anchor in anchors(ROOT / page), alert
+    sections = re.findall(r"^## (.*)$", (ROOT / "service/docs/how-to/alerts.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == list(links)
 
 
 @pytest.fixture(scope="module")

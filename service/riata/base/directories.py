@@ -6,6 +6,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+NOT_FOR_OTHERS: Final = 0o027  # neither readable by everyone nor writable by the group
+
+
+def keep_private() -> None:
+    """Have the files and directories that this process makes from now on be closed to others: 0640 and 0750 at most.
+
+    For programs that write beside a store: its files are made in many places, and by libraries.
+    """
+    os.umask(os.umask(NOT_FOR_OTHERS) | NOT_FOR_OTHERS)
 
 
 def sync_directory(directory: Path) -> None:

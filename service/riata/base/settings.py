@@ -225,9 +225,9 @@ class Settings(BaseSettings):
         "whether a model may replace itself is the operator's decision",
     )  # fmt: skip
     refit_nice: Annotated[int, Ge(0), Le(19)] = _setting(
-        19, "Refits", "niceness of a refit, as of nice(1): 19 leaves nearly all processor time to whatever else wants it, 0 "
-        "takes its share",
-        "predictions and learning come first; where the processors are never idle, a refit at 19 does not end",
+        10, "Refits", "niceness of a refit, as of nice(1): on a busy processor 10 gets about a tenth of it, 19 a seventieth, 0 "
+        "as much as anything else",
+        "predictions and learning come first, and a refit ends on a machine that is never idle: at 19 it took minutes to load",
     )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",

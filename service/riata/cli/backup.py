@@ -31,8 +31,10 @@ def backup(
     inside the data directory, which needs room for it, then it is read back, record by record, and moved to its place. Keys and
     settings are not part of it.
     """
+    from riata.base.directories import keep_private
     from riata.store.sqlite.stopped_backup import copy_stopped, require_new
 
+    keep_private()
     require_new(to)
     if data is not None:
         copy_stopped(data, to)

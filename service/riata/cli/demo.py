@@ -31,8 +31,9 @@ def demo(
 ) -> None:
     """Stream rows into a running service and plot its learning curve.
 
-    The plot shows the log loss of the model and, for comparison, the log loss of always predicting the base rate. At the end
-    the command prints the largest weights and two `curl` commands to try.
+    While the service is not ready, the command says what it waits for, and waits too. The plot shows the log loss of the model
+    and, for comparison, the log loss of always predicting the base rate. At the end the command prints the largest weights and
+    two `curl` commands to try.
     """
     from rich.console import Console
 
@@ -41,10 +42,12 @@ def demo(
     from riata.cli.demo_stream import file_stream, generated_stream
     from riata.cli.demo_view import make_view
     from riata.cli.model_setup import model_document
+    from riata.cli.waiting import wait_until_ready
 
     console = Console()
     source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, rows)
     with source as stream, connected(url) as riata:
+        wait_until_ready(riata, lambda told: console.print(told, highlight=False, soft_wrap=True, markup=False))
         prepare_model(riata, model, model_document(stream.labels, stream.text, learner), fresh, ask=console.is_terminal)
         console.print(f"streaming {stream.name} into model {model!r} at {url}", highlight=False, soft_wrap=True)
         run = Demo(riata, model, stream, SystemClock())

@@ -77,6 +77,7 @@ def observe(
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
     from riata.cli.source import read_rows
+    from riata.cli.waiting import behind
 
     require_format(form)
     if (learner is not None or label_weight is not None or interactions) and labels is None:
@@ -93,3 +94,5 @@ def observe(
             typer.echo(f"created model {model!r} with labels {labels}{crossed}", err=True)
         with row_progress("observed") as advance:
             sending.run(riata, rows, rows_per_request, advance)
+        if sending.accepted and (told := behind(riata, model)):
+            typer.echo(told, err=True)

@@ -13,6 +13,7 @@ import threading
 from typing import Final
 
 STDIN: Final = 0
+READABLE: Final = 0o022  # machine code is not private, unlike what the parent writes: another user may have this installation too
 ABANDONED: Final = 3  # exit code of a process whose parent has ended
 GARBAGE_EVERY: Final = 200_000  # objects, instead of 700: a tenth of the time for 10 to 25 % more memory
 
@@ -31,6 +32,7 @@ def _await_end() -> None:
 def main(part: str) -> None:
     """Compile a part, or load it if it is compiled already."""
     end_with_parent()
+    os.umask(READABLE)
     gc.set_threshold(GARBAGE_EVERY, 20, 20)
     from riata.run.warm_up import warm_up_part  # imported here: loading it takes seconds, in which the parent may end
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from riata.base.priority import LOWEST
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage
 
@@ -52,7 +51,7 @@ class RefitSettings:
     bytes_per_s: int = 16 * 2**20
     every_s: float = 0.0
     promote: Literal["never", "if_better"] = "never"
-    niceness: int = LOWEST
+    niceness: int = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def create_app(
     The service starts in the background, so that the probes answer while a long log is replayed. If it fails,
     `on_start_failed` is called, once. `gate` requires keys and limits rates; without one every request is allowed.
     The application returned has `state.parts`, what the handlers use; `state.meters`, its metrics; `state.bodies`, the
-    accounting of bodies; and `state.fast_path`, its fast path, or None if the settings disable it.
+    accounting of bodies; and `state.fast_path`, its fast path, or None if the settings disable it. `state.on_started` may be
+    set to what is called once all models are served.
     """
     meters = Meters(service, clock.unix_ms)
     meters.registry.register(RememberedCollector(service))
@@ -71,7 +72,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(service.start())
-        starting.add_done_callback(lambda task: _started(task, on_start_failed))
+        starting.add_done_callback(lambda task: _started(task, on_start_failed, app.state.on_started))
         watching = [asyncio.create_task(watch()) for watch in watches]
         try:
             yield
@@ -107,6 +108,7 @@ def create_app(
     acting = gate if gate and gate.acts else None
     app.add_middleware(Instrumented, meters=meters, hot=HotApps(router, apps), service=service, gate=acting, bodies=bodies)
     app.state.parts = parts
+    app.state.on_started = lambda: None
     app.state.meters = meters
     app.state.bodies = bodies
     fast = FastPath(router, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_path else None
@@ -148,11 +150,13 @@ def allowed_methods(path: str) -> bytes:
     return ", ".join(sorted(found | ({"HEAD"} if hot else set()))).encode()
 
 
-def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None) -> None:
+def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None, on_started: Callable[[], None]) -> None:
     if task.cancelled():
         return
     error = task.exception()
-    if error is not None:
+    if error is None:
+        on_started()
+    else:
         log.critical("the service could not start: %s", error)
         if on_start_failed is not None:
             on_start_failed(error)

@@ -1,4 +1,4 @@
-"""The child process of a refit, as the service sees it: started at the lowest priority, read line by line, asked to stop, killed.
+"""The child process of a refit, as the service sees it: started at a low priority, read line by line, asked to stop, killed.
 
 It inherits no descriptor but its three standard streams, so neither the store's files nor its lock. It leads a process group of
 its own: Ctrl-C on a terminal reaches the service only.

@@ -35,6 +35,12 @@ def make_directory(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
+def require_free(directory: Path) -> None:
+    """Raise `Conflict` (code `directory_locked`) if another process has the lock of this directory, which need not exist."""
+    if (directory / LOCK_NAME).exists():
+        DirectoryLock(directory).release()
+
+
 class DirectoryLock:
     """An exclusive lock on a directory, held until `release` or the end of the process, including a crash.
 
