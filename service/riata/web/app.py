@@ -107,8 +107,7 @@ def create_app(
     app.add_exception_handler(Exception, _on_fault)
     acting = gate if gate and gate.acts else None
     app.add_middleware(Instrumented, meters=meters, hot=HotApps(router, apps), service=service, gate=acting, bodies=bodies)
-    app.state.parts = parts
-    app.state.on_started = lambda: None
+    app.state.parts, app.state.on_started = parts, lambda: None
     app.state.meters = meters
     app.state.bodies = bodies
     fast = FastPath(router, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_path else None
