@@ -108,7 +108,7 @@ def _value(text: str) -> float | int | str:
     """Return a number if JSON would read the text as one, as in a query; otherwise the text."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # lists inside lists, thousands deep
         return text
     if type(value) in (int, float) and text.strip() == text and text[-1:].isdigit():
         return value  # type: ignore[no-any-return]

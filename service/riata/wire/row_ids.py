@@ -52,6 +52,8 @@ class RowIds:
         """window : equal rows are counted over at least this many different rows; the service knows ids over as many events."""
         self._start = hashlib.blake2b(source.encode("utf-8", "surrogateescape") + b"\n", digest_size=ID_BYTES, person=_PERSON)
         self._layouts: dict[tuple[str, ...], tuple[Any, Callable[[Mapping[str, Any]], Iterable[Any]]]] = {}
+        self._names: tuple[str, ...] = ()
+        self._now = self._layout(())
         self._seen = Repeats(window)
 
     def line_digest(self, line: bytes) -> bytes:
@@ -64,10 +66,9 @@ class RowIds:
         """Return the digest of an example, from its features, label, weight and subject."""
         features = example.get("features", example)
         names = tuple(features)
-        layout = self._layouts.get(names)
-        if layout is None:
-            layout = self._layout(names)
-        start, values = layout
+        if names != self._names:  # most rows have the columns of the row before
+            self._names, self._now = names, self._layouts.get(names) or self._layout(names)
+        start, values = self._now
         digest = start.copy()
         told = ["", *values(features), example.get("label", ""), example.get("weight", ""), example.get("subject", ""), ""]
         digest.update(_line(told))
@@ -100,17 +101,18 @@ def _line(values: Sequence[Any]) -> bytes:
     except (ValueError, OverflowError, TypeError, UnicodeError):  # lists cannot be looked up
         line, is_usual = b"", False
     shape = line.translate(_SHAPE)
-    if not is_usual or _has_large(shape) or (_QUOTED in shape and _DATE.search(line)):
+    has_quoted = _QUOTED in shape
+    if not is_usual or (_LONG in shape and _has_large(shape)) or (has_quoted and _DATE.search(line)):
         line = _encode([_said(value) for value in values])
-        shape = line.translate(_SHAPE)
-    if _QUOTED in shape:
+        has_quoted = True
+    if has_quoted:
         line = _NUMBER.sub(rb",\1", line)
     return line.replace(b".0,", b",")
 
 
 def _has_large(shape: bytes) -> bool:
     """Whether a row may have a number that ints and floats write differently."""
-    return _LONG in shape and any(before + _LONG in shape for before in (b",", b',"'))
+    return any(before + _LONG in shape for before in (b",", b',"'))
 
 
 def _said(value: Any) -> Any:
