@@ -68,6 +68,8 @@ def page(summary: Summary, processes: int) -> list[str]:
         f"| generations in the histories at the end | {summary.generations:,} |",
         f"| editions published | {summary.editions:,} |",
         f"| states promoted | {summary.promotions:,} |",
+        f"| states restored | {summary.restores:,} |",
+        f"| events of ids that restores had freed | {summary.again:,} |",
         f"| acknowledged events taken back by everysec or failover, and noticed | {summary.losses:,} |",
         "",
         "| fault | injected |",

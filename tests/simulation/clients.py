@@ -15,6 +15,7 @@ from tests.simulation.world import Process, World
 
 Answer = Appended | RiataError
 EVENTS: Final = 12
+AGAIN: Final = 40  # events sent again, and corrected, in histories with restores
 PATIENCE_MS: Final = (150.0, 1500.0)
 
 
@@ -81,6 +82,11 @@ class Client:
                 self.repeats += 1
                 self._tell([rng.choice(told)])
             self.world.sleep(rng.expovariate(1 / 60))
+        for _ in range(AGAIN if self.oracle.restores else 0):
+            key, content = rng.choice(told)
+            corrected = (content[0], content[1], 1 - content[2])
+            self._tell([(key, corrected if rng.random() < 0.3 else content)])
+            self.world.sleep(rng.expovariate(1 / 60))
         self.done = True
 
     def _tell(self, events: list[tuple[bytes, Content]]) -> None:
@@ -107,13 +113,14 @@ class Client:
             if front.process.alive:
                 front.observe(batch_of(events), done)
 
+        since = len(oracle.history)
         for key, content in events:
             oracle.sending(key, content)
         world.after(world.rng.uniform(0.1, 3.0), arrive)
         received = world.park(world.rng.uniform(*PATIENCE_MS), ticket)
-        return self._note(events, answers[0] if received else Unavailable("no answer", outcome="unknown"))
+        return self._note(events, answers[0] if received else Unavailable("no answer", outcome="unknown"), since)
 
-    def _note(self, events: list[tuple[bytes, Content]], answer: Any) -> list[tuple[bytes, Content]]:
+    def _note(self, events: list[tuple[bytes, Content]], answer: Any, since: int) -> list[tuple[bytes, Content]]:
         oracle = self.oracle
         if isinstance(answer, RiataError) or answer.refused is not None:
             outcome = outcome_of(answer)
@@ -122,8 +129,13 @@ class Client:
             return events
         again = []
         for i, (key, content) in enumerate(events):
+            if answer.reused[i] or answer.duplicate[i]:
+                oracle.was_known(key, content if answer.duplicate[i] else None, since)
             if answer.reused[i]:
-                raise Violation("an event was refused as one of other content")
+                if not oracle.restores:
+                    raise Violation("an event was refused as one of other content")
+                oracle.fates[key].open -= 1
+                continue
             taken = bool(answer.accepted[i] or answer.duplicate[i])
             oracle.answered(key, "accepted" if taken else "not_accepted", answer.seq)
             again += [] if taken else [(key, content)]

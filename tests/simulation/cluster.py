@@ -49,8 +49,9 @@ class SimulatedNode:
         self.scrubs = 0  # passes over the stored generations, from beginning to end
         self.unnoticed: list[Told] = []  # records that this process knew and the store took back: it must notice
         self.served: tuple[bytes, int] = (b"", 0)
+        older = 2**20 if oracle.restores else 0
         settings = EngineSettings(
-            name, Retention(3, 0), "fsync", role=role, shared=True, lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS,
+            name, Retention(3, 0, older), "fsync", role=role, shared=True, lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS,
             observe_timeout_ms=2000, note=Path(name), lost_events_max=0 if oracle.lossless else 10**9,
         )  # fmt: skip
         self._settings = settings
@@ -254,7 +255,7 @@ class Cluster:
 
     def _start(self, i: int) -> SimulatedNode:
         newer = self._newer_at is not None and self.world.now >= self._newer_at
-        release = Provenance(BASE.algo_version + newer, self._arithmetic[i])
+        release = BASE if self.oracle.restores else Provenance(BASE.algo_version + newer, self._arithmetic[i])
         return SimulatedNode(self.world, *self._slots[i], self._open_store, self.oracle, release)
 
     def _exchange(self, i: int) -> None:

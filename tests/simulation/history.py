@@ -21,6 +21,7 @@ from tests.simulation.opening import open_simulated
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.promoter import Promoter
 from tests.simulation.releases import several_releases
+from tests.simulation.restorer import Restorer
 from tests.simulation.scribe import Scribe
 from tests.simulation.server import Mode, Server
 from tests.simulation.shims import installed, load_note, running, save_note
@@ -51,6 +52,8 @@ class Outcome:
     losses: int = 0
     upgrades: int = 0  # upgrade events that count
     promotions: int = 0  # promotions that count
+    restores: int = 0
+    again: int = 0  # events of ids that restores had freed
     ends: Counter[str] = field(default_factory=Counter)
 
 
@@ -73,14 +76,15 @@ def simulating() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def simulate(seed: int, mode: Mode, scripts: Scripts, promotes: bool | None = None) -> Outcome:
+def simulate(seed: int, mode: Mode, scripts: Scripts, promotes: bool | None = None, restores: bool = False) -> Outcome:
     """Run the history of `seed`. Never raises because of the history; `violation` has the error.
 
     promotes : whether states of the log are promoted; by default in half of the histories of each mode
+    restores : whether states of the log are restored in place of that, by processes of one release
     """
     world = World(seed, STEPS_MAX)
     with running(world):
-        history = History(world, mode, scripts, seed // 3 % 2 == 1 if promotes is None else promotes)
+        history = History(world, mode, scripts, seed // 3 % 2 == 1 if promotes is None else promotes, restores)
         outcome = Outcome(seed, mode)
         try:
             history.play()
@@ -97,10 +101,10 @@ def simulate(seed: int, mode: Mode, scripts: Scripts, promotes: bool | None = No
 class History:
     """The parts of one history."""
 
-    def __init__(self, world: World, mode: Mode, scripts: Scripts, promotes: bool) -> None:
+    def __init__(self, world: World, mode: Mode, scripts: Scripts, promotes: bool, restores: bool = False) -> None:
         self.world = world
         self.mode = mode
-        self.oracle = Oracle(lossless=mode == "always")
+        self.oracle = Oracle(lossless=mode == "always", restores=restores)
         self.server = Server(world, scripts, mode)
         self.scribe = Scribe(self.oracle, lambda: self.server.redis)
         self.server.received = self.scribe.received
@@ -109,8 +113,10 @@ class History:
         self.links: list[Link] = []
         self.cluster = Cluster(world, self._opener, self.oracle)
         self.clients = [Client(world, i, self.cluster.fronts, self.oracle) for i in range(CLIENTS)]
-        self.senders: list[Client | Promoter] = [*self.clients]
-        if promotes:
+        self.senders: list[Client | Promoter | Restorer] = [*self.clients]
+        if restores:
+            self.senders.append(Restorer(world, self._opener, MODEL))
+        elif promotes:
             self.senders.append(Promoter(world, self._opener, MODEL, CONFIG))
         self.faults = Faults(self)
         self._is_well = False
@@ -180,6 +186,8 @@ class History:
         outcome.generations, outcome.editions = len(self.oracle.generations), self.scribe.editions
         outcome.upgrades = len(self.oracle.upgrades)
         outcome.promotions = sum(told.promoted is not None for told in self.oracle.history)
+        outcome.restores = sum(told.restored is not None for told in self.oracle.history)
+        outcome.again = self.oracle.again
         outcome.ends = Counter(reason[:60] for _, reason in self.cluster.ends)
 
     def _failed(self) -> bool:

@@ -133,6 +133,12 @@ class MiniRedis:
             self.pexpireat(key, b"%d" % (self.now_ms() + int(options[1])))
         return b"OK"
 
+    def setnx(self, key: Key, value: bytes) -> int:
+        if key in self.data:
+            return 0
+        self.set(key, value)
+        return 1
+
     def getbit(self, key: Key, offset: bytes) -> int:
         bits = self._value(key, bytearray)
         byte, bit = divmod(int(offset), 8)
@@ -351,8 +357,8 @@ def _span(stream: Stream, low: bytes, high: bytes) -> tuple[int, int]:
 COMMANDS: Final[dict[str, Callable[..., Any]]] = {
     name.upper(): getattr(MiniRedis, name)
     for name in (
-        "time", "get", "set", "getbit", "setbit", "exists", "pexpireat", "hget", "hmget", "hgetall", "hkeys", "hlen", "hexists",
-        "hstrlen", "hset", "hdel", "hincrby", "zadd", "zrem", "zcard", "zrangebyscore", "xadd", "xlen", "xrange", "xrevrange",
-        "xtrim", "xread",
+        "time", "get", "set", "setnx", "getbit", "setbit", "exists", "pexpireat", "hget", "hmget", "hgetall", "hkeys", "hlen",
+        "hexists", "hstrlen", "hset", "hdel", "hincrby", "zadd", "zrem", "zcard", "zrangebyscore", "xadd", "xlen", "xrange",
+        "xrevrange", "xtrim", "xread",
     )
 } | {"UNLINK": MiniRedis.delete}  # fmt: skip

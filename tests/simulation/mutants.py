@@ -49,11 +49,12 @@ FENCED_SCRIPTS: Final = ("commit", "publish", "stage", "piece", "verify", "trim"
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """The removed safeguard. `row`: its name in the table of the evidence."""
+    """The removed safeguard. `row`: its name in the table of the evidence; restores: it takes restores to show."""
 
     row: str
     scripts: Changes = field(default_factory=dict)
     patches: Sequence[Patch] = ()
+    restores: bool = False
 
 
 @contextlib.contextmanager
@@ -230,7 +231,9 @@ READERS: Final[list[Patch]] = [
 ]
 
 MUTANTS: Final[dict[str, Mutant]] = {
-    "no_dedupe": Mutant("dedupe by event id", {"append": [("    collect(request, number - 1, floor, known)\n", "\n")]}),
+    "no_dedupe": Mutant(
+        "dedupe by event id", {"append": [("    collect(request, number - 1, floor, counted(meta[10], before), known)\n", "\n")]}
+    ),
     "short_window": Mutant("dedupe window cut to 6 events", patches=[(opening, "DEDUPE_EVENTS", 6)]),
     "early_ack": Mutant("ack before durable (timeout taken as success)", patches=[(RedisStore, "append", _append_that_hopes)]),
     "two_writes": Mutant("state and offset in two writes", patches=[(model_state.ModelState, "freeze", _freeze_in_two_writes)]),
@@ -291,8 +294,23 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "trim_between": Mutant(
         "the log between a promoted state and its promotion is kept",
-        {"trim": [("if tonumber(event) > oldest_applied then bound = math.min(bound, tonumber(through)) end", "")]},
+        {"trim": [("if tonumber(event) > from then lower = math.min(lower, tonumber(through)) end", "")]},
         [(Scribe, "_trimmed", _nothing)],
+    ),
+    "undone_known": Mutant(
+        "ids of undone events are free",
+        {"append": [("counted(meta[10], before), known)\n", "nil, known)\n")]},
+        restores=True,
+    ),
+    "one_position": Mutant(
+        "the index keeps every event of an id",
+        {"append": [("content = content .. (redis.call('HGET', bucket, id) or '')", "content = content .. ''")]},
+        restores=True,
+    ),
+    "last_restore": Mutant(
+        "the store keeps every restore",
+        {"append": [("restores = restores .. event .. ' ' .. to .. ' '", "restores = restores .. ''")]},
+        restores=True,
     ),
     "upgrade_twice": Mutant("a start looks ahead for the upgrade event", patches=[(UpgradesSeen, "newest", _no_upgrade_seen)]),
 }

@@ -55,9 +55,18 @@ class Promoted:
     lesson: Lesson
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A restore: the model goes on from `lesson`. ids: those of the state that it puts in place."""
+
+    lesson: Lesson
+    ids: dict[bytes, tuple[int, Content]]
+
+
 @dataclass(slots=True)
 class Told:
-    """One record of the log, and the expected model after it. changes: it sets the configuration or the state."""
+    """One record of the log, and the expected model after it. changes: it sets the configuration or the state. ids: those whose
+    event is in the state, with its position and content."""
 
     at: int  # which effect of the file wrote it
     first: int
@@ -68,6 +77,8 @@ class Told:
     carried: Carried | None = None
     promoted: Promoted | None = None
     changes: bool = False
+    restored: Restored | None = None
+    ids: dict[bytes, tuple[int, Content]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,7 @@ class Committed:
 class Fate:
     """The outcome of one event as its client knows it."""
 
-    content: Content
+    contents: set[Content]
     open: int = 0  # requests under way
     unknown: int = 0  # requests whose outcome is unknown
     acked: int = 0
@@ -103,7 +114,10 @@ class Oracle:
     fates: dict[bytes, Fate] = field(default_factory=dict)
     lineage: bytes = b""
     history: list[Told] = field(default_factory=list)
-    places: dict[bytes, int] = field(default_factory=dict)  # event id -> log position
+    places: dict[bytes, list[int]] = field(default_factory=dict)  # event id -> log positions, of which one counts at most
+    restores: bool = False  # whether restores undo events, which are then sent again
+    known: int = 0  # answers that an id was known
+    again: int = 0  # events in the log whose id an undone event has
     generations: list[Committed] = field(default_factory=list)
     durable: int = 0  # effects that survive every crash the mode allows
     losses: int = 0
@@ -148,13 +162,17 @@ class Oracle:
             for place, (key, content) in enumerate(events, first):
                 self._told(place, key, content)
         told = Told(at, first, last, chain, events, self.lesson)
+        told.ids = self.ids | {key: (place, content) for place, (key, content) in enumerate(events, first)}
         if kind == b"upgrade":
             told.carried = self._carried(first, payload)
         elif kind == b"config":
             told.changes = True  # none here is derived from another
         elif kind == b"restore":
             told.promoted = self._promoted(first, payload, log_first)
-            told.changes = told.promoted is not None
+            if payload[0] != 2:
+                told.restored = self._restored(first, payload, log_first)
+                told.ids = told.restored.ids
+            told.changes = told.promoted is not None or told.restored is not None
         told.lesson = lesson_after(told, self.lesson, self.history, self.release)
         if told.promoted is not None:
             self._check_once(told)
@@ -162,6 +180,24 @@ class Oracle:
         if told.carried is not None:
             self._learn_again()
         return told
+
+    @property
+    def ids(self) -> dict[bytes, tuple[int, Content]]:
+        """The ids whose event is in the state at the end of the log."""
+        return self.history[-1].ids if self.history else {}
+
+    def _restored(self, first: int, payload: bytes, log_first: int) -> Restored:
+        """Read a restore. A state that is not of this log, because the end of it was taken back, has none of its events."""
+        header, arrays = decode_checkpoint(payload[8 + int.from_bytes(payload[4:8], "little") :])
+        applied, chain, lesson = int(header["applied"]), bytes.fromhex(header["chain"]), lesson_in(arrays)
+        if applied > self.seq:
+            return Restored(lesson, self.ids)  # it has what was taken back too
+        told = next((told for told in self.history if told.last == applied), None)
+        if applied >= log_first and (told is None or told.chain != chain):
+            return Restored(lesson, {})
+        if told is not None and told.chain == chain and told.lesson != lesson:
+            raise Violation(f"event {first} restores another state than the one after event {applied}")
+        return Restored(lesson, told.ids if told is not None else {})
 
     def _promoted(self, first: int, payload: bytes, log_first: int) -> Promoted | None:
         """Read a promotion; None where it is void: the model was changed since, or the log does not lead from its state to it."""
@@ -235,13 +271,14 @@ class Oracle:
 
     def _told(self, place: int, key: bytes, content: Content) -> None:
         fate = self.fates.get(key)
-        if fate is None or fate.content != content:
+        if fate is None or content not in fate.contents:
             raise Violation(f"event {place} is none that a client sent")
-        if key in self.places:
-            raise Violation(f"event {place} is in the log already, as event {self.places[key]}")
+        if key in self.ids:
+            raise Violation(f"event {place} is in the state already, as event {self.ids[key][0]}")
         if not (fate.open or fate.unknown or fate.acked):
             raise Violation(f"event {place} was logged for a client that was told it was not")
-        self.places[key] = place
+        self.again += key in self.places
+        self.places.setdefault(key, []).append(place)
 
     def committed(self, generation: Committed, content: bytes, chain: bytes) -> None:
         """A generation became the newest. Raises `Violation`."""
@@ -301,8 +338,10 @@ class Oracle:
         self.history = kept
         self.generations = [generation for generation in self.generations if generation.at < effects]
         for told in gone:
-            for key, _ in told.events:
-                del self.places[key]
+            for place, (key, _) in enumerate(told.events, told.first):
+                self.places[key].remove(place)
+                if not self.places[key]:
+                    del self.places[key]
                 fate = self.fates[key]
                 if fate.acked:
                     fate.lost = True
@@ -318,7 +357,19 @@ class Oracle:
     # -- what clients are told -------------------------------------------------------------------------------------
 
     def sending(self, key: bytes, content: Content) -> None:
-        self.fates.setdefault(key, Fate(content)).open += 1
+        fate = self.fates.setdefault(key, Fate({content}))
+        fate.contents.add(content)
+        fate.open += 1
+
+    def was_known(self, key: bytes, content: Content | None, since: int) -> None:
+        """A client was told that an id was known, with this content, or with another than it sent (None). `since`: records of the
+        log when it was sent. Raises `Violation` if no state since then had it."""
+        self.known += 1
+        if self.rollbacks:
+            return
+        found = [told.ids[key][1] for told in self.history[max(since - 1, 0) :] if key in told.ids]
+        if not found or (content is not None and content not in found):
+            raise Violation(f"an id was said to be known, which is in no state since event {since}")
 
     def answered(self, key: bytes, outcome: str, seq: int = 0) -> None:
         """A request with this event ended. Raises `Violation` if the answer is not true."""
@@ -327,7 +378,7 @@ class Oracle:
         if outcome in ("accepted", "duplicate"):
             fate.acked += 1
             fate.seq = seq
-            place = self.places.get(key)
+            place = min(self.places.get(key, []), default=None)
             if place is None and not self.rollbacks:
                 raise Violation(f"event {seq} was acknowledged and is not in the log")
             if place is None:
@@ -371,6 +422,8 @@ def pure(history: Sequence[Told], applied: int, release: Provenance, promotes: b
 
 def lesson_after(told: Told, before: Lesson, history: Sequence[Told], release: Provenance) -> Lesson:
     """The model after one more record: a promotion has what its state has learnt, and then what came after that."""
+    if told.restored is not None:
+        return told.restored.lesson
     if told.promoted is None:
         return learnt_all(before, told.events, release)
     lesson = told.promoted.lesson

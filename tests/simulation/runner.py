@@ -32,6 +32,8 @@ class Summary:
     losses: int = 0
     upgrades: int = 0
     promotions: int = 0
+    restores: int = 0
+    again: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
     virtual_ms: float = 0.0
@@ -50,6 +52,8 @@ class Summary:
         self.losses += outcome.losses
         self.upgrades += outcome.upgrades
         self.promotions += outcome.promotions
+        self.restores += outcome.restores
+        self.again += outcome.again
         self.virtual_ms += outcome.virtual_ms
         self.faults += outcome.faults
         self.ends += outcome.ends
@@ -59,7 +63,8 @@ class Summary:
 
     def merge(self, other: Summary) -> None:
         """Add the counts of another summary."""
-        sums = ("seeds", "steps", "events", "generations", "editions", "losses", "upgrades", "promotions", "cpu_s", "virtual_ms")
+        sums = ["seeds", "steps", "events", "generations", "editions", "losses", "upgrades", "promotions", "cpu_s", "virtual_ms"]
+        sums += ["restores", "again"]
         for name in sums:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("faults", "ends", "by_mode", "failed"):
@@ -71,6 +76,11 @@ def mode_of(seed: int) -> Mode:
     return MODES[seed % len(MODES)]
 
 
+def restored(seed: int) -> bool:
+    """Whether states are restored in the history of a seed: in a third of those of each mode."""
+    return seed // len(MODES) % 3 == 2
+
+
 def run_slice(task: tuple[int, int, str]) -> Summary:
     """Run the seeds first..first+count-1, with the named mutant or none."""
     first, count, mutant = task
@@ -80,7 +90,7 @@ def run_slice(task: tuple[int, int, str]) -> Summary:
     scripts = Scripts(chosen.scripts if chosen else {})
     with simulating(), applied(chosen) if chosen else contextlib.nullcontext():
         for seed in range(first, first + count):
-            summary.add(simulate(seed, mode_of(seed), scripts))
+            summary.add(simulate(seed, mode_of(seed), scripts, restores=chosen.restores if chosen else restored(seed)))
     summary.cpu_s = time.process_time() - begun
     return summary
 

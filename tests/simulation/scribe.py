@@ -26,6 +26,7 @@ class Scribe:
         self.editions = 0
         self.edition_applied = 0
         self.trims = 0
+        self.older = 0  # generations that trims kept beside the newest
 
     def received(self, at: int, name: str, keys: list[bytes], effects: list[Effect]) -> None:
         """Process the writes of script `name`. Raises `Violation`."""
@@ -100,12 +101,17 @@ class Scribe:
             raise Violation(f"epoch {epoch} wrote, epoch {int(held[b'epoch'])} owns the store")
 
     def _trimmed(self, keys: list[bytes]) -> None:
-        """Every kept generation can be continued to the end of the log; keys: own, meta, log, gens, ..."""
+        """The newest generations can be continued to the end of the log; keys: own, meta, log, gens, ..."""
         redis = self.redis()
         first = int(redis.data[keys[1]][b"first_seq"])
         if first == 1:
             return
         kept = [(packed[:1], json.loads(packed[1 + DIGEST_BYTES :])) for packed in redis.data.get(keys[3], {}).values()]
+        kept.sort(key=lambda one: -one[1]["gen"])
+        third = [told["gen"] for verified, told in kept if verified == b"1"][2:3]
+        older = [told for _, told in kept if third and told["gen"] < third[0]]
+        self.older += len(older)
+        kept = [one for one in kept if one[1] not in older]
         for verified, told in kept:
             if verified == b"1" and told["applied"] < first - 1:
                 raise Violation(f"the log begins at event {first}, generation {told['gen']} ends at {told['applied']}")

@@ -38,7 +38,7 @@ def test_a_missing_safeguard_is_noticed(name: str) -> None:
     scripts = Scripts(mutant.scripts)
     seeds = dict.fromkeys([SHOWN_BY.get(name, FIRST), *range(FIRST, FIRST + SEEDS_MAX)])
     with simulating(), applied(mutant):
-        noticed = any(simulate(seed, mode_of(seed), scripts).violation for seed in seeds)
+        noticed = any(simulate(seed, mode_of(seed), scripts, restores=mutant.restores).violation for seed in seeds)
     assert noticed, f"{mutant.row}: {SEEDS_MAX} histories, and nobody missed it"
 
 

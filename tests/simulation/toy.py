@@ -99,6 +99,7 @@ class Counted:
     config: Final = ProgressiveConfig()
     until_count: Final = 2**31
     carried: Final = NOTHING_CARRIED
+    faded_bases: Final[list[float | None]] = []
 
     def __init__(self, _config: Any = None) -> None:
         self.examples = 0
@@ -110,8 +111,14 @@ class Counted:
     def note_non_zeros(self, _non_zeros: int) -> None:
         return
 
+    def tally(self) -> int:
+        return self.examples
+
+    def since(self, before: int, now: int) -> dict[str, Any]:
+        return {"examples": now - before}
+
     def figures(self) -> dict[str, Any]:
-        horizon = {"log_loss": 0.5, "auc": None}
+        horizon = {"log_loss": 0.5, "base_rate": 0.5, "auc": None}
         return {
             "cumulative": {"examples": self.examples, **horizon},
             "faded": {"half_life": 1, **horizon},
@@ -131,7 +138,7 @@ class Counted:
     def carry(self, _seq: int) -> None:
         return
 
-    def thaw(self, arrays: Arrays, _carried: Carried = NOTHING_CARRIED) -> None:
+    def thaw(self, arrays: Arrays, _carried: Carried = NOTHING_CARRIED, _bases: Sequence[float | None] = ()) -> None:
         if "examples" not in arrays:
             raise Corrupt("toy: no count")
         self.examples = int(arrays["examples"][0])

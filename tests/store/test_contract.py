@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import RiataError
-from riata.store.layout import split_chunks
+from riata.store.layout import encode_checkpoint, split_chunks
 from riata.store.records import Through, encode_document, encode_restore, encode_skip
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.retention import CAUSE, REQUEST, SAVED
@@ -189,8 +189,10 @@ class Walk:
             return Append(model, "skip", 3, payload=encode_skip(4, "poison"))
         if kind < 0.23:
             return self.promotion(model)
+        if kind < 0.29:
+            return self.restore(model)
         batch = random_batch(self.rng, int(self.rng.integers(1, 9)), 30)
-        if kind < 0.25:
+        if kind < 0.31:
             batch = dataclasses.replace(batch, weight=np.zeros(batch.n))  # breaks the contract
         pairs = [(int(self.rng.integers(0, 2**64, dtype=np.uint64)), b"name"), (2**63 + int(self.rng.integers(0, 5)), b"again")]
         names = [(), pairs, Names.of(pairs)][int(self.rng.integers(0, 3))]
@@ -202,6 +204,18 @@ class Walk:
         head = self.stores.all(lambda store: store.head(model))
         seq = 0 if isinstance(head, RiataError) else int(self.rng.integers(max(head.first_seq - 3, 0), head.seq + 1))
         return Append(model, "restore", 3, payload=encode_restore({}, b"state", Through(seq, bytes(20))))
+
+    def restore(self, model: str) -> Append:
+        """A state of some event of this log; now and then one ahead of it, of a fork or of another log, or nothing at all."""
+        head = self.stores.all(lambda store: store.head(model))
+        if isinstance(head, RiataError) or self.rng.random() < 0.05:
+            return Append(model, "restore", 3, payload=encode_restore({}, b"no state"))
+        applied = int(self.rng.integers(0, head.seq + 2))
+        log = [record for record in self.stores.stores[0].read(model, head.first_seq - 1, 2**30) if record.last >= applied]
+        chain = log[0].chain if log and self.rng.random() < 0.9 else bytes(20)
+        lineage = head.lineage if self.rng.random() < 0.9 else bytes(16)
+        header = {"applied": applied, "chain": chain.hex(), "lineage": lineage.hex()}
+        return Append(model, "restore", 3, payload=encode_restore({}, encode_checkpoint(header, {})))
 
     def checkpoint(self) -> None:
         model, owner = self.model(), self.owner()
@@ -338,7 +352,7 @@ def test_the_walk_reaches_every_answer(stores: Stores) -> None:
     wanted = {"Verdict.OK", "Verdict.FENCED", "Verdict.CONFLICT", "Verdict.BEHIND", "Verdict.FORK", "Verdict.MISSING"}
     wanted |= {"accepted", "duplicate", "reused", "bad_batch", "model_not_found", "model_exists", "fenced", "log_gap", "trimmed"}
     wanted |= {"older_algorithm", "generation_exists", "generation_not_found", "ckpt_corrupt"}
-    for seed in range(300, 308):
+    for seed in range(300, 320):
         walk = Walk(stores, seed)
         for _ in range(150):
             walk.step()

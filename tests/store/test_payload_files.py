@@ -284,12 +284,13 @@ def test_a_disk_that_cannot_be_read_ends_the_store(store: SqliteStore, monkeypat
     store._session._connection.close()  # which a store that failed leaves to the end of its process
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_database_of_an_older_format_is_converted(store: SqliteStore, tmp_path: Path, version: int) -> None:
     records = [short(store)]
     store.close()
     dropped = [f"ALTER TABLE log DROP COLUMN {column}" for column in ("file", "at", "length")] if version == 2 else []
-    edit(tmp_path, *dropped, "DROP TABLE promotions", f"PRAGMA user_version = {version}")
+    dropped += ["DROP TABLE promotions"] if version < 4 else []
+    edit(tmp_path, *dropped, "ALTER TABLE models DROP COLUMN restores", f"PRAGMA user_version = {version}")
     store = open_sqlite(tmp_path, LONG)
     records.append(long(store))
     assert store.read("m", 0) == records

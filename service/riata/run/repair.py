@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from riata.base.errors import Conflict, Corrupt, LogFork
+from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.learn.registry import ALGO_VERSION
 from riata.run.checkpointer import Checkpointer, Retention
 from riata.run.damage import harms_one_model
@@ -32,7 +33,7 @@ Action = Literal["restore", "cut", "set_aside"]
 ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
 READ_BYTES: Final = 2**22
 LEASE_MS: Final = 600_000  # of a shared store: longer than a repair takes
-FRESH: Final = 2  # checkpoints that a restore writes, in case one of them becomes corrupt
+FRESH: Final = GENERATIONS_KEPT_MIN  # checkpoints that a restore writes, so that the log can be trimmed
 OnProgress = Callable[[int, int], None]
 
 
@@ -196,12 +197,13 @@ class Repairer:
         if record is None:
             raise Conflict(f"{name}: the repair could not be written to the log", "cannot_repair")
         state.apply(record)
-        checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH + 1, 0))
+        events = record.last - newest.applied  # that were learnt again
+        checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH, events))
         for _ in range(FRESH):
             saved = checkpointer.save(state.freeze(), self._now_ms(), generation_info(state))
             if saved.verdict is not Verdict.OK:
                 raise Conflict(f"{name}: the snapshot was not written: {saved.detail or saved.verdict}", "cannot_repair")
-        while store.trim(self._owner, name, FRESH + 1, 0):
+        while store.trim(self._owner, name, FRESH, events):
             pass  # each call drops a limited number of records
         first = store.head(name).first_seq
         again = f"{recovered.replayed} events learnt again"

@@ -6,8 +6,10 @@ chain. Which rows are accepted is decided for the leader alone; a follower remem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -16,25 +18,28 @@ from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, NotFound
 from riata.store.records import first_chain, next_chain, observe_record, record_digest, row_digests
 from riata.store.store import Append, Appended, Head, Record
+from riata.store.undoing import CONTENT_BYTES, Restores, Seen, and_then, counted, counting, restored, united
 from riata.wire.batch import Batch, select_rows
 
 ID_BYTES = 16
-Seen = tuple[int, bytes]  # (position of the event with this id, digest of its content)
 LookUp = Callable[[str, Sequence[bytes], int], Mapping[bytes, Seen]]
-"""(model, ids, floor) -> those of the ids that are known at positions >= floor."""
+"""(model, ids, floor) -> the entries of those ids whose newest position is at `floor` or above."""
+ChainOf = Callable[[str, int], bytes | None]
+"""(model, event) -> the chain of its log after the record with the event; None if the log no longer has that."""
 _NOWHERE: Final[Seen] = (0, b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
     """The plan of one append. head is the model's head afterwards; ids are the new entries of the dedupe index; is_copy: of a
-    record of the leader, which the request before it has."""
+    record of the leader, which the request before it has; restores: those of the model afterwards, None if they do not change."""
 
     request: Append
     appended: Appended
     head: Head | None
     ids: list[tuple[bytes, int, bytes]]
     is_copy: bool = False
+    restores: Restores | None = None
 
 
 def new_head(lineage: bytes) -> Head:
@@ -42,21 +47,46 @@ def new_head(lineage: bytes) -> Head:
     return Head(lineage=lineage, seq=0, chain=first_chain(lineage), first_seq=1, dedupe_floor=1)
 
 
-def plan_group(group: Sequence[Append], heads: Mapping[str, Head], look_up: LookUp, dedupe_events: int) -> list[Planned]:
-    """Plan a whole group in order; later requests see the ids of earlier ones. `heads` is not changed.
+def plan_group(
+    group: Sequence[Append],
+    heads: Mapping[str, Head],
+    look_up: LookUp,
+    dedupe_events: int,
+    restores: Mapping[str, Restores] = MappingProxyType({}),
+    chain_of: ChainOf = lambda _model, _event: None,
+) -> list[Planned]:
+    """Plan a whole group in order; later requests see the ids and restores of earlier ones. `heads` is not changed.
 
+    restores : of each model that has any
     The plan of a request is followed by those of its copies, for followers that are in `heads`.
     """
     ahead = dict(heads)
+    undoing = dict(restores)
     fresh: dict[str, dict[bytes, Seen]] = {}
     planned: list[Planned] = []
     for request in group:
-        plan = plan_one(request, ahead.get(request.model), fresh.setdefault(request.model, {}), look_up, dedupe_events)
-        if plan.head is not None:
+        before, undone = ahead.get(request.model), undoing.get(request.model, ())
+        new = fresh.setdefault(request.model, {})
+        plan = plan_one(request, before, new, look_up, dedupe_events, undone)
+        if plan.head is not None and before is not None:
             ahead[request.model] = plan.head
-            fresh[request.model].update({key: (seq, content) for key, seq, content in plan.ids})
+            if request.kind == "restore" and (one := restored(request.payload, before, partial(chain_of, request.model))):
+                undoing[request.model] = and_then(undone, one, before.dedupe_floor)
+                plan = replace(plan, restores=undoing[request.model])
+            again = [(key, united([(seq, content), new[key]])) for key, seq, content in plan.ids if key in new] if undone else ()
+            new.update({key: (seq, content) for key, seq, content in plan.ids})
+            new.update(again)
         planned += _with_copies(plan, ahead)
     return planned
+
+
+def parts(group: Sequence[Append]) -> Iterator[Sequence[Append]]:
+    """Cut a group after each restore: it may free ids that requests before it had. For stores that look these up only once."""
+    begin = 0
+    for at, request in enumerate(group, 1):
+        if request.kind == "restore" or at == len(group):
+            yield group[begin:at]
+            begin = at
 
 
 def models_of(group: Sequence[Append]) -> set[str]:
@@ -81,7 +111,14 @@ def _with_copies(plan: Planned, ahead: dict[str, Head]) -> list[Planned]:
     return [replace(plan, appended=replace(plan.appended, copies=told)), *copies]
 
 
-def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], look_up: LookUp, dedupe_events: int) -> Planned:
+def plan_one(
+    request: Append,
+    head: Head | None,
+    fresh: Mapping[bytes, Seen],
+    look_up: LookUp,
+    dedupe_events: int,
+    restores: Restores = (),
+) -> Planned:
     """Plan one request for a model at `head` (None: no such model); `fresh` are the ids of earlier requests of the group."""
     n = 0 if request.batch is None else request.batch.n
     if head is None:
@@ -93,7 +130,12 @@ def plan_one(request: Append, head: Head | None, fresh: Mapping[bytes, Seen], lo
     floor = max(head.dedupe_floor, head.seq - dedupe_events + 1)
     rows, kept = _all(n), request.batch
     if not _has_no_id(request, kept):
-        rows = _judge(request, request.batch, head.seq, lambda ids: _known(ids, fresh, look_up, request.model, floor))
+        spans = counted(restores, head.seq) if restores else []
+
+        def known(ids: Sequence[bytes]) -> Mapping[bytes, Seen]:
+            return _known(ids, fresh, look_up(request.model, ids, floor), floor, spans)
+
+        rows = _judge(request, request.batch, head.seq, known)
         if not rows.accepted.any():
             return _nothing(request, rows, None)
         kept = select_rows(request.batch, rows.accepted)
@@ -154,7 +196,7 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
             continue
         accepted[i] = False
         dropped += 1
-        if found[1] == content:
+        if found[1][:CONTENT_BYTES] == content:
             duplicate[i] = True
             highest = max(highest, found[0])
             repeated += [i] if key in here else []
@@ -168,10 +210,19 @@ def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]
     return _Rows(accepted, duplicate, reused, highest, [(key, at, content) for key, (at, content) in here.items()])
 
 
-def _known(ids: Sequence[bytes], fresh: Mapping[bytes, Seen], look_up: LookUp, model: str, floor: int) -> Mapping[bytes, Seen]:
-    stored = look_up(model, ids, floor)
+def _known(
+    ids: Sequence[bytes], fresh: Mapping[bytes, Seen], stored: Mapping[bytes, Seen], floor: int, spans: Sequence[tuple[int, int]]
+) -> Mapping[bytes, Seen]:
+    """Return of each known id the event that counts. spans: of the events that count; empty if none was undone."""
     pending = {key: fresh[key] for key in ids if key in fresh and fresh[key][0] >= floor}
-    return {**stored, **pending}
+    if not spans:
+        return {**stored, **pending}
+    known = {}
+    for key in {**stored, **pending}:
+        entry = united(found for found in (stored.get(key), pending.get(key)) if found is not None)
+        if (seen := counting(entry, spans, floor)) is not None:
+            known[key] = seen
+    return known
 
 
 def _nothing(request: Append, rows: _Rows, refused: BadInput | None) -> Planned:

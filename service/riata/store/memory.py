@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
-from riata.store.append_plan import Planned, Seen, new_head, plan_group
+from riata.store.append_plan import Planned, new_head, plan_group
 from riata.store.owning import older_algorithm
 from riata.store.records import check_read, decode_through
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
+from riata.store.undoing import Restores, Seen, united
 from riata.wire.names import Names
 
 
@@ -24,6 +25,7 @@ class _Model:
     trimmed_chain: bytes
     log: list[Record] = field(default_factory=list)
     ids: dict[bytes, Seen] = field(default_factory=dict)
+    restores: Restores = ()
     names: list[tuple[int, bytes]] = field(default_factory=list)  # last event and bytes of `Names`, of requests with new names
     generations: list[Generation] = field(default_factory=list)  # newest first
     chunks: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(default_factory=dict)  # (gen, index): epoch, digest, bytes
@@ -112,7 +114,8 @@ class MemoryStore:
     def append(self, group: Sequence[Append]) -> list[Appended]:
         models = self._open().models
         heads = {name: entry.head for name, entry in models.items()}
-        planned = plan_group(group, heads, self._look_up, self.dedupe_events)
+        restores = {name: entry.restores for name, entry in models.items()}
+        planned = plan_group(group, heads, self._look_up, self.dedupe_events, restores, self._chain_of)
         for plan in planned:
             self._write(plan)
         return [plan.appended for plan in planned if not plan.is_copy]
@@ -271,6 +274,13 @@ class MemoryStore:
             return entry.trimmed_chain
         return next((record.chain for record in entry.log if record.last == seq), None)
 
+    def _chain_of(self, model: str, event: int) -> bytes | None:
+        """Return the chain after the record with `event`; None if the log no longer has it."""
+        log = self._kept.models[model].log
+        if not log or event < log[0].first:
+            return None
+        return next((record.chain for record in log if record.last >= event), None)
+
     def _open(self) -> _Kept:
         if self._closed:
             raise StoreFailed("the store was closed; restart the process")
@@ -310,6 +320,9 @@ class MemoryStore:
         entry = self._kept.models[record.model]
         entry.head = plan.head
         entry.log.append(record)
-        entry.ids.update({key: (seq, content) for key, seq, content in plan.ids})
+        for key, seq, content in plan.ids:
+            entry.ids[key] = united([(seq, content), entry.ids[key]]) if key in entry.ids else (seq, content)
+        if plan.restores is not None:
+            entry.restores = plan.restores
         if plan.request.names:
             entry.names.append((record.last, Names.of(plan.request.names).to_bytes()))

@@ -23,12 +23,13 @@ import numpy as np
 
 from riata.base.errors import Corrupt, LogFork, TooLarge, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
-from riata.store.append_plan import ID_BYTES, Planned, Seen, plan_one
+from riata.store.append_plan import ID_BYTES, Planned, parts, plan_one
 from riata.store.records import names_digest, next_chain
 from riata.store.redis.codec import Answer, State
 from riata.store.redis.keys import Keys, bucket_of
 from riata.store.redis.session import Session
 from riata.store.store import Append, Appended, Head
+from riata.store.undoing import Seen, claimed
 from riata.wire.names import Names
 
 TICKET_MS: Final = 24 * 3_600_000
@@ -37,6 +38,7 @@ SEND_IDS_MAX: Final = 20_000
 PAYLOAD_BYTES_MAX: Final = 500 * 2**20  # Redis takes arguments of up to 512 MiB
 ROUNDS_MAX: Final = 20  # consecutive rounds that append no request, before `store_contended`
 TICKETS_MAX: Final = 3
+SEQ_MAX: Final = 2**53  # the script compares the event of a state with the end of the log
 
 
 @dataclass(slots=True)
@@ -79,7 +81,8 @@ class Appender:
         """See `Store.append`."""
         finished: list[Appended] = []
         try:
-            self._append(group, finished)
+            for part in parts(group):
+                self._append(part, finished)
         except Unavailable as error:
             if any(done.record is not None for done in finished):
                 error.outcome = "unknown"  # for the whole group: a part of it is in the log
@@ -293,6 +296,8 @@ def _request(plan: Planned, place: _Place, keys: Keys, before: int) -> tuple[lis
         return named, [b"probe", b"0", b"0", b"", b"", b"", b"", *place_of, b""]
     names = Names.of(request.names).to_bytes() if request.names else b""
     rows = [(at - record.first + 1).to_bytes(4, "big") + content for _, at, content in plan.ids]
+    if record.kind == "restore" and (found := claimed(record.payload, dataclasses.replace(place.head, seq=SEQ_MAX))) is not None:
+        rows = [b"%d %s" % (found[0], found[1].hex().encode())]
     arguments = [
         record.kind.encode(), b"%d" % record.count, b"%d" % record.accepted_ms, record.payload, record.digest,
         names, names_digest(names) if names else b"", *place_of, b"".join(rows),

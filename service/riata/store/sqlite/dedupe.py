@@ -17,19 +17,23 @@ Theory of operation
 
     Ids below a model's floor are expired, wherever they are found. They are deleted from the tree in idle time, one slice at
     a time, when the floor has risen by a part of the window. There is no second tree ordered by position.
+
+    An id whose event a restore undid may get another event. Then its entry has all of them (`store/undoing.py`), and what is in
+    memory and in the tree is united: while a model has restores, both are read. Otherwise an id has one event, in either.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.errors import Corrupt
-from riata.store.append_plan import Seen
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
+from riata.store.store import Head
+from riata.store.undoing import CONTENT_BYTES, Restores, Seen, united, unpack, up_to
 
 FRESH_IDS_MAX: Final = 100_000  # ids held in memory over all models, some 300 bytes each
 SLICES: Final = 64
@@ -51,11 +55,12 @@ class _Held:
     count: int = 0
     slices: list[dict[bytes, Seen]] = field(default_factory=lambda: [{} for _ in range(SLICES)])
 
-    def add(self, entries: Sequence[tuple[bytes, int, bytes]]) -> None:
+    def add(self, entries: Sequence[tuple[bytes, int, bytes]], floor: int) -> None:
         for key, seq, content in entries:
             held = self.slices[key[0] >> _SHIFT]
-            self.count += key not in held
-            held[key] = (seq, content)
+            before = held.get(key)
+            self.count += before is None
+            held[key] = (seq, content) if before is None or before[0] < floor else united([(seq, content), before])
 
 
 class DedupeIndex:
@@ -77,8 +82,10 @@ class DedupeIndex:
         self._held.pop(model, None)
         self._sweeps.pop(model, None)
 
-    def look_up(self, connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int) -> dict[bytes, Seen]:
-        """Return the entries of `ids` that are known at positions >= floor."""
+    def look_up(
+        self, connection: sqlite3.Connection, model: int, ids: Sequence[bytes], floor: int, restores: Restores = ()
+    ) -> dict[bytes, Seen]:
+        """Return the entries of `ids` whose newest position is >= floor; with all positions if the model has `restores`."""
         slices = self._of(connection, model).slices
         known: dict[bytes, Seen] = {}
         others = []
@@ -88,23 +95,22 @@ class DedupeIndex:
                 others.append(key)
             elif found[0] >= floor:
                 known[key] = found
-        others.sort()  # neighbours share a page
-        for start in range(0, len(others), _IDS_AT_ONCE):
-            some = others[start : start + _IDS_AT_ONCE]
-            places = ",".join("?" * len(some))
-            rows = connection.execute(f"SELECT id, seq, content FROM dedupe WHERE model = ? AND id IN ({places})", (model, *some))
-            known.update({key: (seq, content) for key, seq, content in rows if seq >= floor})
+        if restores:
+            others += known
+        for key, seq, content in _in_tree(connection, model, others):
+            if seq >= floor:
+                known[key] = united([(seq, content), known[key]]) if key in known else (seq, content)
         return known
 
-    def put(self, connection: sqlite3.Connection, record_key: int, ids: Sequence[tuple[bytes, int, bytes]], events: int) -> int:
-        """Write the (id, position, content) of one record. events: events in the window now. Return the approximate number of
-        bytes written."""
+    def put(self, connection: sqlite3.Connection, record_key: int, ids: Sequence[tuple[bytes, int, bytes]], head: Head) -> int:
+        """Write the (id, position, content) of one record. head: of the model now. Return the approximate number of bytes
+        written."""
         model, first = record_key >> SEQ_BITS, record_key & ((1 << SEQ_BITS) - 1)
         held = self._of(connection, model)
         entries = b"".join([_ENTRY.pack(key, content, seq - first) for key, seq, content in ids])
         connection.execute("INSERT INTO fresh_ids VALUES (?, ?, ?)", (record_key, held.merged, entries))
-        held.add(ids)
-        held.events = events
+        held.add(ids, head.dedupe_floor)
+        held.events = head.seq - head.dedupe_floor + 1
         written = len(entries) + PAGE_BYTES
         while sum(each.count for each in self._held.values()) > FRESH_IDS_MAX:
             written += self._merge_slice(connection, max(self._held, key=lambda key: self._held[key].count))
@@ -135,7 +141,13 @@ class DedupeIndex:
         """Move one slice to the tree; return the approximate number of bytes written."""
         held = self._held[model]
         number = held.merged % SLICES
-        entries = [(model, key, seq, content) for key, (seq, content) in held.slices[number].items()]
+        moved = held.slices[number]
+        stored, floor = connection.execute("SELECT restores, dedupe_floor FROM models WHERE id = ?", (model,)).fetchone()
+        if stored and unpack(stored):
+            for key, seq, content in _in_tree(connection, model, list(moved)):
+                if seq >= floor:
+                    moved[key] = united([(seq, content), moved[key]])
+        entries = [(model, key, seq, content) for key, (seq, content) in moved.items()]
         entries.sort()  # neighbours share a page
         connection.executemany("INSERT OR REPLACE INTO dedupe VALUES (?, ?, ?, ?)", entries)
         held.slices[number] = {}
@@ -148,6 +160,24 @@ class DedupeIndex:
         return min(len(entries) * PAGE_BYTES, held.events * _TREE_BYTES // SLICES + PAGE_BYTES)
 
 
+def _in_tree(connection: sqlite3.Connection, model: int, ids: list[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield (id, newest position, content) of those `ids` that are in the tree. Sorts `ids`."""
+    ids.sort()  # neighbours share a page
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        some = ids[start : start + _IDS_AT_ONCE]
+        places = ",".join("?" * len(some))
+        yield from connection.execute(f"SELECT id, seq, content FROM dedupe WHERE model = ? AND id IN ({places})", (model, *some))
+
+
+def forget_after(connection: sqlite3.Connection, model: int, last: int) -> None:
+    """Delete the events after `last` from the tree; ids that restores had freed keep their earlier ones."""
+    sql = "SELECT id, seq, content FROM dedupe WHERE model = ? AND seq > ? AND length(content) > ?"
+    several = connection.execute(sql, (model, last, CONTENT_BYTES)).fetchall()
+    connection.execute("DELETE FROM dedupe WHERE model = ? AND seq > ?", (model, last))
+    left = [(key, up_to((seq, content), last)) for key, seq, content in several]
+    connection.executemany("INSERT INTO dedupe VALUES (?, ?, ?, ?)", [(model, key, *seen) for key, seen in left if seen])
+
+
 def _bounds(number: int) -> tuple[bytes, bytes]:
     """Return the lowest id of a slice, and the lowest id above the slice."""
     above = bytes([number + 1 << _SHIFT]) if number + 1 < SLICES else _ABOVE_ALL
@@ -156,13 +186,13 @@ def _bounds(number: int) -> tuple[bytes, bytes]:
 
 def _read_fresh(connection: sqlite3.Connection, model: int) -> _Held:
     """Read the fresh ids of a model. They include ids that are already in the tree; those are moved again."""
-    merged, events = connection.execute("SELECT merged, seq - dedupe_floor + 1 FROM models WHERE id = ?", (model,)).fetchone()
-    held = _Held(merged, events)
+    merged, seq, floor = connection.execute("SELECT merged, seq, dedupe_floor FROM models WHERE id = ?", (model,)).fetchone()
+    held = _Held(merged, seq - floor + 1)
     base = model << SEQ_BITS
     sql = "SELECT key, entries FROM fresh_ids WHERE key BETWEEN ? AND ? ORDER BY key"
     for record_key, entries in connection.execute(sql, (base, base + (1 << SEQ_BITS) - 1)):
         if len(entries) % _ENTRY.size:
             raise Corrupt(f"fresh ids of the record {record_key}: {len(entries)} bytes are not a whole number of entries")
         first = record_key - base
-        held.add([(key, first + offset, content) for key, content, offset in _ENTRY.iter_unpack(entries)])
+        held.add([(key, first + offset, content) for key, content, offset in _ENTRY.iter_unpack(entries)], floor)
     return held

@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from riata.base.errors import Corrupt, LogFork, NotFound
+from riata.base.errors import Conflict, Corrupt, LogFork, NotFound
+from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import Planned
 from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
+from riata.store.undoing import Restores, and_then, pack, restored, unpack
 from riata.wire.names import Names
 
+_FIND = "SELECT * FROM models WHERE name = ?"  # of any format: those before 5 have no restores, and a number in their place
 _SMALL_PAGES = 3  # pages that every record dirties: its leaf, the parent of the leaf, the page of its model
 
 
 class ModelRow(NamedTuple):
-    """A model as stored. trimmed_chain is the chain at first_seq - 1."""
+    """A model as stored. trimmed_chain is the chain at first_seq - 1; restores are those that undid events."""
 
     id: int
     head: Head
     trimmed_chain: bytes
+    restores: Restores = ()
 
 
 def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
     """Return the row of `model`. Raises `NotFound`."""
-    row = connection.execute(
-        "SELECT id, lineage, seq, chain, first_seq, dedupe_floor, trimmed_chain FROM models WHERE name = ?", (model,)
-    ).fetchone()
+    row = connection.execute(_FIND, (model,)).fetchone()
     if row is None:
         raise NotFound(f"no model {model!r}", "model_not_found")
-    return ModelRow(row[0], Head(*row[1:6]), row[6])
+    number, _, lineage, seq, chain, first_seq, trimmed_chain, floor, *_, restores = row
+    known = unpack(restores) if isinstance(restores, bytes) else ()
+    return ModelRow(number, Head(lineage, seq, chain, first_seq, floor), trimmed_chain, known)
 
 
 def logs(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
     """Return the first and the last event of every model's log, by model number."""
     return {row[0]: (row[1], row[2]) for row in connection.execute("SELECT id, first_seq, seq FROM models")}
+
+
+def insert_model(connection: sqlite3.Connection, model: str, head: Head) -> None:
+    """Create a model whose log is empty. Raises `Conflict` (codes `model_exists`, `too_many_models`)."""
+    if connection.execute("SELECT 1 FROM models WHERE name = ?", (model,)).fetchone():
+        raise Conflict(f"model {model!r} already exists", "model_exists")
+    if connection.execute("SELECT count(*) FROM models").fetchone()[0] >= MODELS_MAX:
+        raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
+    sql = """INSERT INTO models (name, lineage, seq, chain, first_seq, trimmed_chain, dedupe_floor, restores)
+             VALUES (?, ?, ?, ?, ?, ?, ?, x'')"""
+    connection.execute(sql, (model, head.lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
 
 
 def find_models(connection: sqlite3.Connection, models: Iterable[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
@@ -80,13 +97,15 @@ def insert_planned(
         paid += len(payload)
         written += len(payload) + _SMALL_PAGES * PAGE_BYTES
         if plan.ids:
-            written += dedupe.put(connection, key, plan.ids, plan.head.seq - plan.head.dedupe_floor + 1)
+            written += dedupe.put(connection, key, plan.ids, plan.head)
         if plan.request.names:
             names = Names.of(plan.request.names).to_bytes()
             brought.append((key, names_digest(names), names))
             written += len(names) + PAGE_BYTES
         if record.kind == "restore" and (through := decode_through(record.payload)) is not None:
             promotions.append((key, through.seq))
+        if plan.restores is not None:
+            connection.execute("UPDATE models SET restores = ? WHERE id = ?", (pack(plan.restores), model))
     files.write()
     # In one call: each execution of a statement takes the interpreter's lock five times, each row of `executemany` twice.
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
@@ -173,6 +192,31 @@ def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes |
         return None
     chain: bytes = found[2]
     return chain
+
+
+def chain_of(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes | None:
+    """Return the chain after the record with event `seq`; None if the log no longer has it, or has not yet."""
+    base = row.id << SEQ_BITS
+    found = connection.execute(
+        "SELECT chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1", (base, base + seq)
+    ).fetchone()
+    return found[0] if found and row.head.first_seq <= seq <= row.head.seq else None
+
+
+def note_restores(connection: sqlite3.Connection, files: PayloadFiles) -> None:
+    """Read the restores of models whose log was written by a version that did not note them."""
+    sql = "SELECT key, payload, file, at, length FROM log WHERE key BETWEEN ? AND ? AND kind = ? ORDER BY key"
+    for (name,) in connection.execute("SELECT name FROM models WHERE restores IS NULL").fetchall():
+        row = find_model(connection, name)
+        base, found = row.id << SEQ_BITS, Restores()
+        stored = connection.execute(sql, (base + row.head.dedupe_floor, base + row.head.seq, KIND_CODES["restore"])).fetchall()
+        for key, payload, *place in stored:
+            head = dataclasses.replace(row.head, seq=key - base - 1)
+            with contextlib.suppress(Corrupt):  # a reader of the log reports it
+                content = files.read(row.id, Place(*place)) if place[0] else payload
+                one = restored(content, head, partial(chain_of, connection, row))
+                found = found if one is None else and_then(found, one, head.dedupe_floor)
+        connection.execute("UPDATE models SET restores = ? WHERE id = ?", (pack(found), row.id))
 
 
 def promotions_in(connection: sqlite3.Connection, row: ModelRow) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from riata.base.directories import sync_directory
 from riata.base.errors import BadInput
 from riata.store.append_plan import Planned, plan_group
+from riata.store.sqlite.dedupe import forget_after
 from riata.store.sqlite.directory import DirectoryLock, make_directory
 from riata.store.sqlite.generations import require_owner
 from riata.store.sqlite.log import ModelRow, chain_at, find_model, insert_planned
@@ -17,6 +18,7 @@ from riata.store.sqlite.losses import examine, require_whole
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
 from riata.store.sqlite.store import SqliteSettings, SqliteStore
 from riata.store.store import Append, Owner, Record
+from riata.store.undoing import pack
 
 KEYED: Final = ("log", "fresh_ids", "names", "promotions")  # tables by model id * 2^44 + event
 OF_MODELS: Final = ("dedupe", "remembered", "remembered_size", "generations", "chunks")
@@ -76,13 +78,13 @@ def cut_rows(connection: sqlite3.Connection, model: str, event: int) -> ModelRow
     for table in KEYED:
         bounds = (row.id << SEQ_BITS | event, (row.id + 1 << SEQ_BITS) - 1)
         connection.execute(f"DELETE FROM {table} WHERE key BETWEEN ? AND ?", bounds)
-    connection.execute("DELETE FROM dedupe WHERE model = ? AND seq > ?", (row.id, last))
+    forget_after(connection, row.id, last)
     beyond = "SELECT gen FROM generations WHERE model = ? AND applied > ?"
     connection.execute(f"DELETE FROM chunks WHERE model = ? AND gen IN ({beyond})", (row.id, row.id, last))
     connection.execute("DELETE FROM generations WHERE model = ? AND applied > ?", (row.id, last))
     floor = min(row.head.dedupe_floor, event)
-    values = (last, chain, floor, row.id)
-    connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", values)
+    values = (last, chain, floor, pack(one for one in row.restores if one.event <= last), row.id)
+    connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ?, restores = ? WHERE id = ?", values)
     return find_model(connection, model)
 
 

@@ -11,7 +11,7 @@ from riata.base.errors import Conflict, Corrupt, RiataError, StoreFailed, Unavai
 
 DATABASE_NAME: Final = "riata.db"
 APPLICATION_ID: Final = 0x52494154  # "RIAT"
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 SQLITE_OLDEST: Final = (3, 37, 0)  # STRICT tables
 QUICK_CHECK_BYTES_MAX: Final = 256 * 2**20  # of larger files only the small tables are checked, to bound the start-up time
 FILE_MODE: Final = 0o640  # of every file that holds events
@@ -36,7 +36,7 @@ SCHEMA: Final = (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, lineage BLOB NOT NULL,
         seq INTEGER NOT NULL, chain BLOB NOT NULL, first_seq INTEGER NOT NULL, trimmed_chain BLOB NOT NULL,
         dedupe_floor INTEGER NOT NULL, merged INTEGER NOT NULL DEFAULT 0, inflight_seq INTEGER NOT NULL DEFAULT 0,
-        inflight_deaths INTEGER NOT NULL DEFAULT 0) STRICT""",
+        inflight_deaths INTEGER NOT NULL DEFAULT 0, restores BLOB) STRICT""",
     """CREATE TABLE log (
         key INTEGER PRIMARY KEY, count INTEGER NOT NULL, kind INTEGER NOT NULL, accepted_ms INTEGER NOT NULL,
         digest BLOB NOT NULL, chain BLOB NOT NULL, payload BLOB NOT NULL, file INTEGER NOT NULL DEFAULT 0,
@@ -64,12 +64,13 @@ SCHEMA: Final = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
-_FROM_3: Final = (_PROMOTIONS, f"PRAGMA user_version = {SCHEMA_VERSION}")
+_FROM_4: Final = ("ALTER TABLE models ADD COLUMN restores BLOB", f"PRAGMA user_version = {SCHEMA_VERSION}")
+_FROM_3: Final = (_PROMOTIONS, *_FROM_4)
 _FROM_2: Final = (
     *(f"ALTER TABLE log ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0" for column in ("file", "at", "length")),
     *_FROM_3,
 )
-_MIGRATIONS: Final = {2: _FROM_2, 3: _FROM_3}
+_MIGRATIONS: Final = {2: _FROM_2, 3: _FROM_3, 4: _FROM_4}
 
 
 def connect(path: Path) -> sqlite3.Connection:

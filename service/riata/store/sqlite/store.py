@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from riata.base.errors import Conflict, NotFound, TooLarge, Unavailable
-from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
-from riata.store.append_plan import Planned, Seen, models_of, new_head, plan_group
+from riata.base.errors import NotFound, TooLarge, Unavailable
+from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
+from riata.store.append_plan import Planned, models_of, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import pending_predictions as remembered_sql
@@ -28,6 +28,7 @@ from riata.store.sqlite.session import DiskFull, Session
 from riata.store.sqlite.subject_key import keep as keep_subject_key
 from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
+from riata.store.undoing import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class SqliteStore:
         self._models_at = 0  # session.writes at that append
         if not read_only:
             files.sweep(self._session.read(log_sql.logs))
+            self._session.write(lambda c: log_sql.note_restores(c, files))
             ballast.restore()
         if examined is not None and not examined.losses:
             self.renew_witness()
@@ -175,13 +177,7 @@ class SqliteStore:
         head = new_head(lineage)
 
         def write(c: sqlite3.Connection) -> Head:
-            if c.execute("SELECT 1 FROM models WHERE name = ?", (model,)).fetchone():
-                raise Conflict(f"model {model!r} already exists", "model_exists")
-            if c.execute("SELECT count(*) FROM models").fetchone()[0] >= MODELS_MAX:
-                raise Conflict(f"the store already has {MODELS_MAX} models, the maximum", "too_many_models")
-            sql = """INSERT INTO models (name, lineage, seq, chain, first_seq, trimmed_chain, dedupe_floor)
-                     VALUES (?, ?, ?, ?, ?, ?, ?)"""
-            c.execute(sql, (model, lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
+            log_sql.insert_model(c, model, head)
             return head
 
         return self._session.write(write)
@@ -209,10 +205,13 @@ class SqliteStore:
             rows = log_sql.find_models(c, models_of(group), self._known_models())
 
             def look_up(model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
-                return self._dedupe.look_up(c, rows[model].id, ids, floor)
+                return self._dedupe.look_up(c, rows[model].id, ids, floor, rows[model].restores)
 
             heads = {model: row.head for model, row in rows.items()}
-            planned = plan_group(group, heads, look_up, self._dedupe_events)
+            restores = {model: row.restores for model, row in rows.items()}
+            planned = plan_group(
+                group, heads, look_up, self._dedupe_events, restores, lambda m, at: log_sql.chain_of(c, rows[m], at)
+            )
             return planned, log_sql.insert_planned(c, self._session.files, planned, rows, self._dedupe)
 
         try:
@@ -228,6 +227,8 @@ class SqliteStore:
         for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
             self._models[model] = self._models[model]._replace(head=head)
             self._witness.note(model, head)
+        if any(plan.restores is not None for plan in planned):
+            self._models.clear()
         return [plan.appended for plan in planned if not plan.is_copy]
 
     def renew_witness(self) -> None:

@@ -10,7 +10,8 @@
 --                request, and how many ranges before `now` are searched (0 or 1); KEYS are in the order prior, now, last
 --                (last only if it differs from now)
 --        ids     16 bytes each; the sender expects all of them to be new
---        rows    for each id 4 bytes: its position in the request from 1, big endian; 16 bytes: digest of its content
+--        rows    for each id 4 bytes: its position in the request from 1, big endian; 16 bytes: digest of its content. Of a
+--                restore that may undo events: the event after which the state was, and the chain there in hexadecimal
 -- Return OK, appended, reason, known, heads
 --        appended  for each request that was appended: seq before, chain before, chain
 --        reason    why the next one was not: '' if all were, KNOWN, RANGE, MODEL, FORK (the log has entries beyond the head)
@@ -51,9 +52,34 @@ while arg <= #ARGV do
   requests[#requests + 1] = request
 end
 
+-- The spans of events that count, newest first; nil if no restore undid any. As in store/undoing.py.
+-- restores: event and the event returned to, of each restore, newest first
+local function counted(restores, last)
+  if not restores or restores == '' then return nil end
+  local spans = {}
+  for event, back in string.gmatch(restores, '(%d+) (%d+) ') do
+    if tonumber(event) <= last then
+      spans[#spans + 1] = {tonumber(event) + 1, last}
+      last = tonumber(back)
+    end
+  end
+  spans[#spans + 1] = {1, last}
+  return spans
+end
+
+-- The event of an entry that counts, at `floor` or above, and the digest of its content; nil if none does.
+local function counting(entry, spans, floor)
+  for at = 1, #entry, 24 do
+    local seq = number_of(string.sub(entry, at, at + 7))
+    local counts = not spans
+    for _, span in ipairs(spans or {}) do counts = counts or (span[1] <= seq and seq <= span[2]) end
+    if counts and seq >= floor then return seq, string.sub(entry, at + 8, at + 23) end
+  end
+end
+
 local damaged = false
--- Collect the ids of `request` that are stored at `floor` or above.
-local function collect(request, number, floor, known)
+-- Collect the ids of `request` that an event at `floor` or above has that counts.
+local function collect(request, number, floor, spans, known)
   local ids, bits = ARGV[request.arg + 9], tonumber(ARGV[request.arg + 8])
   local first = request.key + 3
   for i = 0, request.ids - 1 do
@@ -63,11 +89,12 @@ local function collect(request, number, floor, known)
       if redis.call('GETBIT', KEYS[first + r], bucket) == 1 then
         local got = redis.call('HMGET', KEYS[first + request.ranges + i * request.ranges + r], id, '')
         if not got[2] then damaged = true end
-        if got[1] and number_of(got[1]) >= floor then
+        local seq, content = counting(got[1] or '', spans, floor)
+        if seq then
           known[#known + 1] = number
           known[#known + 1] = i
-          known[#known + 1] = str(number_of(got[1]))
-          known[#known + 1] = string.sub(got[1], 9)
+          known[#known + 1] = str(seq)
+          known[#known + 1] = content
           break
         end
       end
@@ -81,7 +108,7 @@ for number, request in ipairs(requests) do
   local k, a = request.key, request.arg
   local range = request.now - request.prior
   local meta = redis.call('HMGET', KEYS[k], 'seq', 'chain', 'floor', 'window', 'names', 'ids' .. range, 'ids' .. range + 1,
-    'ids' .. range + 2, 'promotions')
+    'ids' .. range + 2, 'promotions', 'restores')
   if not meta[1] then reason = 'MODEL' break end
   local before, count, window = tonumber(meta[1]), tonumber(ARGV[a + 1]), tonumber(meta[4])
   local last = before + count
@@ -93,7 +120,7 @@ for number, request in ipairs(requests) do
       local counted = at - range <= 2 and meta[6 + at - range] or false
       if counted and redis.call('EXISTS', KEYS[k + 3 + r]) == 0 then damaged = true end
     end
-    collect(request, number - 1, floor, known)
+    collect(request, number - 1, floor, counted(meta[10], before), known)
     if damaged then break end
     if #known > 0 or ARGV[a] == 'probe' then reason = 'KNOWN' break end
   end
@@ -121,6 +148,24 @@ for number, request in ipairs(requests) do
     changed[#changed + 1] = 'promotions'
     changed[#changed + 1] = str(last) .. ' ' .. str(number_of(string.reverse(string.sub(ARGV[a + 3], 9, 16)))) .. ' ' .. (meta[9] or '')
   end
+  if ARGV[a] == 'restore' and ARGV[a + 10] ~= '' then
+    local back, claimed = string.match(ARGV[a + 10], '^(%d+) (%x*)$')
+    back = tonumber(back)
+    if back <= before then -- a state ahead of the log undoes no event
+      local entry = back > 0 and redis.call('XRANGE', KEYS[k + 1], str(back) .. '-0', '+', 'COUNT', 1)[1]
+      local held = entry and tonumber(string.match(entry[1], '^%d+')) - tonumber(field(entry[2], 'count')) < back
+      if held and field(entry[2], 'chain') ~= string.gsub(claimed, '%x%x', function(pair) return string.char(tonumber(pair, 16)) end)
+      then
+        back = 0 -- after a rollback, the same number is another event
+      end
+      local restores = str(last) .. ' ' .. str(back) .. ' '
+      for event, to in string.gmatch(meta[10] or '', '(%d+) (%d+) ') do
+        if tonumber(event) >= tonumber(meta[3]) then restores = restores .. event .. ' ' .. to .. ' ' end
+      end
+      changed[#changed + 1] = 'restores'
+      changed[#changed + 1] = restores
+    end
+  end
   if ARGV[a + 5] ~= '' then
     redis.call('XADD', KEYS[k + 2], str(last) .. '-0', 'digest', ARGV[a + 6], 'names', ARGV[a + 5])
     changed[#changed + 1] = 'names'
@@ -136,7 +181,9 @@ for number, request in ipairs(requests) do
       local content = struct.pack('>I8', seq) .. string.sub(rows, 20 * i + 5, 20 * i + 20)
       local bucket = KEYS[k + 3 + request.ranges + i * request.ranges + r]
       if redis.call('SETBIT', KEYS[k + 3 + r], bucket_of(ids, i, bits), 1) == 0 then redis.call('HSET', bucket, '', '') end
-      redis.call('HSET', bucket, string.sub(ids, 16 * i + 1, 16 * i + 16), content)
+      local id = string.sub(ids, 16 * i + 1, 16 * i + 16)
+      if meta[10] and meta[10] ~= '' then content = content .. (redis.call('HGET', bucket, id) or '') end
+      redis.call('HSET', bucket, id, content)
     end
     redis.call('HINCRBY', KEYS[k], 'ids' .. request.last, request.ids)
   end
@@ -148,13 +195,15 @@ end
 local heads = {}
 if reason ~= '' and not damaged then -- return the known ids of the remaining requests too
   for number = done + 1, #requests do
-    local meta = redis.call('HMGET', KEYS[requests[number].key], 'seq', 'floor', 'window')
+    local meta = redis.call('HMGET', KEYS[requests[number].key], 'seq', 'floor', 'window', 'restores')
     if meta[1] then -- the rest of a dropped model belongs to no model
       local floor = str(math.max(tonumber(meta[2]), tonumber(meta[1]) - tonumber(meta[3]) + 1))
       heads[#heads + 1] = str(number - 1)
       heads[#heads + 1] = meta[1]
       heads[#heads + 1] = floor
-      if number > done + 1 or reason ~= 'KNOWN' then collect(requests[number], number - 1, tonumber(floor), known) end
+      if number > done + 1 or reason ~= 'KNOWN' then
+        collect(requests[number], number - 1, tonumber(floor), counted(meta[4], tonumber(meta[1])), known)
+      end
     end
   end
 end
