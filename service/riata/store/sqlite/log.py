@@ -194,8 +194,9 @@ def chain_at(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes |
     return chain
 
 
-def chain_of(connection: sqlite3.Connection, row: ModelRow, seq: int) -> bytes | None:
+def chain_of(connection: sqlite3.Connection, rows: Mapping[str, ModelRow], model: str, seq: int) -> bytes | None:
     """Return the chain after the record with event `seq`; None if the log no longer has it, or has not yet."""
+    row = rows[model]
     base = row.id << SEQ_BITS
     found = connection.execute(
         "SELECT chain FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1", (base, base + seq)
@@ -214,7 +215,7 @@ def note_restores(connection: sqlite3.Connection, files: PayloadFiles) -> None:
             head = dataclasses.replace(row.head, seq=key - base - 1)
             with contextlib.suppress(Corrupt):  # a reader of the log reports it
                 content = files.read(row.id, Place(*place)) if place[0] else payload
-                one = restored(content, head, partial(chain_of, connection, row))
+                one = restored(content, head, partial(chain_of, connection, {name: row}, name))
                 found = found if one is None else and_then(found, one, head.dedupe_floor)
         connection.execute("UPDATE models SET restores = ? WHERE id = ?", (pack(found), row.id))
 

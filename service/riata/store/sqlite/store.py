@@ -209,9 +209,8 @@ class SqliteStore:
 
             heads = {model: row.head for model, row in rows.items()}
             restores = {model: row.restores for model, row in rows.items()}
-            planned = plan_group(
-                group, heads, look_up, self._dedupe_events, restores, lambda m, at: log_sql.chain_of(c, rows[m], at)
-            )
+            chain_of = partial(log_sql.chain_of, c, rows)
+            planned = plan_group(group, heads, look_up, self._dedupe_events, restores, chain_of)
             return planned, log_sql.insert_planned(c, self._session.files, planned, rows, self._dedupe)
 
         try:
