@@ -9,6 +9,7 @@ import pytest
 
 from riata import Model
 from riata.base.errors import BadInput
+from riata.wire.given import OtherLabels
 from tests.cli.test_verbs import run
 from tests.client.test_tables import COLUMNS, SENT
 
@@ -63,3 +64,18 @@ def test_a_dictionary_in_a_row_is_a_namespace() -> None:
     nothing = model.predict_one({"never": 1.0})["margin"]
     assert model.predict_one({"user": {"age": 1.0}})["margin"] != nothing
     assert model.predict_one({"age": 1.0})["margin"] == nothing
+
+
+def test_a_sorted_table_of_another_setting_teaches_nothing() -> None:
+    model = Model()
+    signs = {"a": [i % 7 for i in range(12_000)], "label": [1] * 11_000 + [-1] * 1000}
+    with pytest.raises(OtherLabels, match="the labels are -1 and 1"):
+        model.learn_many(signs)
+    assert model.metrics["cumulative"]["examples"] == 0
+    with pytest.raises(OtherLabels, match="the labels are -1 and 1"):
+        model.learn_many([{"a": a, "label": label} for a, label in zip(*signs.values(), strict=True)])
+    assert model.metrics["cumulative"]["examples"] == 0
+    assert Model({"labels": "-1/+1"}).learn_many(signs) == 12_000
+    assert model.learn_many(signs, positive="1.0") == 12_000
+    with pytest.raises(BadInput, match="no label has this value"):
+        model.learn_many(signs, positive="yes")

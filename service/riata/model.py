@@ -23,9 +23,11 @@ from riata.predict.name_book import NameBook
 from riata.run.config import read_config
 from riata.run.exports import read_export, write_export
 from riata.run.fit import NO_LOG, Fit, add_unlogged, unlogged
+from riata.wire.given import LabelTally
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
+from riata.wire.table_labels import labels_of
 from riata.wire.tables import Roles, example, examples_of
 
 Prediction = dict[str, Any]
@@ -98,11 +100,15 @@ class Model:
         drop: Iterable[str] = (),
         positive: str | None = None,
     ) -> int:
-        """Learn rows in their order and return how many. If a row cannot be learnt, none of its 10,000 is."""
+        """Learn rows in their order and return how many. If a row cannot be learnt, none of its 10,000 is. Nothing is learnt if
+        all labels are those of another setting (`OtherLabels`)."""
         learnt, named = 0, self.labels == "classes"
-        for part in examples_of(
-            rows, Roles(label, weight, None, frozenset(drop), positive=positive, classes=named), ROWS_PER_REQUEST_MAX
-        ):
+        roles = Roles(label, weight, None, frozenset(drop), positive=positive, classes=named)
+        tally = LabelTally(self.labels)
+        for given, count in (labels_of(rows, roles) or {}).items():
+            tally.add(given, count)
+        tally.require_own_form()
+        for part in examples_of(rows, roles, ROWS_PER_REQUEST_MAX):
             learnt += self._learn(part, learnt)
         return learnt
 

@@ -315,3 +315,30 @@ def test_every_message_is_learnt_once_and_in_order_whoever_is_killed(tmp_path: P
         service.kill()
         broker.kill()
     assert fed(tmp_path / "data") == [float(number) for number in range(1, sent + 1)]
+
+
+def test_a_stream_with_the_labels_of_another_setting_is_not_fed_and_waits(broker: RedisServer, service: Running) -> None:
+    httpx.put(f"{service.url}/models/signs", json={}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client:
+        for i in range(20):
+            client.xadd("signs", {"a": i, "label": 2 * (i % 2) - 1}, id=f"{i + 1}-0")
+        result = feed(broker, service, "signs")
+        assert (result.exit_code, "0 accepted, 0 duplicate, 0 refused" in result.stdout) == (1, True), result.output
+        assert "the labels are -1 and 1" in result.stderr
+        assert "--rows-per-request 1" in result.stderr
+        assert client.xpending("signs", "riata")["pending"] == 20
+        assert httpx.get(f"{service.url}/models/signs", timeout=HANG_S).json()["metrics"]["cumulative"]["examples"] == 0
+    alone = feed(broker, service, "signs", "--rows-per-request", "1")  # as the message says
+    assert "10 accepted, 0 duplicate, 10 refused" in alone.stdout, alone.output
+
+
+def test_a_few_strange_labels_late_in_a_stream_do_not_stop_it(broker: RedisServer, service: Running) -> None:
+    httpx.put(f"{service.url}/models/late", json={}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client, client.pipeline() as together:
+        for i in range(1000):
+            together.xadd("late", {"a": i % 7, "label": i % 2}, id=f"{i + 1}-0")
+        together.xadd("late", {"a": 1, "label": 1}, id="1001-0")
+        together.xadd("late", {"a": 1, "label": -1}, id="1002-0")
+        together.execute()
+    result = feed(broker, service, "late", "--rows-per-request", "1000")
+    assert (result.exit_code, "1001 accepted, 0 duplicate, 1 refused" in result.stdout) == (1, True), result.output

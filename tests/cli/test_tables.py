@@ -192,3 +192,13 @@ def test_the_out_file_has_a_known_suffix(churn: Path) -> None:
     done = run("predict", str(churn), "--out", "out.xlsx")
     assert done.exit_code != 0
     assert "expected a name that ends in .csv, .parquet or .ndjson" in " ".join(done.stderr.split())
+
+
+def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    names = ["a", "label", "a"]
+    parquet.write_table(pyarrow.table([[1], [0], [2]], names=names), tmp_path / "t.parquet")
+    done = run("fit", "--online", str(tmp_path / "t.parquet"))
+    assert (done.exit_code, "two columns are called 'a'" in done.stderr) == (1, True), done.output

@@ -14,6 +14,7 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.client import ApiRefused, AsyncRiata, MostlyRefused, Riata
+from riata.wire.given import OtherLabels
 from riata.wire.plain_values import plain
 from tests.client.fake_http import answer, problem
 
@@ -183,3 +184,61 @@ def test_the_asyncio_client_sends_the_same() -> None:
     service = Service()
     assert [row["probability"] for row in asyncio.run(both(service))] == [0.25, 0.125, 0.125]
     assert service.bodies[0] == SENT
+
+
+def test_a_sorted_table_of_another_setting_is_refused_before_its_first_request() -> None:
+    sent: list[httpx.Request] = []
+
+    def service(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        if request.method == "GET":
+            return answer(200, {"name": "default", "config": {"labels": "0/1"}})
+        rows = request.content.count(b"\n")
+        return answer(202, {"accepted": rows, "duplicate": 0, "rejected": 0, "seq": 1, "errors": []})
+
+    signs = {"a": list(range(12_000)), "label": [1] * 11_000 + [-1] * 1000}
+    with Riata("http://riata", transport=httpx.MockTransport(service)) as riata:
+        for rows in (signs, [{"a": a, "label": label} for a, label in zip(*signs.values(), strict=True)]):
+            with pytest.raises(OtherLabels, match="the labels are -1 and 1"):
+                riata.observe(rows)
+        assert {request.method for request in sent} == {"GET"}
+        assert riata.observe({**signs, "label": [1, 0] * 6000}).accepted == 12_000
+        posts = [request for request in sent if request.method == "POST"]
+        assert [request.url.params["labels"] for request in posts] == ["by_row", "by_row"]
+        sent.clear()
+        riata.observe({"a": [1, 2], "label": [1, 0]})
+        assert [request.method for request in sent] == ["POST"]  # the service judges what fits into one request
+        assert "labels" not in sent[0].url.params
+
+
+def test_a_key_that_may_not_read_the_model_has_each_request_judged() -> None:
+    posts: list[httpx.Request] = []
+
+    def service(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return problem(403, "wrong_scope")
+        posts.append(request)
+        return answer(202, {"accepted": 1, "duplicate": 0, "rejected": 0, "seq": 1, "errors": []})
+
+    with Riata("http://riata", transport=httpx.MockTransport(service)) as riata:
+        riata.observe({"a": [0] * 12_000, "label": [1, 0] * 6000})
+    assert len(posts) == 2
+    assert all("labels" not in request.url.params for request in posts)
+
+
+@pytest.mark.parametrize(("rejected", "accepted", "raises"), [(3, 2, True), (2, 2, False), (3388, 1612, True)])
+def test_the_client_raises_when_most_rows_are_refused(rejected: int, accepted: int, raises: bool) -> None:
+    counts = {"accepted": accepted, "duplicate": 0, "rejected": rejected, "seq": 1}
+    errors = [{"index": 1, "code": "bad_label", "detail": "label: no"}]
+
+    def service(_request: httpx.Request) -> httpx.Response:
+        return answer(202, {**counts, "errors": errors})
+
+    with Riata("http://riata", transport=httpx.MockTransport(service)) as riata:
+        for rows in (b"1 | a", {"a": [0] * (rejected + accepted), "label": [0] * (rejected + accepted)}):
+            if not raises:
+                assert riata.observe(rows).rejected == rejected
+                continue
+            with pytest.raises(MostlyRefused, match=f"{rejected} of {rejected + accepted} rows were refused") as mostly:
+                riata.observe(rows)
+            assert (mostly.value.observed.accepted, mostly.value.code) == (accepted, "mostly_refused")

@@ -224,7 +224,7 @@ class Feeder:
                 told = self.riata.observe(b"".join(rows[i] for i in at), model=self.model, by_row=by_row)
             except ApiRefused as error:
                 if error.code == OtherLabels.code:
-                    raise BadInput(f"{error.detail.partition(BY_ROW)[0]}{_WAY_OUT}", error.code) from None
+                    raise OtherLabels(f"{error.detail.partition(BY_ROW)[0]}{_WAY_OUT}") from None
                 told = none_accepted(error)
             self.tally.accepted += told.accepted
             self.tally.duplicate += told.duplicate if len(at) == len(rows) else 0

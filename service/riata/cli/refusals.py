@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from riata.client.errors import RowProblem
     from riata.run.file_reading import FileReading, Problem
+    from riata.wire.given import Given
     from riata.wire.tables import BadRow
 
 SHOWN: Final = 10
@@ -77,6 +78,9 @@ class LeftOut:
 
     def begins(self, rows: int) -> None:
         """There are so many rows."""
+
+    def labels(self, found: Mapping[Given, int]) -> None:
+        """These are its labels, which the reading judges too."""
 
     def made(self, example: dict[str, Any]) -> None:
         """This is the next row."""
