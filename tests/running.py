@@ -78,6 +78,7 @@ class Running:
         self._arguments = arguments
         self._log = directory.parent / f"{directory.name}.log"
         self._process: Program | None = None
+        self._begun = 0  # of the log, where the present process begins
 
     def start(self, wait: bool = True) -> None:
         arguments = ["serve", "--port", str(self.port), "--data", str(self.directory), *self._arguments]
@@ -85,6 +86,7 @@ class Running:
         # The tests keep the processors busy, and some of them wait for a refit.
         outside["RIATA_REFIT_NICE"] = "0"
         environment = {**outside, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT))), **self._environment}
+        self._begun = len(self.log()) if self._log.exists() else 0
         self._process = forked.start(self._module, arguments, environment, self._log, Path.cwd())
         if wait:
             self.wait_until_ready()
@@ -96,12 +98,14 @@ class Running:
         return Running(directory, {**short, **(environment or {})}, arguments=("--role", role, "--store", store))
 
     def wait_until_ready(self) -> None:
+        """Wait until events and predictions are accepted, and everything from before the start is learnt."""
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the service ended with {self.process.returncode}:\n{self.output()}")
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                answer = httpx.get(f"{self.url}/readyz", timeout=5)
+                if answer.status_code == 200 and not answer.json().get("replaying"):
                     return
             except httpx.TransportError:
                 pass
@@ -147,6 +151,18 @@ class Running:
 
     def output(self) -> str:
         return self._log.read_text(errors="replace")[-4000:]
+
+    def log(self) -> str:
+        """Everything that the processes have written so far."""
+        return self._log.read_text(errors="replace")
+
+    def wait_for_output(self, words: str) -> None:
+        """Wait until the present process has written `words`."""
+        deadline = time.monotonic() + HANG_S
+        while words not in self.log()[self._begun :]:
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.02)
 
     def __enter__(self) -> Self:
         return self

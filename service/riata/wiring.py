@@ -22,6 +22,7 @@ from riata.base.log_lines import log_to_stderr
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
+from riata.run.crash_note import NAME as CRASH_NOTE
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
@@ -87,6 +88,7 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         archive=archive_settings(settings),
         refits=refit_settings(settings),
         lost_events_max=settings.lost_events_max,
+        crash_note=None if scheme.kind == "memory" else settings.data / CRASH_NOTE,
     )
     kind = SharedEngine if scheme.shared else AloneEngine
     return kind(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)

@@ -28,7 +28,7 @@ from riata.run.fit import Fit
 from riata.run.replay import replay
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
-from tests.run.node import Node
+from tests.run.node import Node, replayed
 
 SKETCH: Final[dict[str, Any]] = {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20}
 LEARNERS: Final[dict[str, dict[str, Any]]] = {
@@ -117,6 +117,7 @@ class Journey:
         """
         node = service_on(directory)
         await node.service.start()
+        await replayed(node.engine)
         try:
             assert {name: self._served(node, name) for name in before} == before
             if not before:

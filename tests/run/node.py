@@ -61,6 +61,13 @@ def build(store: MemoryStore, **settings: Any) -> Node:
     return Node(engine, Service(engine), Admin(engine), store, fatal)
 
 
+async def replayed(engine: Engine) -> None:
+    """Wait until everything that was logged before the start is learnt and served."""
+    while engine.context.catalogue.coming or any(served.replay_to for served in engine.served_models.values()):
+        assert engine.fatal is None, engine.fatal
+        await asyncio.sleep(0.002)
+
+
 def run_with(
     store: MemoryStore, work: Callable[[Node], Awaitable[None]], document: dict[str, Any] = SMALL, **settings: Any
 ) -> None:
@@ -70,6 +77,7 @@ def run_with(
         node = build(store, **settings)
         await node.service.start()
         try:
+            await replayed(node.engine)
             if "m" not in node.engine.served_models:
                 await node.admin.put_model("m", document)
             await work(node)

@@ -27,7 +27,7 @@ from riata.store.store import Store
 from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
 from tests.doubles.memory_store import MemoryStore
-from tests.run.node import SMALL, Node
+from tests.run.node import SMALL, Node, replayed
 
 WAIT_S = 900.0
 
@@ -106,6 +106,7 @@ def run_node(
     async def whole() -> None:
         node = build(store, **settings)
         await node.service.start()
+        await replayed(node.engine)
         try:
             if "m" not in node.engine.served_models:
                 await node.admin.put_model("m", {**SMALL, **(document or {})})

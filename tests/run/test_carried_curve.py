@@ -17,7 +17,7 @@ from riata.store import layout
 from riata.store.sqlite.store import read_sqlite
 from tests.doubles.memory_store import MemoryStore
 from tests.run.journeys import service_on
-from tests.run.node import Node, events, run_with
+from tests.run.node import Node, events, replayed, run_with
 
 STORED = Path(__file__).parents[1] / "golden" / "carried_curve.db.gz"  # made by `make_carried_curve` beside it
 
@@ -103,6 +103,7 @@ def run_on(directory: Path, work: Callable[[Node], Awaitable[None]]) -> None:
     async def whole() -> None:
         node = service_on(directory)
         await node.service.start()
+        await replayed(node.engine)
         try:
             await work(node)
             assert not node.fatal

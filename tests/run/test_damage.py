@@ -15,7 +15,7 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.base.errors import Corrupt, LogFork, RiataError
-from riata.run import recovery
+from riata.run import starting
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.damage import Damage, ModelDamaged
@@ -32,7 +32,7 @@ from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Record
 from tests import damaging
 from tests.doubles.shared_memory_store import SharedMemoryStore
-from tests.run.node import SMALL, Node, events
+from tests.run.node import SMALL, Node, events, replayed
 from tests.run.roles import run, running, until, with_model
 
 SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=4096)
@@ -50,6 +50,7 @@ def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: 
         engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), reported, SystemClock(), os.urandom, fatal.append)
         node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
         await node.service.start()
+        await replayed(node.engine)
         try:
             await work(node)
         finally:
@@ -350,7 +351,7 @@ async def say_nothing_and_save_nothing(self: LogScrub, damage: Damage) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "instead"),
     [
-        (recovery, "harms_one_model", raise_for_all),
+        (starting, "harms_one_model", raise_for_all),
         (Catalogue, "require_sound", lambda *_: None),
         (Catalogue, "set_damaged", lambda *_: None),
     ],

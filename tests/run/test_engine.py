@@ -350,7 +350,7 @@ def test_a_service_that_is_not_started_reports_it() -> None:
     node = build(MemoryStore())
     health = node.service.health()
     assert (health.alive, health.started, health.ready) == (True, False, False)
-    assert health.reasons == ["loading kernels; those that are not on the disk yet are compiled first"]
+    assert health.reasons == ["the store is being opened"]
     with pytest.raises(Busy) as busy:
         node.service.published("default")
     assert busy.value.code == "not_ready"

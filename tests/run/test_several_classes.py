@@ -20,6 +20,7 @@ from riata.run.outcome import RowsRefused
 from riata.run.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.run.journeys import service_on
+from tests.run.node import replayed
 
 WORDS = {
     "sport": ("ball", "goal", "team"),
@@ -92,6 +93,7 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
     async def first() -> bytes:
         node = service_on(tmp_path)
         await node.service.start()
+        await replayed(node.engine)
         await node.admin.put_model("m", document())
         await node.observe(rows(30, 1, ("sport", "law")))
         early = (await node.admin.snapshot_now("m"))["generation"]
@@ -114,6 +116,7 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
     async def again() -> None:
         node = service_on(tmp_path)
         await node.service.start()
+        await replayed(node.engine)
         found = node.service.published("m")
         assert (of_state(found.figures), found.model.parts()[0]["class_beta"].tobytes(), found.config.classes.names) == before[0]
         assert not node.fatal
@@ -132,6 +135,7 @@ def test_a_file_learns_the_bits_of_the_service_and_further_classes_are_refused_r
     async def lived() -> None:
         node = service_on(tmp_path)
         await node.service.start()
+        await replayed(node.engine)
         await node.admin.put_model("m", document(max=3))
         with contextlib.suppress(RowsRefused):
             observed = await node.observe(given)
@@ -154,6 +158,7 @@ def test_two_requests_at_once_with_different_new_classes_keep_both(tmp_path: Pat
     async def lived() -> None:
         node = service_on(tmp_path)
         await node.service.start()
+        await replayed(node.engine)
         await node.admin.put_model("m", document())
         parts = [node.parse(rows(12, seed, (name, "sport"))) for seed, name in enumerate(WORDS, 1)]  # all before any is logged
         await asyncio.gather(*(node.service.observe("m", part, wait_applied=True) for part in parts))
@@ -192,6 +197,7 @@ def test_classes_may_be_added_by_a_change_and_nothing_else(tmp_path: Path) -> No
     async def lived() -> None:
         node = service_on(tmp_path)
         await node.service.start()
+        await replayed(node.engine)
         await node.admin.put_model("m", document(max=4, names=["sport"]))
         config, _ = await node.admin.change("m", {"classes": {"names": ["sport", "law"]}})
         assert (config.classes.max, config.classes.names) == (4, ("sport", "law"))

@@ -16,8 +16,9 @@ from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, 
 from riata.run.cluster.poll_thread import PollThread
 from riata.run.cluster.store_watch import StoreWatch
 from riata.run.config import config_payload, read_config
+from riata.run.config_changes import config_in
 from riata.run.log_thread import LogThread
-from riata.run.model_state import CHANGES_KEPT, ModelState, config_in
+from riata.run.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Store
 from tests.doubles.memory_store import MemoryStore

@@ -132,16 +132,14 @@ def _thaw_unchecked(_generation: Generation, content: bytes) -> model_state.Mode
     return model_state.ModelState.thaw(*layout.decode_checkpoint(content))
 
 
-def _recover_no_tail(self: Recovery, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:  # noqa: ARG001
-    """The newest generation that verifies, without the rest of the log."""
-    head: Head = self._call(lambda s: s.head(name)).result()
-    found = self._newest_verified(name, head)
-    if found.state.applied == 0:
-        return recover_whole(self, name)
+def _newest_that_may_be_saved(self: Recovery, name: str, head: Head) -> Recovered:
+    """The newest generation that verifies, as if no newer one had been written."""
+    found = newest_verified(self, name, head)
+    found.stop = 0
     return found
 
 
-recover_whole = Recovery.recover
+newest_verified = Recovery._newest_verified
 
 
 async def _no_scrub(_self: Learning) -> list[str]:
@@ -247,7 +245,11 @@ MUTANTS: Final[dict[str, Mutant]] = {
             (redis_generations, "unseal", lambda sealed: sealed[32:]),
         ],
     ),
-    "not_monotone": Mutant("`applied >= head.applied`", {"commit": [NO_MONOTONE]}, [(Recovery, "recover", _recover_no_tail)]),
+    "not_monotone": Mutant(
+        "`applied >= head.applied`",
+        {"commit": [NO_MONOTONE]},
+        [(Recovery, "_newest_verified", _newest_that_may_be_saved)],
+    ),
     "no_scrub": Mutant("scrub of stored checkpoints", patches=[(Learning, "scrub", _no_scrub)]),
     "trim_maxlen": Mutant(
         "trim by `MAXLEN`",

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from riata.run import backfill, challengers, engine_alone, promotion
+from riata.run import backfill, challengers, promotion
 from riata.run.model_state import ModelState
+from riata.run.who_follows import WhoFollows
 from riata.store import append_plan
 from riata.store.append_plan import Planned, plan_group
 from riata.store.records import observe_record
@@ -71,8 +72,8 @@ def _with_copies_of_repeats(plan: Planned, ahead: dict[str, Head]) -> list[Plann
     return [plan, *copies]
 
 
-def _nobody_follows(*_: object) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    return {}, {}
+def _nobody_follows(*_: object) -> None:
+    """Tell the log thread nothing."""
 
 
 def _only_say_so(call: Any, candidate: ModelState, to: int) -> None:
@@ -94,7 +95,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "repeats_copied": Mutant(
         "rows that the leader knew are not copied again", patches=[(append_plan, "_with_copies", _with_copies_of_repeats)]
     ),
-    "forgotten_at_start": Mutant("a start finds out who follows", patches=[(engine_alone, "followers_of", _nobody_follows)]),
+    "forgotten_at_start": Mutant("a start finds out who follows", patches=[(WhoFollows, "arrived", _nobody_follows)]),
     "seam": Mutant("rows that came after a backfill are taken too", patches=[(challengers, "at_the_seam", _without_the_rest)]),
     "not_caught_up": Mutant(
         "a candidate learns its last events before it is promoted", patches=[(promotion, "catch_up", _only_say_so)]

@@ -65,8 +65,9 @@ def _show_model(store: Store, name: str) -> None:
         f"events {head.first_seq} to {head.seq} in the log" if head.first_seq <= head.seq else f"log empty, last event {head.seq}"
     )
     typer.echo(f"\n{name}: {kept}, lineage {head.lineage.hex()}")
-    for generation in store.generations(name):
-        typer.echo(f"  {_generation_line(generation)}")
+    generations = store.generations(name)
+    for line in map(_generation_line, generations) if generations else ["no snapshot yet: a start learns the whole log"]:
+        typer.echo(f"  {line}")
     typer.echo(f"  config {json.dumps(_config(store, name), separators=(', ', ': '))}")
 
 

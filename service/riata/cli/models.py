@@ -51,6 +51,9 @@ def list_(as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
     for name in ("examples", "skipped", "non-zeros", "to learn"):
         table.add_column(name, justify="right")
     for model in answer["models"]:
+        if "learner" not in model:  # it is not served
+            table.add_row(model["name"], model.get("damaged") or model["waits"])
+            continue
         learner = " ".join(filter(None, (model["learner"], model["mode"])))
         behind = model["seq_logged"] - model["seq_applied"]
         counts = (model["examples"], model["skipped"], model["non_zeros"], behind)

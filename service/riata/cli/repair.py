@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 EXAMPLE: Final = """Examples:
 
 - `riata repair --data ./riata-data` shows what is damaged and what each possible repair would lose.
-- `riata repair --data ./riata-data --yes` repairs it and loses as little as possible."""
+- `riata repair --data ./riata-data --yes` repairs it and loses as little as possible.
+- `riata repair --data ./riata-data --model clicks --action set_aside --yes` moves a model out of the way, damaged or not."""
 STORE_HELP: Final = (
     "URL of a Redis store, as for `riata serve --store`, instead of a directory. Only `restore` is possible there."
 )
@@ -49,7 +50,8 @@ def repair(
 
     **cut**: the damage is after that snapshot. The log is cut before the damage. The events from there on are lost and counted.
 
-    **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. Its name is then free.
+    **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. Its name is then free. With
+    --model it works on any model, damaged or not: also on one whose next event takes for ever to learn.
 
     Acknowledged events that are missing at the end of a log are reported first, and with --yes their loss is accepted. A Redis
     is compared with the note in --data, the directory of a process of the service. Processes that wait for the loss to be
@@ -67,13 +69,17 @@ def repair(
         raise typer.Exit(1)
     if not yes:
         with kept(data, store) as (_, opened):
-            damaged = [found for name in _names(opened, model) if (found := _look(opened, name)).event is not None]
-            if damaged:
+            found = [_look(opened, name) for name in _names(opened, model)]
+            if any(one.event is not None for one in found):
                 typer.echo("\nnothing was changed; --yes applies the first action of each list, --action chooses another")
                 raise typer.Exit(1)
+            if wanted == "set_aside" and model is not None:
+                typer.echo(f"  --action set_aside: {found[0].loses['set_aside']}")
+                typer.echo("\nnothing was changed; --yes sets the model aside")
             return
     with _opened_to_write(data, store) as (opened, repairer):
-        left = [name for name in _names(opened, model) if not _mend(opened, repairer, name, wanted, data)]
+        sound = wanted == "set_aside" and model is not None  # one that is named is set aside even if it is not damaged
+        left = [name for name in _names(opened, model) if not _mend(opened, repairer, name, (wanted, sound), data)]
     if left:
         raise typer.Exit(1)
 
@@ -146,7 +152,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         at = f" at event {found.event}" if found.event else ""
         yield f"{found.model}: DAMAGED{at}: {found.what}"
         newest = found.newest
-        verifies = "every snapshot failed verification"
+        verifies = "every snapshot failed verification" if found.rotten else "it has no snapshot"
         if newest is not None:
             verifies = f"the newest snapshot that verifies is {newest.gen}, at event {newest.applied}"
         yield f"  events {head.first_seq} to {head.seq} in the log; {verifies}"
@@ -156,13 +162,15 @@ def _lines(found: Diagnosis) -> Iterator[str]:
         yield f"  snapshots {', '.join(map(str, found.rotten))} failed verification; the service skips them and writes new ones"
 
 
-def _mend(store: Store, repairer: Repairer, name: str, wanted: Action | None, data: Path | None) -> bool:
-    """Repair one model until it is sound or set aside; return false if damage is left."""
+def _mend(store: Store, repairer: Repairer, name: str, asked: tuple[Action | None, bool], data: Path | None) -> bool:
+    """Repair one model until it is sound or set aside; return false if damage is left. asked : the action, and whether it is
+    wanted for a sound model too"""
     from riata.cli.progress import seq_progress
 
+    wanted, sound_too = asked
     for round_ in range(ROUNDS_MAX):
         found = _look(store, name)
-        if found.event is None:
+        if found.event is None and not (sound_too and round_ == 0):
             return True
         least = next(iter(found.loses))
         action = wanted if wanted is not None and round_ == 0 else least

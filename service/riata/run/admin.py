@@ -73,12 +73,13 @@ class Admin:
         return await take_up(self._engine, model, lambda old: with_changes(old, changes, model))
 
     async def drop_model(self, model: str) -> None:
-        """Drop `model` with its log and generations. Raises `Conflict` (code `default_stays`) for the default model, unless it is
-        damaged: then an empty one replaces it."""
-        damaged = model in self._engine.context.catalogue.damaged
-        if not damaged:
+        """Drop `model` with its log and generations, also one that is not served yet or replays. Raises `Conflict` (code
+        `default_stays`) for the default model, unless it is not served: then an empty one replaces it."""
+        catalogue = self._engine.context.catalogue
+        unserved = model in catalogue.damaged or model in catalogue.coming
+        if not unserved:
             self._engine.served_model(model)
-        if model == DEFAULT_MODEL and not damaged:
+        if model == DEFAULT_MODEL and not unserved:
             raise Conflict(
                 "the default model cannot be dropped; restore an earlier snapshot, or use another model", "default_stays"
             )

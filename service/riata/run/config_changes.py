@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Conflict, nearest
+from riata.base.errors import BadInput, Conflict, Corrupt, nearest
 from riata.learn.registry import spec_of
-from riata.run.config import ModelConfig, read_config
+from riata.run.config import ModelConfig, change_from_payload, read_config, read_stored
+from riata.store import layout, records
+from riata.store.store import Record
 
 CHANGEABLE = frozenset(
     {
@@ -128,3 +130,15 @@ def _differences(old: object, new: object, path: str) -> list[str]:
             found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
         return found
     return [] if old == new else [path]
+
+
+def config_in(record: Record) -> ModelConfig | None:
+    """Return the configuration that a record sets; None if it sets none. Raises `Corrupt`."""
+    if record.kind == "config":
+        return change_from_payload(record.payload).config
+    if record.kind == "restore":
+        try:
+            return read_stored(layout.decode_checkpoint(records.decode_restore(record.payload)[1])[0]["config"])
+        except (KeyError, BadInput) as error:
+            raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
+    return None

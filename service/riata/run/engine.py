@@ -32,7 +32,7 @@ from riata.run.memory_bound import MemoryBound
 from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
-from riata.run.served_model import ServedModel
+from riata.run.served_model import ServedModel, until_served
 from riata.run.warm_up import LOADING, warm_up_start
 from riata.run.writer_queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store
@@ -97,8 +97,12 @@ class Engine(ABC):
         """The error for a request to a model that is not served yet."""
 
     @abstractmethod
+    def waits_for(self) -> str:
+        """What a process that has not started waits for."""
+
+    @abstractmethod
     def why_not_led(self, what: str) -> RiataError:
-        """The error for an operation, named by `what`, that needs the writer in a process without one."""
+        """The error for an operation, named by `what`, that needs the writer."""
 
     @abstractmethod
     async def _served(self, name: str, lineage: bytes, record: Record | None) -> bool:
@@ -113,8 +117,10 @@ class Engine(ABC):
         """For how long the process that learns has not been known to be the only one, s."""
         return 0.0
 
-    def _hurry(self) -> None:  # noqa: B027  on an embedded store the writer publishes
-        """Look for newer editions now."""
+    def _hurry(self, name: str) -> None:
+        """Serve the present state of a model soon."""
+        if self.learning is not None:
+            self.learning.writer.put(PublishNow(name))
 
     # -- starting and stopping -------------------------------------------------------------------------------------
 
@@ -142,6 +148,7 @@ class Engine(ABC):
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.context.ledger.close)
         await loop.run_in_executor(None, self._log_thread.close)
+        self.context.crash_note.close()
 
     async def _warm_up(self) -> None:
         log.info(LOADING)
@@ -178,6 +185,8 @@ class Engine(ABC):
         if served_model is not None:
             return served_model
         self.context.catalogue.require_sound(name)
+        if name in self.context.catalogue.coming:
+            raise self.context.catalogue.coming[name].error()
         if not self.started or self.may_come(name):
             raise self.not_started()
         if name in self.context.creating:
@@ -188,7 +197,7 @@ class Engine(ABC):
         """What is served of a model. Raises as `served_model` does."""
         published = self.served_model(name).published
         if published is None:
-            raise Busy("the model is being made ready; try again", "not_ready")
+            raise self.context.catalogue.why_unserved(name)
         return published
 
     def store_refusal(self) -> RiataError | None:
@@ -272,19 +281,7 @@ class Engine(ABC):
         published = self.published(name)
         if served_model.served >= seq:
             return published
-        future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
-        served_model.wait(seq, future)
-        served_model.wake()  # it may have been published between the check above and the call of `wait`
-        if self.learning is not None:
-            self.learning.writer.put(PublishNow(name))
-        else:
-            self._hurry()
-        try:
-            return await asyncio.wait_for(future, timeout_ms / 1000)
-        except TimeoutError:
-            raise Busy(f"event {seq} is not served yet", "not_yet") from None
-        finally:
-            served_model.wake()
+        return await until_served(served_model, seq, timeout_ms, lambda: self._hurry(name))
 
     async def logged_now(self, name: str) -> int:
         """Return the last event of a model's log, read from the store: other processes append too. Raises `Unavailable`."""

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any, Final
 
 from riata.base.errors import Busy, RiataError
 from riata.learn import registry
-from riata.learn.registry import LearnerConfig
 from riata.run.archive import Archive
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.compilers import Stopped
 from riata.run.config import Change, ModelConfig
 from riata.run.damage import Damage
 from riata.run.engine import Engine
-from riata.run.engine_context import aside
+from riata.run.engine_context import aside, later
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.learning import Learning, learning_names
+from riata.run.learning import Learning
 from riata.run.model_state import ModelState
-from riata.run.pairs import followers_of
-from riata.run.recovery import Recovered, clear_marks, recover_all
+from riata.run.recovery import Recovered
+from riata.run.replaying import Replaying
 from riata.run.scrubbing import scrub_while_running
+from riata.run.starting import StartHooks, Starting
 from riata.run.stopping import finish
+from riata.run.warm_up import LOADING
+from riata.run.who_follows import WhoFollows
 from riata.run.writer_queue import Logged
 from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Owner, Record
@@ -29,12 +32,22 @@ from riata.wire.encoder import fingerprint
 
 log = logging.getLogger("riata.run")
 
+STOPPING_S: Final = 0.5  # for a thread that replays to end; one in a long step ends with the process
+LOOK_S: Final = 0.05
+
 
 class AloneEngine(Engine):
     """An engine that owns its store from its start to its end."""
 
-    recovered = False  # whether every model was recovered
+    opened = False
+    recovered = False  # whether every model was looked at, and those that can be are served
     archiving = False
+    starting: Starting | None = None
+    replaying: Replaying | None = None
+
+    def __init__(self, *parts: Any, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._unfollowing: list[tuple[str, asyncio.Task[None]]] = []
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(lambda: OwnStore(self._log_thread), self._not_watched, every_s=OWN_EVERY_S)
@@ -42,6 +55,8 @@ class AloneEngine(Engine):
     async def _start(self) -> None:
         """Own the store, recover every model, begin to learn. Raises what the store or the recovery raises."""
         await asyncio.wrap_future(self._log_thread.start())
+        self.context.crash_note.open()  # the directory is locked now
+        self.opened = True
         nonce, now_ms = self.draw(16), self.clock.unix_ms()
         owner = await self.call(lambda s: s.acquire(nonce, registry.ALGO_VERSION, self.settings.host, now_ms))
         try:
@@ -55,30 +70,21 @@ class AloneEngine(Engine):
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.watch.start()
         await self._warm_up()
-        recovered, damaged = await aside(self._recover, owner)
+        starting, replaying = await aside(self._look, owner)
         if self.settings.archive is not None:
             context.archive = Archive(
                 self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting, context.segment_writing
             )
         learning = Learning(context, owner)
+        learning.on_dropped = replaying.forget
         learning.writer.start()
         self.learning = learning
-        for damage in damaged:
-            learning.give_up(damage)
-        followers, fewer = followers_of(
-            {found.state.name: found.state.pairs for found in recovered}, [one.model for one in damaged]
-        )
-        await self.call(lambda _store: self._log_thread.followers.update(followers))
-        for found in recovered:
-            names = await loop.run_in_executor(None, learning_names, context, found)
-            learning.take_up(found, names)
-        if DEFAULT_MODEL not in self.served_models and DEFAULT_MODEL not in context.catalogue.damaged:
+        await loop.run_in_executor(None, starting.begin, learning)
+        await learning.settle()  # so far only states are in its queue
+        if not {DEFAULT_MODEL} & {*self.served_models, *context.catalogue.damaged, *context.catalogue.coming}:
             await self.create(DEFAULT_MODEL, ModelConfig())
-        await learning.settle()
-        for name, kept in fewer.items():
-            log.warning("model %s: of its challengers only %s still have its events", name, ", ".join(kept) or "none")
-            payload = Change(self.published(name).config, challengers=kept).payload()
-            await self.append(Append(name, "config", self.clock.unix_ms(), payload=payload))
+        await asyncio.gather(*(task for leader, task in self._unfollowing if leader in self.served_models))
+        replaying.start(learning)
         self.recovered = True
         log.info("ready: %d model%s", len(self.served_models), "" if len(self.served_models) == 1 else "s")
         self.scrubbing = asyncio.create_task(scrub_while_running(context, lambda: self.learning))
@@ -86,33 +92,62 @@ class AloneEngine(Engine):
             context.archive.start()
             self.archiving = True
 
+    def _look(self, owner: Owner) -> tuple[Starting, Replaying]:
+        """Look at every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
+        context, call = self.context, self._log_thread.call
+        self.replaying = replaying = Replaying(context, self._damaged, self._failed)
+
+        def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
+            state = found.state
+            place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
+            self._led().take_up(found, names)
+            replaying.follow(*place)
+
+        def follow(leader: str, followers: tuple[str, ...]) -> None:
+            call(lambda _store: self._log_thread.followers.update({leader: followers})).result()
+
+        relations = WhoFollows(call, follow, self._are_gone)
+        hooks = StartHooks(self._go_on, relations.arrived, hand_over, self._damaged, self._failed)
+        self.starting = starting = Starting(context, owner, hooks)
+        relations.unknown(starting.look().unknown)
+        for name in context.catalogue.coming:
+            replaying.hold(name)
+        return starting, replaying
+
+    def _led(self) -> Learning:
+        return self.led("learning")
+
+    def _go_on(self) -> None:
+        if self.stopping:
+            raise Stopped
+
+    def _damaged(self, damage: Damage) -> None:
+        if self.replaying is not None:
+            self.replaying.forget(damage.model)
+        self._led().give_up(damage)
+
+    def _failed(self, error: BaseException) -> None:
+        self._learning_failed(f"the start failed: {error.detail if isinstance(error, RiataError) else repr(error)}")
+
+    def _are_gone(self, leader: str, gone: frozenset[str]) -> None:
+        """Models that `leader` names as its challengers do not have its events: say so in its log, when it is served."""
+        if self.loop is not None:
+            later(self.loop, lambda: self._unfollowing.append((leader, asyncio.create_task(self._unfollow(leader, gone)))))
+
+    async def _unfollow(self, leader: str, gone: frozenset[str]) -> None:
+        while (served_model := self.served_models.get(leader)) is None or served_model.published is None:
+            await asyncio.sleep(LOOK_S)
+        async with served_model.changing:
+            theirs = await self.wait_for(leader, served_model.changed, self.settings.observe_timeout_ms)
+            kept = tuple(one for one in theirs.pairs.challengers if one not in gone)
+            log.warning("model %s: of its challengers only %s still have its events", leader, ", ".join(kept) or "none")
+            payload = Change(theirs.config, challengers=kept).payload()
+            await self.append(Append(leader, "config", self.clock.unix_ms(), payload=payload, followers=kept))
+
     def _origins(self) -> list[Origin]:
         """Return the models to archive."""
         served = list(self.served_models.values())
         return [Origin(one.name, one.lineage, fingerprint(one.encoder)) for one in served]
-
-    def _recover(self, owner: Owner) -> tuple[list[Recovered], list[Damage]]:
-        """Recover every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
-        context, tally = self.context, self.tally
-
-        def go_on() -> None:
-            if self.stopping:
-                raise Stopped
-
-        def warm(config: LearnerConfig) -> None:
-            go_on()
-            tally.compiled = False  # reported to probes
-            context.warm(config)
-            tally.compiled = True
-
-        tally.on_progress = go_on
-        try:
-            return recover_all(self._log_thread.call, owner, self.clock.unix_ms, tally, warm=warm)
-        except Stopped:
-            self._log_thread.call(lambda s: clear_marks(s, owner)).result()  # this start did not crash at any event
-            raise
-        finally:
-            tally.on_progress = lambda: None
 
     async def _stop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -120,6 +155,11 @@ class AloneEngine(Engine):
         await loop.run_in_executor(None, self.watch.join)
         if self.archiving and self.context.archive is not None:
             await loop.run_in_executor(None, self.context.archive.stop)
+        for _, task in self._unfollowing:
+            task.cancel()
+        if self.starting is not None and self.replaying is not None:
+            await loop.run_in_executor(None, self.starting.join, STOPPING_S)
+            await loop.run_in_executor(None, self.replaying.stop, STOPPING_S)
         if self.learning is None:
             return
         owner = self.learning.owner
@@ -132,7 +172,16 @@ class AloneEngine(Engine):
         return self.recovered
 
     def not_started(self) -> RiataError:
-        return Busy("the log is being replayed; try again", "not_ready")
+        return Busy(f"{self.waits_for()}; try again", "not_ready")
+
+    def waits_for(self) -> str:
+        if self.learning is None and self.starting is None:
+            return LOADING if self.opened else "the store is being opened"
+        if not self.tally.compiled:
+            return LOADING
+        starting = self.starting
+        read = "" if starting is None or not starting.models else f": {starting.read} of {starting.models} models"
+        return f"the snapshots and logs of the models are being read{read}"
 
     def why_not_led(self, what: str) -> RiataError:  # noqa: ARG002  it will be possible soon
         return self.not_started()
@@ -147,7 +196,8 @@ class AloneEngine(Engine):
 
     def _on_logged(self, append: Append, appended: Appended) -> None:
         super()._on_logged(append, appended)
-        if self.learning is not None and appended.record is not None:
+        is_held = self.replaying is not None and self.replaying.holds(append.model)
+        if self.learning is not None and appended.record is not None and not is_held:
             self.learning.writer.put(Logged(appended.record, appended.batch))
 
     def _not_watched(self, reason: str) -> None:

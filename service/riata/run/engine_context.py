@@ -19,6 +19,7 @@ from riata.run.archive import Archive
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
 from riata.run.compilers import Compilers, Stopped
+from riata.run.crash_note import CrashNote
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.log_thread import LogThread
 from riata.run.loop_yield import LoopYield
@@ -51,6 +52,7 @@ class EngineContext:
     lost: Callable[[str], None]
     catalogue: Catalogue = field(default_factory=Catalogue)
     ledger: Ledger = field(init=False)  # of a shared store
+    crash_note: CrashNote = field(init=False)
     tally: Tally = field(default_factory=Tally)
     warm_kinds: set[str] = field(default_factory=set)
     yield_to_loop: LoopYield = field(default_factory=LoopYield)
@@ -67,6 +69,7 @@ class EngineContext:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(StoreIdentityFile(self.settings.note), self.settings.lost_events_max)
+        self.crash_note = CrashNote(self.settings.crash_note)
 
     def warm(self, config: LearnerConfig) -> None:
         """Make the kernels for this kind of learner ready, once. They may have to be compiled, which takes a minute or more.

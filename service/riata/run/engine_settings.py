@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -79,6 +78,7 @@ class EngineSettings:
     archive: ArchiveSettings | None = None  # None: what is trimmed is gone
     refits: RefitSettings = field(default_factory=RefitSettings)
     lost_events_max: int = 0  # missing events of a model that are accepted automatically
+    crash_note: Path | None = None  # the file that records what the process was learning when it died by itself
 
     @property
     def follows(self) -> bool:
@@ -115,9 +115,8 @@ class Tally:
     log_damaged: dict[str, Damage] = field(default_factory=dict)  # models that are sound, with damage in an old part of their log
     log_scrubbed_bytes: int = 0  # payloads of the log that were read back and verified against their digests
     compiled: bool = False
-    replayed: int = 0
+    replayed: int = 0  # events that were logged before the start and are learnt now
     to_replay: int = 0
-    on_progress: Callable[[], None] = lambda: None  # called as recovery makes progress
 
     def recovered(self, events: int, took_s: float) -> None:
         """Record how long a recovery took, to estimate the next one. Few events give no meaningful rate."""

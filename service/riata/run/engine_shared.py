@@ -22,10 +22,12 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning
 from riata.run.scrubbing import scrub_while_running
 from riata.run.stopping import finish
+from riata.run.warm_up import LOADING
 from riata.store.store import Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
 
+READING: Final = "this process has just become the writer and reads the snapshots and logs of the models"
 ANSWER_S = 5.0  # how long a start waits for the store before it continues without it
 SETTLED_EVERY_S = 0.05
 AGAIN_S = 1.0
@@ -70,6 +72,8 @@ class SharedEngine(Engine):
         except (TimeoutError, Unavailable) as error:
             detail = error.detail if isinstance(error, RiataError) else f"no answer for {ANSWER_S:.0f} s"
             log.warning("the store accepts no events yet, retrying: %s", detail)
+        if self.settings.may_lead:
+            self.context.crash_note.open()
         await self._warm_up()
         self.watch.start()
         self.context.ledger.start()
@@ -104,7 +108,15 @@ class SharedEngine(Engine):
         follower = self.following.follower
         return Unavailable(follower.strange, follower.strange_code) if follower.strange else None
 
+    def waits_for(self) -> str:
+        if not self.tally.compiled:
+            return LOADING
+        why = self.following.unreachable()
+        return f"the store has not answered yet{': ' if why else ''}{why}"
+
     def not_started(self) -> RiataError:
+        if not self.started:
+            return self.strange or Busy(f"{self.waits_for()}; try again", "not_ready")
         return self.strange or Busy("the model has not been loaded from the store yet; try again", "not_ready")
 
     def store_refusal(self) -> RiataError | None:
@@ -112,7 +124,7 @@ class SharedEngine(Engine):
 
     def why_not_led(self, what: str) -> RiataError:
         if self.contender is not None and self.contender.lead.owner is not None:
-            return Busy("this process has just become the writer and is replaying the log; try again", "not_ready")
+            return Busy(f"{READING}; try again", "not_ready")
         holder = self.following.holder
         who = f"send it to {holder.host}" if holder else "no process learns now: start one with --role writer"
         return Conflict(f"{what} needs the process that learns; {who}", "other_role")
@@ -125,8 +137,10 @@ class SharedEngine(Engine):
             return 0.0
         return self.contender.lead.unrenewed_ms() / 1000
 
-    def _hurry(self) -> None:
-        self.following.kick()
+    def _hurry(self, name: str) -> None:
+        super()._hurry(name)
+        if self.learning is None:
+            self.following.kick()
 
     async def _served(self, name: str, lineage: bytes, record: Record | None) -> bool:  # noqa: ARG002  it is in the log
         loop = asyncio.get_running_loop()
@@ -153,7 +167,8 @@ class SharedEngine(Engine):
         if self.contender is not None:
             while self.learning is None:
                 await asyncio.sleep(SETTLED_EVERY_S)
-            while DEFAULT_MODEL not in self.served_models and DEFAULT_MODEL not in self.context.catalogue.damaged:
+            catalogue = self.context.catalogue
+            while DEFAULT_MODEL not in {*catalogue.served_models, *catalogue.coming, *catalogue.damaged}:
                 try:
                     await self.create(DEFAULT_MODEL, ModelConfig())
                 except RiataError as error:

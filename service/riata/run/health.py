@@ -11,9 +11,8 @@ from typing import Any
 from riata.base.errors import RiataError
 from riata.run.damage import log_sentence
 from riata.run.engine import Engine
-from riata.run.engine_shared import SharedEngine
+from riata.run.engine_shared import READING, SharedEngine
 from riata.run.served_model import ServedModel
-from riata.run.warm_up import LOADING
 
 LONG_S = 5.0  # a step that lasts longer is told of
 
@@ -83,6 +82,7 @@ class Health:
     damaged: dict[str, str] = field(default_factory=dict)  # models that are not served, with a description of the damage
     log_damaged: dict[str, int] = field(default_factory=dict)  # served models, with the first damaged event of their old log
     log_scrubbed_bytes: int = 0  # payloads of the log that were verified against their digests since the start
+    replaying: dict[str, tuple[int, int]] = field(default_factory=dict)  # models that are behind: event, of last event
     memory: tuple[int, int] = (0, 0)  # bytes of all models, and the most they may take, 0 for no bound
 
 
@@ -150,20 +150,29 @@ def health_of(engine: Engine) -> Health:
         damaged={name: damage.sentence() for name, damage in sorted(engine.context.catalogue.damaged.items())},
         log_damaged={name: damage.event for name, damage in sorted(tally.log_damaged.items()) if name in served_models},
         log_scrubbed_bytes=tally.log_scrubbed_bytes,
+        replaying=_replaying(engine),
         memory=(engine.memory.taken(), engine.memory.bytes_max),
     )
+
+
+def _replaying(engine: Engine) -> dict[str, tuple[int, int]]:
+    """Return the models whose served state lacks events from before the start, with the event that is learnt, and the last."""
+    positions = {} if engine.learning is None else engine.learning.writer.positions()
+    found = {name: (coming.reached(), coming.of) for name, coming in engine.context.catalogue.coming.items()}
+    for name, served_model in engine.served_models.items():
+        if served_model.replay_to and name in positions:
+            found[name] = (positions[name].applied, served_model.replay_to)
+    return dict(sorted(found.items()))
 
 
 def _not_ready(engine: Engine) -> list[str]:
     reasons = []
     if not engine.started:
-        replaying = f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"
-        if isinstance(engine, SharedEngine):
-            why = engine.following.unreachable()
-            replaying = f"the store has not answered yet{': ' if why else ''}{why}"
-        reasons.append(replaying if engine.tally.compiled else LOADING)
+        reasons.append(engine.waits_for())
     elif isinstance(engine, SharedEngine):
         reasons += _not_serving(engine)
+    elif (coming := engine.context.catalogue.coming) and not any(one.published for one in engine.served_models.values()):
+        reasons += [one.waits_for() for one in coming.values()]
     if engine.stopping:
         reasons.append("stopping")
     return reasons
@@ -177,7 +186,8 @@ def _not_serving(engine: SharedEngine) -> list[str]:
     if not served:
         if engine.strange is not None:
             return [engine.strange.detail]
-        return ["no model has been published yet by the process that learns"]
+        coming = [one.waits_for() for one in engine.context.catalogue.coming.values()]
+        return coming or ["no model has been published yet by the process that learns"]
     bound = engine.settings.max_staleness_s
     least = min(stale_for_s(engine, served_model) for served_model in served)
     if least > bound:
@@ -198,7 +208,7 @@ def _not_writing(engine: SharedEngine) -> list[str]:
     if contender.leads:
         return [] if contender.held() else ["the lease cannot be renewed"]
     if contender.lead.owner is not None:
-        return [f"replaying the log: {engine.tally.replayed} of {engine.tally.to_replay} events"]
+        return [READING]
     if another := contender.lead.another_version():
         return [f"standing by; {another}"]
     holder = contender.lead.holder

@@ -8,23 +8,25 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from riata.base.errors import Busy, Corrupt, LogFork, LogGap, NotFound, RiataError, StoreFailed, Unavailable
-from riata.base.limits import GENERATIONS_KEPT_MIN
+from riata.base.errors import Busy, LogFork, LogGap, RiataError, StoreFailed, Unavailable
+from riata.run.checkpoint_scrub import CheckpointScrub
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.config import change_from_payload
-from riata.run.damage import Damage, harms_one_model
+from riata.run.damage import Damage
 from riata.run.drift import drift_sentence
 from riata.run.engine_context import EngineContext
 from riata.run.found_names import NamesLooked
-from riata.run.generations import verifies
 from riata.run.log_reading import PACED_BYTES, Again, read_again
+from riata.run.making_room import MakingRoom
 from riata.run.model_state import ModelState
 from riata.run.provenance import current
 from riata.run.published import Published
+from riata.run.publishing import publish
 from riata.run.recovery import Recovered
 from riata.run.served_model import ServedModel
 from riata.run.sketch_copy import SketchCopy
@@ -32,31 +34,14 @@ from riata.run.writer import Writer
 from riata.run.writer_cell import WriterHooks
 from riata.run.writer_queue import AddModel, CopySketch, DropModel, SaveNow
 from riata.store import records
-from riata.store.retention import is_own, oldest_of_newest
-from riata.store.store import DAMAGED, Append, Generation, Owner, Record, Store, Verdict
+from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
 SAVING_S_MAX = 12  # of one checkpoint, once its turn has come
 AGAIN_S = 1.0  # between two attempts to read the log of a promoted model
-ROOM_EVERY_MS = 30_000  # a store that stays full after everything was saved is full of other data
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
-
-
-def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, bytes]]:
-    """Return the feature names of a recovered model that are not known here yet. Waits for the store's thread."""
-    name = found.state.name
-    served_model = context.catalogue.served_models.get(name)
-    named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
-    try:
-        names: list[tuple[int, bytes]] = context.log_thread.call(lambda s: list(s.names(name, named))).result()
-    except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
-        if not harms_one_model(error) and not context.settings.shared:
-            raise
-        log.error("model %s: %s; its features are shown by slot until their names are sent again", name, error.detail)
-        return []
-    return names
 
 
 class Learning:
@@ -67,12 +52,15 @@ class Learning:
         self._dropped: set[bytes] = set()  # lineages of models that were dropped; the writer may still hold them for a moment
         self._context = context
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
+        self.on_dropped: Callable[[str], None] = lambda _name: None  # called in the log thread when a model was dropped
+        self.taking_up = threading.Lock()  # held while a recovered model is taken up, and when one begins to be dropped
+        self._replayed: dict[bytes, Callable[[], None]] = {}  # by lineage, called when what was logged before is served
         archived = None if context.archive is None else context.archive.bound
         self._checkpointer = checkpointer = Checkpointer(context.log_thread.call, owner, context.settings.retention, archived)
         if context.archive is not None:
             context.archive.trim = checkpointer.trim
-        self._made_room_ms: int | None = None
-        self._scrubs = 0
+        self._room = MakingRoom(context, checkpointer, self.save)
+        self._scrub = CheckpointScrub(context, owner, self.save)
         self._counting = threading.Lock()
         self._looked: dict[bytes, NamesLooked] = {}  # by lineage, of models that ask for features by name
         hooks = WriterHooks(
@@ -87,27 +75,24 @@ class Learning:
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
     def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
-        """Serve a recovered state and continue learning from it; `names` are those of `learning_names`."""
-        state, catalogue = found.state, self._context.catalogue
-        served_model = catalogue.served_models.get(state.name)
-        if served_model is None or served_model.lineage != state.lineage:
-            served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
-        served = served_model.published
-        if served is not None and served.applied > state.applied:
-            raise LogFork(f"event {served.applied} of {state.name} was served, but its log ends at event {state.applied}")
-        served_model.logged = max(served_model.logged, state.applied)
-        served_model.changed = state.applied
-        served_model.learn_names(names)
-        served_model.named = max(served_model.named, state.applied)
-        catalogue.put(served_model)
+        """Serve a recovered state, from event `found.serve_from` on, and continue learning from it. What the log has after it is
+        to be put into the writer next. `names` are those of `starting.learning_names`."""
+        state = found.state
+        served_model = self._served_of(found, names)
+        served_model.replay_to, now_ms = 0, self._context.clock.monotonic_ms()
+        if (events := found.end - state.applied) > 0:
+            served_model.replay_to = found.end
+            self._replayed[state.lineage] = partial(self._has_replayed, state, events, now_ms)
         self._context.tally.generations_corrupt += len(found.corrupt)
-        at = (state.name, found.generation, found.replayed, state.applied)
-        log.info("model %s: generation %d, %d events replayed, at event %d", *at)
+        origin = f"generation {found.generation}" if found.generation else "no checkpoint"
+        at = (state.name, origin, found.replayed, state.applied, events)
+        log.info("model %s: %s, %d events learnt, at event %d; %d more are replayed", *at)
         if found.corrupt:
             log.error("model %s: generations %s failed verification; a new one is written now", state.name, found.corrupt)
         if found.upgraded is not None:
             before, event = found.upgraded
             log.warning("model %s: learnt with %s; from upgrade event %d on with %s", state.name, before, event, current())
+        self._context.tally.replayed += found.replayed
         self.writer.put(AddModel(state, found.generation, state.applied - found.replayed))
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed and state.has_learnt):
@@ -115,8 +100,48 @@ class Learning:
             # process that crashes more often than the schedule would replay more at each start.
             self.writer.put(SaveNow(state.name))
 
+    def show(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
+        """Serve the state of a checkpoint as it is, while the caller learns on from it and takes it up later."""
+        served_model = self._served_of(found, names)
+        served_model.replay_to = max(found.end, found.state.applied + 1)
+        published = publish(found.state, found.generation, 0, self._context.clock)
+        self._serve(served_model, replace(published, replaying=True))
+
+    def _served_of(self, found: Recovered, names: list[tuple[int, bytes]]) -> ServedModel:
+        """Return the served model of a recovered state. Raises `LogFork` if what is served of it is beyond the end of its log."""
+        state, catalogue = found.state, self._context.catalogue
+        state.stepping = self._context.crash_note.stepping
+        served_model = catalogue.served_models.get(state.name)
+        if served_model is None or served_model.lineage != state.lineage:
+            served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
+        served = served_model.published
+        if served is not None and served.applied > found.end:
+            raise LogFork(f"event {served.applied} of {state.name} was served, but its log ends at event {found.end}")
+        served_model.serve_from = max(found.serve_from, 0 if served is None else served.applied)
+        served_model.logged = max(served_model.logged, found.end)
+        served_model.changed = state.applied  # no event after it changes the configuration
+        served_model.learn_names(names)
+        served_model.named = max(served_model.named, found.end)
+        if served is not None and served.applied < found.end:
+            served_model.published = replace(served, replaying=True)
+        catalogue.put(served_model)
+        return served_model
+
+    def _has_replayed(self, state: ModelState, events: int, begun_ms: int) -> None:
+        """Called in the writer's thread once everything that was logged before the start is served."""
+        state.left_out, name = frozenset(), state.name
+        self._context.tally.replayed += events
+        self._context.tally.recovered(events, max(1, self._context.clock.monotonic_ms() - begun_ms) / 1000)
+        log.info("model %s: replayed to event %d", name, state.applied)
+        if state.careful_to:  # the event at which processes have crashed is learnt
+            state.careful_to = 0
+            self._context.log_thread.call(lambda s: s.mark_inflight(self.owner, name, 0, 0))
+        if state.has_learnt:
+            self.writer.put(SaveNow(name))  # as in `take_up`
+
     def give_up(self, damage: Damage) -> None:
         """Stop serving and learning a model that is damaged in a part that is needed."""
+        self._context.catalogue.arrived(damage.model, damage.lineage)
         self._context.catalogue.set_damaged(damage)
         log.error("%s", damage.sentence())
         self.writer.put(DropModel(damage.model, damage.lineage))
@@ -133,24 +158,35 @@ class Learning:
         if served_model is None or served_model.lineage != state.lineage:
             served_model = ServedModel.open(state.name, state.config.encoder, state.applied, state.lineage)
             self._context.catalogue.put(served_model)
+        state.stepping = self._context.crash_note.stepping
         self.writer.put(AddModel(state))
 
     async def drop(self, name: str) -> None:
         """Drop a model from the store, then stop learning and serving it. It may be created again before this returns."""
-        served_model = self._context.catalogue.served_models.get(name)
-        lineage = served_model.lineage if served_model is not None else b""
-        self._dropped.add(lineage)
+        catalogue = self._context.catalogue
+        known = catalogue.served_models.get(name) or catalogue.coming.get(name)
+        lineage = known.lineage if known is not None else b""
+        with self.taking_up:
+            self._dropped.add(lineage)
         try:
-            await asyncio.wrap_future(self._context.log_thread.call(lambda s: s.drop(self.owner, name)))
+            await self._call(partial(self._drop, name=name))
         except BaseException:
             self._dropped.discard(lineage)
             raise
         if self._context.archive is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._context.archive.drop, name)
-        now = self._context.catalogue.served_models.get(name)
+        now = catalogue.served_models.get(name) or catalogue.coming.get(name)
         if now is None or now.lineage == lineage:
-            self._context.catalogue.remove(name)
+            catalogue.remove(name)
         self.writer.put(DropModel(name, lineage))
+
+    def _drop(self, store: Store, name: str) -> None:
+        store.drop(self.owner, name)
+        self.on_dropped(name)
+
+    def was_dropped(self, lineage: bytes) -> bool:
+        """Whether a model is being dropped, or was. Held under `taking_up`, until what it says was acted upon."""
+        return lineage in self._dropped
 
     def positions(self) -> dict[str, WriterPosition]:
         """The position of every model that was not dropped, for the renewal of the lease. Any thread may call it."""
@@ -158,12 +194,13 @@ class Learning:
         return {name: position for name, position in positions.items() if position.lineage not in self._dropped}
 
     def names(self) -> list[str]:
-        """The models that are served."""
-        return list(self._context.catalogue.served_models)
+        """The models that are served by what is learnt here."""
+        return [name for name in self._context.catalogue.served_models if name not in self._context.catalogue.coming]
 
     async def save(self, name: str, if_ahead: bool = False, requested: bool = False, note: str | None = None) -> Saved:
         """Checkpoint the present state; returns when durable. With `note` it is kept until `delete_saved`. Raises `Unavailable`
-        if the store has no room, `Busy` (code `learner_busy`) if that takes too long."""
+        if the store has no room, `Busy` if the model is not served yet or (code `learner_busy`) if that takes too long."""
+        self._require_learnt(name)
         request = SaveNow(name, if_ahead, requested, note)
         self.writer.put(request)
         saved = await self._within(request.future, name, "the checkpoint was not written", SAVING_S_MAX)
@@ -177,9 +214,15 @@ class Learning:
 
     async def look(self, name: str) -> SketchCopy:
         """Return copies of the curvature of a model as it is now. Raises `NotFound`, `Unavailable`, `Busy` (`learner_busy`)."""
+        self._require_learnt(name)
         request = CopySketch(name)
         self.writer.put(request)
         return await self._within(request.future, name, "its curvature could not be copied")
+
+    def _require_learnt(self, name: str) -> None:
+        """Raise `Busy` if the writer does not have a model yet, or has none of its states that may be served."""
+        if (coming := self._context.catalogue.coming.get(name)) is not None:
+            raise coming.error()
 
     async def settle(self, name: str | None = None) -> None:
         """Wait until everything of a model, or of all, that was put into the writer's queue so far is learnt and served. Raises
@@ -208,62 +251,12 @@ class Learning:
         return "the machine or the store is busy"
 
     async def make_room(self) -> None:
-        """Trim the log as far as allowed when the store has no room for events. Without this nothing would checkpoint again,
-        because checkpoints follow events. At most once in ROOM_EVERY_MS."""
-        now_ms = self._context.clock.monotonic_ms()
-        if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
-            return
-        self._made_room_ms = now_ms
-        log.warning(
-            "the store has no space for events: checkpoints of every model are written, and logs are trimmed as far as "
-            "these allow"
-        )
-        with self._checkpointer.keeping_no_events():
-            for name in list(self._context.catalogue.served_models):
-                try:
-                    for _ in range(GENERATIONS_KEPT_MIN):
-                        await self.save(name)
-                except RiataError as error:  # nothing waits for this result: save the others, and retry this one later
-                    log.error("model %s: no space was freed: %s", name, error.detail)
+        """Trim the log as far as allowed when the store has no room for events, see `MakingRoom`."""
+        await self._room.make_room()
 
     async def scrub(self) -> list[str]:
-        """Read back the newest generations of every model, and one of those that are older or saved: they are many, and no start
-        needs them. One that fails is marked as not verified, and a new one is written from the state in memory, which is sound.
-        Returns the names of those models."""
-        rotten = []
-        self._scrubs += 1
-        for name in list(self._context.catalogue.served_models):
-            found = [generation.gen for generation in await self._generations(name) if not await self._verifies(name, generation)]
-            if not found:
-                continue
-            rotten.append(name)
-            self._context.tally.generations_corrupt += len(found)
-            log.error("model %s: generations %s are damaged; a new one is written now", name, found)
-            for gen in found:
-                await self._call(partial(_disown, owner=self.owner, name=name, gen=gen))
-            await self.save(name)
-        return rotten
-
-    async def _generations(self, name: str) -> list[Generation]:
-        """The newest verified generations, the very newest of all, and the next in turn of the others; empty for a model that was
-        dropped, or whose list is damaged."""
-        try:
-            found = await self._call(lambda s: s.generations(name))
-        except NotFound:
-            return []
-        except Corrupt as error:
-            if not harms_one_model(error):
-                raise
-            log.error("model %s: its checkpoints cannot be listed: %s", name, error.detail)
-            return []
-        first = oldest_of_newest(found, self._context.settings.retention.generations)
-        sound = [generation for generation in found if generation.verified or generation is found[0]]
-        newest = [generation for generation in sound if generation.gen >= first and is_own(generation)]
-        others = [generation for generation in sound if generation not in newest]
-        return newest + ([others[self._scrubs % len(others)]] if others else [])
-
-    async def _verifies(self, name: str, generation: Generation) -> bool:
-        return await self._call(partial(verifies, name=name, generation=generation))
+        """Read back the retained generations of every model, see `CheckpointScrub`. Returns the names of those with damage."""
+        return await self._scrub.scrub()
 
     async def _call(self, work: Callable[[Store], T]) -> T:
         return await asyncio.wrap_future(self._context.log_thread.call(work))
@@ -291,14 +284,26 @@ class Learning:
         served_model = self._context.catalogue.served_models.get(published.model.origin.name)
         if served_model is None or (served_model.lineage and served_model.lineage != published.model.origin.lineage):
             return
-        served_model.published, served_model.edition, served_model.another = published, 0, ""
-        self.on_published()
+        if published.applied < served_model.serve_from:
+            return
+        if served_model.replay_to > published.applied:
+            published = replace(published, replaying=True)
+        elif served_model.replay_to:
+            served_model.replay_to = 0
+            self._replayed.pop(served_model.lineage, _nothing)()
+        if self._context.catalogue.coming:
+            self._context.catalogue.arrived(served_model.name, served_model.lineage)
+        self._serve(served_model, published)
         if published.config.slices or published.config.weights_followed:
             looked = self._looked.setdefault(served_model.lineage, NamesLooked())
             if (payload := looked.payload(published, served_model.names)) is not None:
                 self._log_answer(served_model.name, payload)
         if served_model.lowest_wanted is not None:
             self._context.wake(served_model)
+
+    def _serve(self, served_model: ServedModel, published: Published) -> None:
+        served_model.published, served_model.edition, served_model.another = published, 0, ""
+        self.on_published()
 
     def _wanted(self, name: str) -> int | None:
         served_model = self._context.catalogue.served_models.get(name)
@@ -339,5 +344,5 @@ class Learning:
             self._context.fatal(reason)
 
 
-def _disown(store: Store, owner: Owner, name: str, gen: int) -> None:
-    store.mark_verified(owner, name, gen, sound=False)
+def _nothing() -> None:
+    """For a model that has learnt everything before it was taken up."""

@@ -18,6 +18,7 @@ from riata.learn.one_vs_rest import each
 from riata.learn.registry import spec_of
 from riata.predict.explain import weights_of
 from riata.run.config import ModelConfig, change_from_payload, read_stored, stored_document
+from riata.run.crash_note import Stepping, not_noted
 from riata.run.decision import served_weights
 from riata.run.drift import forget
 from riata.run.log_reading import ReadAgain
@@ -90,6 +91,9 @@ class ModelState:
         self.yield_to_loop: Callable[[], None] = no_yield  # called between two steps of Python
         self.read_again: ReadAgain = _no_log  # set by those who apply a log in which there may be promotions
         self.on_learnt: Callable[[Stepped], None] | None = None  # is shown what was predicted before it was learnt
+        self.stepping: Stepping = not_noted  # what a step that learns events is made in
+        self.left_out: frozenset[int] = frozenset()  # events that skip events of the log remove, as far as they are known
+        self.careful_to = 0  # a process has died in a step up to here: records are learnt one by one, that with it event by event
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
         self.pairs = Pairs()
 
@@ -108,7 +112,12 @@ class ModelState:
         refused: dict[int, str] = {}
         if record.kind == "observe":
             batch = batch if batch is not None else decode_batch(record.payload)
-            refused = self.learn(record.first, [counted(record, batch)], skips)
+            batch, first = counted(record, batch), record.first
+            careful = first <= self.careful_to <= record.last
+            for rows in (slice_rows(batch, i, i + 1) for i in range(batch.n)) if careful else [batch]:
+                with self.stepping(self.name, self.lineage, first, first + rows.n - 1):
+                    refused.update(self.learn(first, [rows], skips | self.left_out))
+                first += rows.n
             self.pairs.note_records([record])
         elif record.kind == "config":
             self._configure(record)
@@ -125,9 +134,12 @@ class ModelState:
     ) -> dict[int, str]:
         """Like `apply` of each record in turn, bit for bit, but in one step. `run` is a sequence of observe records, or one
         record of any kind. `batches` is empty, or has one item for each record."""
-        if len(run) == 1:
-            return self.apply(run[0], batches[0] if batches else None, skips)
-        refused = self.learn(run[0].first, joined(run, batches, spec_of(self.config.learner).takes_many), skips)
+        if len(run) == 1 or run[0].first <= self.careful_to:
+            each_of = zip(run, batches or [None] * len(run), strict=True)
+            return {seq: why for record, batch in each_of for seq, why in self.apply(record, batch, skips).items()}
+        rows = joined(run, batches, spec_of(self.config.learner).takes_many)
+        with self.stepping(self.name, self.lineage, run[0].first, run[-1].last):
+            refused = self.learn(run[0].first, rows, skips | self.left_out)
         self.pairs.note_records(run)
         self.applied = run[-1].last
         self.chain = run[-1].chain
@@ -336,15 +348,3 @@ class ModelState:
 
 def _no_log(record: Record, _through: records.Through) -> None:
     raise Corrupt(f"event {record.first} is a promotion, which needs the log before it")
-
-
-def config_in(record: Record) -> ModelConfig | None:
-    """Return the configuration that a record sets; None if it sets none. Raises `Corrupt`."""
-    if record.kind == "config":
-        return change_from_payload(record.payload).config
-    if record.kind == "restore":
-        try:
-            return read_stored(layout.decode_checkpoint(records.decode_restore(record.payload)[1])[0]["config"])
-        except (KeyError, BadInput) as error:
-            raise Corrupt(f"event {record.first} restores a configuration that cannot be read: {error!r}") from error
-    return None

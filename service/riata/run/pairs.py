@@ -9,7 +9,7 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -143,31 +143,24 @@ class Pairs:
 NO_PAIRS: Final = Pairs()
 
 
-def followers_of(
-    recovered: Mapping[str, Pairs], damaged: Collection[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Return the followers of each leader, from states at the ends of their logs; and the same of those leaders that have others
-    in their state: models that were repaired or created anew do not have the same events.
-
-    damaged : models that were not recovered; what they follow is not known, and their logs go on
-    """
-    followers, fewer = {}, {}
-    for name, pairs in recovered.items():
-        kept = tuple(
-            one for one in pairs.challengers if one in damaged or _has_followed(recovered.get(one), name, pairs.shared[one])
-        )
-        if kept:
-            followers[name] = kept
-        if kept != pairs.challengers:
-            fewer[name] = kept
-    return followers, fewer
-
-
-def _has_followed(follower: Pairs | None, leader: str, theirs: SharedEvents) -> bool:
-    if follower is None or follower.follows != leader:
+def has_followed(follower: Pairs, leader: str, theirs: SharedEvents) -> bool:
+    """Whether a model has learnt the same events as `leader` since it follows it. Both are at the ends of their logs."""
+    if follower.follows != leader:
         return False
     ours = follower.shared[OWN]
     return (ours.losses.events, ours.chain) == (theirs.losses.events, theirs.chain)
+
+
+def at_the_end(pairs: Pairs, rest: Iterable[Record]) -> Pairs:
+    """Return a copy with the numbers of events and the chains that it has after `rest`, in which no event changes whom it
+    follows; its sums stay as they are."""
+    ahead = pairs.copy()
+    for record in rest if ahead.shared else ():
+        if record.kind == "observe":
+            ahead.note_records([record])
+            for shared in ahead.shared.values():
+                shared.losses.events += record.count
+    return ahead
 
 
 def comparison(leader: SharedEvents, follower: SharedEvents) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Published:
     followed: WeightHistory | None = None  # of the setting `weights_followed`, if it names features
     pairs: Pairs = NO_PAIRS  # what it follows, and what follows it
     partition: Partition | None = None  # its groups and runs of features, if it has them
+    replaying: bool = False  # whether events that were logged before the start of the process are missing in it
 
     @property
     def is_checked_row_by_row(self) -> bool:

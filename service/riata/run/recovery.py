@@ -1,10 +1,17 @@
-"""Recovery: from what is stored to a state that may serve. Every start uses it: after a clean stop, a crash, or the first.
+"""Recovery: from what is stored to a state that may be served and learnt on. Every start uses it: after a clean stop, a crash, or
+the first.
+
+    generation ............ stop ...................... end
+    the newest that         the last control event:     of the log: every position and chain up to here was checked
+    verifies                from here on it is served
 
 1  Generations, newest first: the first whose digests verify is used.
-2  The tail of the log is applied; every position and chain is checked.
-3  If the state was learnt under another version or arithmetic, an upgrade event carries it over (`upgrades.py`).
-4  A record at which a start crashed is applied event by event. After three crashes in a row at one event, a skip event of the log
-   takes it out.
+2  The rest of the log is read ahead, without learning: positions, chain, skip events, upgrades, the last control event.
+3  The state learns up to the last control event. What comes after it is learnt while the model is served, by others.
+4  If the state was learnt under another version or arithmetic, it learns to the end of the log, and an upgrade event carries it
+   over (`upgrades.py`).
+5  If a process has crashed in a step of this model (`crash_note.py`), the record is learnt event by event. After three crashes in
+   a row at one event, a skip event of the log takes it out.
 
 If this fails for a model because of what is stored, the model is damaged: it is left unchanged, and the others are recovered.
 """
@@ -12,125 +19,170 @@ If this fails for a model because of what is stored, the model is damaged: it is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
+from riata.run.config_changes import config_in
 from riata.run.core import Core, Schedule
-from riata.run.damage import Damage, event_of, harms_one_model
-from riata.run.engine_settings import Tally
+from riata.run.crash_note import CrashNote
+from riata.run.damage import Damage, event_of
 from riata.run.generations import Warm, already_warm, thaw_generation
-from riata.run.log_reading import Again, Call, read_again, read_log
-from riata.run.model_state import ModelState, config_in
+from riata.run.log_reading import Call, read_again, read_log
+from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current
 from riata.run.turn_size import runs
 from riata.run.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state, rolled_back
 from riata.store import records
-from riata.store.payload import decode_batch
 from riata.store.retention import leads_on
-from riata.store.store import DAMAGED, Append, Generation, Head, Owner, Record, Store
-from riata.wire.batch import select_rows
+from riata.store.store import DAMAGED, Append, Generation, Head, Owner
 
-DEATHS_MAX = 3  # starts that may crash at one event before it is skipped
-HELD_BYTES_MAX = 64 * 2**20  # of records that are kept from one pass over the log to the next
-_RECORD_BYTES = 500  # of a record without its payload, about
+DEATHS_MAX: Final = 3  # crashes in a row at one event before it is skipped
+NOTHING: Final = 0  # mark of a model at which no process has crashed
 _NEVER = Schedule(2**31, 2**31, 2**31)  # the core's checks without its schedule
-
-
-@dataclass(frozen=True, slots=True)
-class _Suspect:
-    """The event, record or stage (STARTING) at which the last start crashed, and how many starts in a row have crashed there."""
-
-    seq: int
-    deaths: int
+_PASSED: Final = frozenset({"observe", "skip", "upgrade"})  # kinds that do not change what a served state has to contain
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """What a log says after an event: the events that it skips, its first records within HELD_BYTES_MAX (they need not be read
-    again), and the last upgrade."""
+    """What a log says after an event: the events that it skips, the last upgrade, the last control event, and its end."""
 
     skips: frozenset[int]
-    held: list[Record]
     upgrade: Upgrade | None
+    control: int
+    end: int
 
 
 @dataclass(slots=True)
 class Recovered:
-    """A state at the end of its log, and how it was recovered."""
+    """A state on its way to the end of its log.
+
+    generation : that it began with; 0: with the beginning of the log
+    control    : the last event without which it may not be served; 0 for none
+    stop       : the event up to which it has to learn before it may be learnt on by others: that event, or that of a newer
+                 generation that did not verify, because no older state may be saved
+    end        : the last event of the log when it was read ahead
+    serve_from : the first event whose state may be served: the end of the log if there is no generation
+    replayed   : events applied from the log so far
+    refused    : events that were refused meanwhile, and why; only those without a skip event
+    corrupt    : generations that did not verify
+    skipped    : events skipped now because processes crashed at them
+    upgraded   : what the state was learnt under, and the upgrade event logged now
+    """
 
     state: ModelState
-    generation: int  # 0: replayed from the beginning
-    replayed: int  # events applied from the log
-    refused: dict[int, str] = field(default_factory=dict)  # refused during the replay, and why; only those without a skip event
-    corrupt: list[int] = field(default_factory=list)  # generations that did not verify
-    skipped: list[int] = field(default_factory=list)  # events skipped now because starts crashed at them
-    upgraded: tuple[Provenance, int] | None = None  # what the state was learnt under, and the upgrade event logged now
+    generation: int
+    control: int = 0
+    stop: int = 0
+    end: int = 0
+    serve_from: int = 0
+    replayed: int = 0
+    refused: dict[int, str] = field(default_factory=dict)
+    corrupt: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    upgraded: tuple[Provenance, int] | None = None
+    carried: Upgrade | None = None  # the upgrade event that the state is taken from
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it has to be carried over to the present version and arithmetic."""
+        return self.state.learnt_under != current()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be learnt on by others as it is."""
+        return self.state.applied >= self.stop and not self.is_old
 
 
 class Recovery:
-    """Recovers models one after the other through the store's thread."""
+    """Recovers one model after the other through the store's thread. crashes : of the process before this one"""
 
-    def __init__(self, call: Call, owner: Owner, now_ms: Callable[[], int], warm: Warm = already_warm) -> None:
+    def __init__(
+        self,
+        call: Call,
+        owner: Owner,
+        now_ms: Callable[[], int],
+        warm: Warm = already_warm,
+        crashes: CrashNote | None = None,
+    ) -> None:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
-        self.reached = 0  # the last event applied, of the model being recovered
         self._warm = warm
+        self._crashes = crashes or CrashNote(None)
+        self.reached = 0  # the last event read or applied, of the model being recovered
 
     def recover(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
         """Bring `name` to the end of its log. `on_progress` gets the number of the last event applied.
 
         Raises `Corrupt` (LogGap, LogFork) if no retained generation leads to the end of the log.
         """
+        found = self.prepare(name)
+        self.learn(found, on_progress, whole=True)
+        return found
+
+    def prepare(self, name: str, on_progress: Callable[[int], None] = lambda _done: None) -> Recovered:
+        """Return the state that the newest generation gives, after reading the rest of the log without learning it. `on_progress`
+        gets the number of the last event read. Raises as `recover` does."""
         head: Head = self._call(lambda s: s.head(name)).result()
         self.reached = 0
         found = self._newest_verified(name, head)
-        ahead = self._look_ahead(name, found.state.applied)
+        ahead = self._look_ahead(found.state, on_progress)
+        if ahead.end < head.seq:
+            what = f"{name}: the log ends at event {ahead.end}, but its head is at event {head.seq}"
+            raise LogGap(what, event=ahead.end + 1)
+        found.control, found.end = ahead.control, ahead.end
         if (upgrade := ahead.upgrade) is not None:
-            found.state = carried_state(self._call, name, upgrade)
-            ahead.held = [record for record in ahead.held if record.last > upgrade.at]
-        self._learn_tail(found, ahead, upgrade.chain if upgrade else b"", self._suspect(name), on_progress)
-        if found.state.applied < head.seq:
-            what = f"{name}: the log ends at event {found.state.applied}, but its head is at event {head.seq}"
-            raise LogGap(what, event=found.state.applied + 1)
-        self._mark(name, NOTHING, 0)  # refused if another process owns the store now, so that only the owner logs an upgrade
-        if (before := found.state.learnt_under) != current():
-            event, chain = append_upgrade(self._call, found.state, self._now_ms())
-            found.upgraded = (before, event)
-            ahead = self._look_ahead(name, found.state.applied)  # the upgrade, and what others appended meanwhile
-            self._learn_tail(found, ahead, chain, None, on_progress)
+            found.state, found.carried = carried_state(self._call, name, upgrade), upgrade
+            found.control = max(found.control, upgrade.first)
+        found.stop = min(max(found.control, found.stop), found.end)
+        found.serve_from = found.control if found.generation else found.end
+        state = found.state
+        state.read_again = lambda promotion, through: read_again(self._call, promotion, through)
+        state.stepping = self._crashes.stepping
+        state.left_out = ahead.skips.union(self._count_crash(found, ahead.skips))
+        self.reached = state.applied
         return found
 
-    def _learn_tail(
-        self, found: Recovered, ahead: _Ahead, upgrade: bytes, suspect: _Suspect | None, on_progress: Callable[[int], None]
-    ) -> None:
-        """Apply the log after the state. `upgrade` is the chain after the upgrade event that the state depends on; empty if it
-        depends on none. Raises `Unavailable` if the log no longer has that event: a shared store may have been rolled back."""
-        held, skips = ahead.held, ahead.skips
-        state = found.state
-        state.read_again = lambda promotion, through: self._read_again(promotion, through, suspect)
+    def learn(self, found: Recovered, on_progress: Callable[[int], None] = lambda _done: None, whole: bool = False) -> None:
+        """Learn the log up to where the state may be served, or with `whole` to its end. `on_progress` gets the number of the
+        last event applied. Raises `Corrupt`; `Unavailable` if a shared store was rolled back meanwhile."""
+        state, before, is_old = found.state, found.state.learnt_under, found.is_old
         self.reached = state.applied
-        name = state.name
+        depends_on = b"" if found.carried is None else found.carried.chain
+        self._learn_tail(found, None if whole or is_old else found.stop, depends_on, on_progress)
+        if is_old:
+            self._mark(
+                state.name, NOTHING, 0
+            )  # refused if another process owns the store now, so that only the owner logs an upgrade
+            event, chain = append_upgrade(self._call, state, self._now_ms())
+            found.upgraded = (before, event)
+            state.left_out |= self._look_ahead(state, on_progress).skips  # what others appended meanwhile
+            self._learn_tail(found, None, chain, on_progress)
+        found.end = max(found.end, state.applied)
+        if 0 < state.careful_to <= state.applied:
+            self._mark(state.name, NOTHING, 0)
+
+    def _learn_tail(self, found: Recovered, through: int | None, upgrade: bytes, on_progress: Callable[[int], None]) -> None:
+        """Apply the log after the state, up to event `through` if it is given. `upgrade` is the chain after the upgrade event
+        that the state depends on; empty if it depends on none. Raises `Unavailable` if the log no longer has that event: a shared
+        store may have been rolled back."""
+        state = found.state
         core = Core(state.applied, state.chain, _NEVER, 0)
-        log = itertools.chain(held, read_log(self._call, name, held[-1].last if held else state.applied))
-        for run in runs(log) if suspect is None else ([record] for record in log):
+        log = read_log(self._call, state.name, state.applied)
+        for run in runs(log if through is None else itertools.takewhile(lambda record: record.last <= through, log)):
             core.logged_all(run)
             if config := config_in(run[0]):
                 self._warm(config.learner)
-            if suspect is not None and run[0].kind == "observe":
-                skips |= self._probe(found, run[0], skips, suspect)
-            else:
-                found.refused.update(state.apply_all(run, skips=skips))
+            found.refused.update(state.apply_all(run))
             found.replayed += sum(record.count for record in run)
             core.advanced(run[-1])
-            upgrade = b"" if run[-1].chain == upgrade else upgrade
+            upgrade = b"" if upgrade in [record.chain for record in run] else upgrade
             self.reached = state.applied
             on_progress(state.applied)
         if upgrade:
-            raise rolled_back(name)
+            raise rolled_back(state.name)
 
     def damaged(self, name: str, error: Corrupt) -> Damage:
         """Return the damage to `name` that `error`, raised by `recover`, describes; mark it for the other processes."""
@@ -151,11 +203,12 @@ class Recovery:
                 corrupt.append(generation.gen)
                 self._disown(name, generation)
                 continue
-            return Recovered(state, generation.gen, 0, corrupt=corrupt)
+            return Recovered(state, generation.gen, stop=generations[0].applied, corrupt=corrupt)
         if head.first_seq > 1:
-            what = f"{name}: every retained snapshot failed verification, and the log begins at event {head.first_seq}"
-            raise LogGap(what, event=0)
-        return Recovered(ModelState(name, head.lineage), 0, 0, corrupt=corrupt)
+            why = "every retained snapshot failed verification" if corrupt else "no snapshot leads to its end"
+            raise LogGap(f"{name}: {why}, and the log begins at event {head.first_seq}", event=0)
+        newest = generations[0].applied if generations else 0
+        return Recovered(ModelState(name, head.lineage), 0, stop=newest, corrupt=corrupt)
 
     def _disown(self, name: str, generation: Generation) -> None:
         """Mark a corrupt generation as not verified, so that no sound generation or log is trimmed because of it."""
@@ -166,125 +219,49 @@ class Recovery:
         content: bytes = self._call(lambda s: s.open_generation(name, gen)).result()
         return content
 
-    def _look_ahead(self, name: str, applied: int) -> _Ahead:
-        found: set[int] = set()
-        held: list[Record] = []
-        upgrades = UpgradesSeen(self._call, applied)
-        size = 0
-        for record in read_log(self._call, name, applied):
+    def _look_ahead(self, state: ModelState, on_progress: Callable[[int], None]) -> _Ahead:
+        """Read the log after the state, and check that every record continues the one before."""
+        skips: set[int] = set()
+        upgrades = UpgradesSeen(self._call, state.applied)
+        core, control = Core(state.applied, state.chain, _NEVER, 0), 0
+        for record in read_log(self._call, state.name, state.applied):
+            core.logged(record)
+            core.advanced(record)
             if record.kind == "skip":
-                found.add(records.decode_skip(record.payload)[0])
+                skips.add(records.decode_skip(record.payload)[0])
+            elif record.kind not in _PASSED:
+                control = record.last
             upgrades.note(record)
-            size += len(record.payload) + _RECORD_BYTES
-            if size <= HELD_BYTES_MAX:
-                held.append(record)
-        return _Ahead(frozenset(found), held, upgrades.newest())
+            self.reached = record.last
+            on_progress(record.last)
+        return _Ahead(frozenset(skips), upgrades.newest(), control, core.applied)
 
-    def _suspect(self, name: str) -> _Suspect | None:
-        """Return where the start before this one crashed; None if it did not crash."""
-        seq, deaths = self._call(lambda s: s.inflight(name)).result()
-        if seq in (NOTHING, DAMAGED):
-            self._mark(name, STARTING, 0)
-            return None
-        return _Suspect(seq, deaths + 1)
-
-    def _probe(self, found: Recovered, record: Record, skips: frozenset[int], suspect: _Suspect) -> frozenset[int]:
-        """Apply `record` with a mark set before it; event by event if a start has crashed at it before."""
+    def _count_crash(self, found: Recovered, skips: frozenset[int]) -> Sequence[int]:
+        """Count a crash of the process before this one against the event that it was learning, and have a state be careful up to
+        an event at which processes have crashed. Returns that event if it is to be skipped now."""
         state = found.state
-        if not record.first <= suspect.seq <= record.last:
-            self._mark(state.name, record.last, 0)
-            found.refused.update(state.apply(record, None, skips))
-            return frozenset()
-        batch = decode_batch(record.payload)
-        skipped: frozenset[int] = frozenset()
-        for i, seq in enumerate(range(record.first, record.last + 1)):
-            deaths = suspect.deaths if seq == suspect.seq else 0
-            if deaths >= DEATHS_MAX and seq not in skips:
-                self._skip(state.name, seq)
-                skipped |= {seq}
+        before: tuple[int, int] = self._call(lambda s: s.inflight(state.name)).result()
+        seq, deaths = before
+        if (crash := self._crashes.take(state.lineage)) is not None:
+            if crash.first == crash.last:
+                seq, deaths = crash.first, deaths + 1 if seq == crash.first else 1
+            else:  # the start after this one finds the event
+                seq, deaths = crash.last, 0
+        if not state.applied < seq <= found.end or seq in skips:
+            seq = deaths = NOTHING
+        if deaths >= DEATHS_MAX:
+            self._skip(state.name, seq)
+            found.skipped.append(seq)
+            seq = deaths = NOTHING
+        if (seq, deaths) != before:
             self._mark(state.name, seq, deaths)
-            event = replace(record, first=seq, count=1)
-            row = select_rows(batch, np.arange(batch.n) == i)
-            found.refused.update(state.apply(event, row, skips | skipped))
-        found.skipped += sorted(skipped)
-        return skipped
-
-    def _read_again(self, promotion: Record, through: records.Through, suspect: _Suspect | None) -> Again | None:
-        """Read what a promoted state learns again. A crash there is not blamed on the event before the promotion."""
-        if suspect is not None:
-            self._mark(promotion.model, STARTING, 0)
-        return read_again(self._call, promotion, through)
+        state.careful_to = seq
+        return found.skipped
 
     def _skip(self, name: str, seq: int) -> None:
-        payload = records.encode_skip(seq, f"{DEATHS_MAX} starts in a row crashed while this event was applied")
+        payload = records.encode_skip(seq, f"{DEATHS_MAX} processes in a row crashed while they learnt this event")
         append = Append(model=name, kind="skip", accepted_ms=self._now_ms(), payload=payload)
         self._call(lambda s: s.append([append])).result()
 
     def _mark(self, name: str, seq: int, deaths: int) -> None:
         self._call(lambda s: s.mark_inflight(self._owner, name, seq, deaths)).result()
-
-
-NOTHING = 0  # no start is under way
-STARTING = -1  # the mark of a start that has not reached a record yet
-
-
-def recover_all(
-    call: Call, owner: Owner, now_ms: Callable[[], int], tally: Tally, shared: bool = False, warm: Warm = already_warm
-) -> tuple[list[Recovered], list[Damage]]:
-    """Recover every model, one after the other. Returns those that may serve, and the damage to the others. `tally` shows the
-    progress, for probes that arrive meanwhile.
-
-    shared : other processes create models too, so one without events may be about to get its first
-    warm   : called with the configuration of each learner before it is built
-    """
-    ends: dict[str, int] = call(lambda s: {name: s.head(name).seq for name in s.models()}).result()
-    if not shared:
-        call(lambda s: _drop_unborn(s, owner, ends)).result()
-    names = [name for name, end in ends.items() if end > 0]
-    tally.to_replay = sum(ends.values())
-    recovery = Recovery(call, owner, now_ms, warm)
-    found: list[Recovered] = []
-    damaged: list[Damage] = []
-    before = 0
-
-    def progress(done: int) -> None:
-        tally.replayed = before + done
-        tally.on_progress()
-
-    for name in names:
-        one = _recover_or_tell(recovery, name, progress, tries=2 if shared else 1)
-        if isinstance(one, Recovered):
-            found.append(one)
-        else:
-            damaged.append(one)
-        before += ends[name]
-        tally.replayed = before
-    return found, damaged
-
-
-def _recover_or_tell(recovery: Recovery, name: str, on_progress: Callable[[int], None], tries: int) -> Recovered | Damage:
-    """Recover one model, or return its damage. A shared store is tried twice: it may have changed between two calls.
-
-    Raises `Corrupt` for damage to more than this model."""
-    for left in reversed(range(tries)):
-        try:
-            return recovery.recover(name, on_progress)
-        except Corrupt as error:
-            if not harms_one_model(error):
-                raise
-            if not left:
-                return recovery.damaged(name, error)
-    raise AssertionError("a model is tried at least once")
-
-
-def clear_marks(store: Store, owner: Owner) -> None:
-    """Record that no start is under way, after one was stopped without a crash."""
-    for name in store.models():
-        store.mark_inflight(owner, name, NOTHING, 0)
-
-
-def _drop_unborn(store: Store, owner: Owner, ends: dict[str, int]) -> None:
-    """Remove models whose configuration never reached the log: their creation was never acknowledged."""
-    for name, end in ends.items():
-        if end == 0:
-            store.drop(owner, name)

@@ -31,10 +31,11 @@ import numpy as np
 from riata.base.arrays import BOOL, I64
 from riata.base.errors import Busy
 from riata.run.config import ModelConfig, change_from_payload, config_payload
+from riata.run.config_changes import config_in
 from riata.run.effective_log import EffectiveLog, chain_at
 from riata.run.fit import unlogged
 from riata.run.log_reading import PACED_BYTES, Call, read_again, read_log
-from riata.run.model_state import ModelState, config_in
+from riata.run.model_state import ModelState
 from riata.run.row_groups import joined, parts_without
 from riata.run.state_parts import grow
 from riata.run.turn_size import runs

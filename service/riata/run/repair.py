@@ -1,6 +1,7 @@
 """Diagnose damage in a store, say what each way to repair it would lose, and repair it. No service may use the store meanwhile.
 
-    set_aside   the model is moved unchanged into a directory of its own, and its name is free
+    set_aside   the model is moved unchanged into a directory of its own, and its name is free; also one without damage, such as
+                one that cannot be learnt in any time
     cut         the log is cut before the damage: events from there on are lost
     restore     the newest checkpoint that verifies is after the damage: it is restored, the events after it are learnt again, and
                 the log begins at it. Nothing of the model is lost except its history
@@ -33,6 +34,7 @@ Action = Literal["restore", "cut", "set_aside"]
 ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
 READ_BYTES: Final = 2**22
 LEASE_MS: Final = 600_000  # of a shared store: longer than a repair takes
+BY_REQUEST: Final = "it was set aside without damage"
 FRESH: Final = GENERATIONS_KEPT_MIN  # checkpoints that a restore writes, so that the log can be trimmed
 OnProgress = Callable[[int, int], None]
 
@@ -44,7 +46,8 @@ class Diagnosis:
     event   : the first damaged event; None if the log and a checkpoint that leads into it are sound
     newest  : the newest checkpoint that verifies
     rotten  : checkpoints that do not verify
-    loses   : the possible repairs, and what each would lose, in words; the one that loses least first
+    loses   : the possible repairs, and what each would lose, in words; the one that loses least first. Without damage only
+              `set_aside`
     """
 
     model: str
@@ -70,13 +73,14 @@ def diagnose(store: Store, model: str, on_progress: OnProgress = lambda _done, _
     newest = next((generation for generation in sound if generation.applied >= head.first_seq - 1), None)
     first = _first_damage(store, head, (model, head.first_seq - 1, b""), on_progress)
     if first is None and newest is None and head.first_seq > 1:
-        first = (0, f"every snapshot failed verification, and the log begins at event {head.first_seq}")
+        why = "every snapshot failed verification" if generations else "it has no snapshot"
+        first = (0, f"{why}, and the log begins at event {head.first_seq}")
     after = first
     if newest is not None:
         after = _first_damage(store, head, (model, newest.applied, newest.chain), on_progress)
     harmed = after or first
     if harmed is None:
-        return Diagnosis(model, head, newest=newest, rotten=rotten)
+        return Diagnosis(model, head, newest=newest, rotten=rotten, loses={"set_aside": _all_lost(head)})
     loses: dict[Action, str] = {}
     base = newest.applied if newest is not None else 0
     if after is None and newest is not None:
@@ -176,7 +180,7 @@ class Repairer:
     def _set_aside(self, store: RepairStore, found: Diagnosis, directory: Path | None) -> str:
         if directory is None:
             raise Conflict("set_aside needs a store in a directory", "cannot_repair")
-        facts = {"action": "set_aside", "from": found.event, "events": found.head.seq, "what": found.what}
+        facts = {"action": "set_aside", "from": found.event or 0, "events": found.head.seq, "what": found.what or BY_REQUEST}
         store.append([self._append(found.model, facts)])
         store.set_aside(self._owner, found.model, directory)
         return f"set aside: the model is now in the separate data directory {directory}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from riata.base.errors import RiataError
+from riata.base.errors import Busy, RiataError
 from riata.predict.name_book import NameBook
 from riata.run.damage import Damage
 from riata.run.labels.delays import Delays
@@ -49,6 +49,8 @@ class ServedModel:
     left_out: dict[int, str] = field(default_factory=dict)  # the last events that the learner refused, and why; never mutated
     naming: threading.Lock = field(default_factory=threading.Lock)
     lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
+    serve_from: int = 0  # an earlier event is never served: it would be the past of what was served, or of what a restore left
+    replay_to: int = 0  # the last event of the log when the process began to learn it; 0 once that is served
 
     @staticmethod
     def open(name: str, encoder: EncoderConfig, logged: int, lineage: bytes = b"") -> ServedModel:
@@ -125,14 +127,80 @@ class ServedModel:
         self.lowest_wanted = min((seq for seq, _ in self.waiting), default=None)
 
 
+async def until_served(served_model: ServedModel, seq: int, timeout_ms: int, hurry: Callable[[], None]) -> Published:
+    """Wait until event `seq` of a model is served; `hurry` asks for it. Raises `Busy` (code `not_yet`) after `timeout_ms`."""
+    future: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
+    served_model.wait(seq, future)
+    served_model.wake()  # it may have been published before the call of `wait`
+    hurry()
+    try:
+        return await asyncio.wait_for(future, timeout_ms / 1000)
+    except TimeoutError:
+        raise Busy(f"event {seq} is not served yet", "not_yet") from None
+    finally:
+        served_model.wake()
+
+
+class NotServedYet(Busy):
+    """The model is in the store, and cannot be served yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A stored model that is not served yet.
+
+    of      : the last event of its log at the start
+    reached : returns the last event read or learnt so far
+    learns  : whether it is learnt already, because its newest checkpoint may not be served or because there is none
+    """
+
+    name: str
+    lineage: bytes
+    of: int
+    reached: Callable[[], int] = lambda: 0
+    learns: bool = False
+
+    def waits_for(self) -> str:
+        """What is done before it can be served."""
+        done = "its log is being learnt" if self.learns else "its snapshot and its log are being read"
+        return f"model {self.name} is not served yet: {done}, event {self.reached()} of {self.of}"
+
+    def error(self) -> NotServedYet:
+        """The error that answers a request for the model."""
+        return NotServedYet(f"{self.waits_for()}; try again", "not_ready")
+
+
 class Catalogue:
-    """The served models by name, and the damage to models that are not served. Both mappings are replaced and never changed, so
-    any thread may read them."""
+    """The served models by name, those that will be served, and the damage to models that are not served. All mappings are
+    replaced and never changed, so any thread may read them."""
 
     def __init__(self) -> None:
         self.served_models: Mapping[str, ServedModel] = {}
+        self.coming: Mapping[str, Coming] = {}
         self.damaged: Mapping[str, Damage] = {}
         self._changing = threading.Lock()
+
+    def why_unserved(self, name: str) -> Busy:
+        """The error for a model of which nothing is served yet."""
+        coming = self.coming.get(name)
+        return Busy("the model is being made ready; try again", "not_ready") if coming is None else coming.error()
+
+    def expect(self, coming: Coming) -> None:
+        """Note that a model will be served."""
+        with self._changing:
+            self.coming = {**self.coming, coming.name: coming}
+
+    def note(self, coming: Coming) -> None:
+        """Note how far an expected model is."""
+        with self._changing:
+            found = self.coming.get(coming.name)
+            if found is not None and found.lineage == coming.lineage:
+                self.coming = {**self.coming, coming.name: coming}
+
+    def arrived(self, name: str, lineage: bytes) -> None:
+        """Note that an expected model is served."""
+        with self._changing:
+            self.coming = {other: one for other, one in self.coming.items() if (other, one.lineage) != (name, lineage)}
 
     def put(self, served_model: ServedModel) -> None:
         """Add a served model, replacing one of the same name."""
@@ -145,6 +213,7 @@ class Catalogue:
         with self._changing:
             found = self.served_models.get(name)
             self.served_models = {other: served_model for other, served_model in self.served_models.items() if other != name}
+            self.coming = {other: coming for other, coming in self.coming.items() if other != name}
             self.damaged = {other: damage for other, damage in self.damaged.items() if other != name}
             return found
 

@@ -209,15 +209,14 @@ class Service:
     # -- read-only -------------------------------------------------------------------------------------------------
 
     def models(self) -> list[dict[str, Any]]:
-        """Return one line for each model, by name. A damaged model has only its name and the damage."""
-        served_models, damaged, positions = self._engine.served_models, self._engine.context.catalogue.damaged, self._positions()
-        lines = [
-            self._line(served_model, served_model.published, positions)
-            for served_model in served_models.values()
-            if served_model.published is not None
-        ]
-        told = ({"name": name, "damaged": damage.sentence()} for name, damage in damaged.items())
-        return sorted([*lines, *told], key=lambda line: str(line["name"]))
+        """Return one line for each model, by name. One that is not served has only its name, and why it is not."""
+        catalogue, positions = self._engine.context.catalogue, self._positions()
+        served = [(one, one.published) for one in catalogue.served_models.values()]
+        lines = [self._line(one, published, positions) for one, published in served if published is not None]
+        lines += [{"name": name, "damaged": damage.sentence()} for name, damage in catalogue.damaged.items()]
+        unserved = catalogue.coming.keys() - {line["name"] for line in lines}
+        lines += [{"name": name, "waits": catalogue.coming[name].waits_for()} for name in unserved]
+        return sorted(lines, key=lambda line: str(line["name"]))
 
     def describe(self, model: str) -> dict[str, Any]:
         """Return the configuration, counters, what it follows and what follows it, warnings, metrics, drift, memory by part,

@@ -35,7 +35,8 @@ class Attention:
 
 def attention_of(health: Health, served: Mapping[str, tuple[Published, Sequence[Mapping[str, Any]]]]) -> list[Attention]:
     """Return what needs attention, the most urgent first. served: the models that may be named, with their warnings."""
-    found = [*_service(health), *(one for name, model in served.items() for one in _model(name, *model, health))]
+    of_models = (one for name, model in served.items() for one in _model(name, *model, health))
+    found = [*_service(health), *_behind(health), *of_models]
     return sorted(found, key=lambda one: one.severity != "page")
 
 
@@ -49,12 +50,18 @@ def _service(health: Health) -> Iterator[Attention]:
         yield Attention("ticket", "warning", None, warning, "Follow the sentence; the log of the process has more.")
 
 
+def _behind(health: Health) -> Iterator[Attention]:
+    for name, (applied, of) in health.replaying.items():
+        sentence = f"Since the start, learning has reached event {applied} of {of}."
+        yield Attention("ticket", "replaying", name, sentence, "Wait: predictions say `replaying` until then. Others go on.")
+
+
 def _model(name: str, published: Published, warnings: Sequence[Mapping[str, Any]], health: Health) -> Iterator[Attention]:
     at = health.models.get(name)
     if lost := health.lost.get(name, 0):
         sentence = f"The store lost {lost} acknowledged events."
         yield Attention("page", "lost_events", name, sentence, "Send them again if you have them.")
-    if at is not None and at.seq_logged - at.seq_applied > LAG_EVENTS:
+    if at is not None and name not in health.replaying and at.seq_logged - at.seq_applied > LAG_EVENTS:
         sentence = f"Learning is {at.seq_logged - at.seq_applied} events behind the log."
         yield Attention("page", "lag", name, sentence, "Send fewer events, or give the writer a faster core.")
     if (drift := published.figures.get("drift")) is not None and drift["alarms"] and drift["rests_for"]:

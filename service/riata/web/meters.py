@@ -178,7 +178,7 @@ class ServiceCollector(Collector):
         for name, value, text in (
             ("alive", health.alive, "0 if only a restart can help, otherwise 1."),
             ("ready", health.ready, "1 while events and predictions are accepted."),
-            ("started", health.started, "1 once every log has been replayed."),
+            ("started", health.started, "1 once every model has been looked at."),
         ):
             yield GaugeMetricFamily(f"riata_{name}", text, value=float(value))
         gauges = {name: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for name, text in MODEL_GAUGES.items()}
@@ -196,6 +196,12 @@ class ServiceCollector(Collector):
             self._add_figures(model, gauges, warning, (drift, slices, recent))
         for model in health.models.keys() | health.lost.keys():
             gauges["lost_events"].add_metric((model,), health.lost.get(model, 0))
+        left = "Events that were logged before the start and are not learnt yet."
+        behind = GaugeMetricFamily("riata_replay_left_events", left, labels=("model",))
+        for model in sorted(health.models.keys() | health.replaying.keys()):
+            applied, of = health.replaying.get(model, (0, 0))
+            behind.add_metric((model,), of - applied)
+        yield behind
         yield from memory_metrics(health.memory)
         yield from gauges.values()
         yield warning

@@ -23,7 +23,8 @@ ENDS: Final = ("low", "high", "mean")
 
 
 class SourceDocument(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The member `model` of a prediction: the model that answered. `refit`: which, if the weights are those of a refit."""
+    """The member `model` of a prediction: the model that answered. `refit`: which, if the weights are those of a refit.
+    `replaying`: events from before the start of the process are missing."""
 
     name: str
     version: int
@@ -31,6 +32,7 @@ class SourceDocument(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     age_s: float
     stale_s: float
     refit: str | None = None
+    replaying: bool = False
 
 
 class RowDocument(msgspec.Struct, frozen=True, gc=False):
@@ -201,4 +203,5 @@ def age_s(published: Published, now_ms: int) -> float:
 def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
     """Return the member `model` of an answer."""
     model = published.model
-    return SourceDocument(model.origin.name, published.version, model.seq, age_s, stale_s, published.refit or None)
+    at = (model.origin.name, published.version, model.seq, age_s, stale_s)
+    return SourceDocument(*at, published.refit or None, published.replaying)

@@ -10,6 +10,7 @@ Each thread has its own store object. If the lease is lost, or the store was rol
 from __future__ import annotations
 
 import logging
+import queue
 import random
 import threading
 import time
@@ -21,11 +22,15 @@ from riata.run.cluster.lease import Lease, WriterPosition
 from riata.run.cluster.poll_thread import RETRY_S, PollThread
 from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.tail import Tail
+from riata.run.cluster.tail_names import TailNames
 from riata.run.compilers import Stopped
+from riata.run.config_changes import config_in
+from riata.run.damage import Damage
 from riata.run.engine_context import EngineContext, shared
-from riata.run.learning import LOST, Learning, learning_names
-from riata.run.model_state import ModelState, config_in
-from riata.run.recovery import clear_marks, recover_all
+from riata.run.learning import LOST, Learning
+from riata.run.model_state import ModelState
+from riata.run.recovery import Recovered
+from riata.run.starting import StartHooks, Starting
 from riata.run.writer_queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
 from riata.store.store import Owner, Record, SharedStore, Standing, Store
@@ -35,12 +40,8 @@ log = logging.getLogger("riata.run")
 RECOVERING_MS = 120_000  # longest recovery without visible progress: kernels may have to be compiled
 FULL_S = 0.005  # until the log is read again if the writer has enough of every model that is behind
 AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
-NAMES_EVERY_MS = 1000
+STOPPING_S = 0.5  # for a thread that replays to end; one in a long step ends with the process
 NOT_YET_S, LOOK_S = 0.1, 0.01
-
-
-class _EndedEarlyError(Exception):
-    """The process was told to end during recovery."""
 
 
 class Contender:
@@ -74,7 +75,10 @@ class Contender:
         self._progress_ms = 0
         self._ending = False
         self._tail = Tail()
-        self._named_ms = 0
+        self._starting: Starting | None = None
+        self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # changes of the tail, from other threads
+        self._expected: set[bytes] = set()  # lineages of models that are not in the tail yet: they still learn
+        self._names = TailNames(context)
         self._tailing = PollThread("riata-tail", context.open_store, self._tail_step, self._failed)
         self._publishing: PollThread | None = None
         self._publisher: Publisher | None = None
@@ -121,6 +125,8 @@ class Contender:
         self._tailing.join()
         if self._recovering is not None:
             self._recovering.join()
+        if self._starting is not None:
+            self._starting.join(STOPPING_S)
 
     def stop(self) -> None:
         """Publish the last edition and release the lease. Blocks."""
@@ -184,17 +190,12 @@ class Contender:
 
     def _recover(self, owner: Owner) -> None:
         context = self._context
-        begun = False
         try:
             while not self._ending:
                 try:
-                    if begun:  # the previous attempt failed because the store did not answer, not because of an event
-                        context.log_thread.call(lambda s: clear_marks(s, owner)).result()
-                    begun = True
                     self._take_over(owner)
                     return
-                except (_EndedEarlyError, Stopped):
-                    context.log_thread.call(lambda s: clear_marks(s, owner)).result()  # no event has crashed this start
+                except Stopped:
                     return
                 except Unavailable as error:
                     log.warning("recovery: the store does not answer: %s", error.detail)
@@ -205,48 +206,50 @@ class Contender:
 
     def _take_over(self, owner: Owner) -> None:
         context = self._context
-        begun_ms = context.clock.monotonic_ms()
         context.log_thread.call(lambda s: s.drop_stale_stages(owner)).result()
-        context.tally.on_progress = self._progressed
-        recovering = (context.log_thread.call, owner, context.clock.unix_ms, context.tally)
-        recovered, damaged = recover_all(*recovering, shared=True, warm=context.warm)
-        took_s = max(1, context.clock.monotonic_ms() - begun_ms) / 1000
-        context.tally.recovered(sum(found.replayed for found in recovered), took_s)
-        for found in recovered:
-            context.warm(found.state.config.learner)
-        named = [learning_names(context, found) for found in recovered]  # nothing after this calls the store and fails
+        learning: list[Learning] = []
+
+        def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
+            state = found.state
+            place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
+            learning[0].take_up(found, names)
+            self._arrived.put(lambda: self._tail.follow(*place))  # after the writer has it
+
+        def damaged(damage: Damage) -> None:
+            self._arrived.put(lambda: self._tail.leave_out(damage))
+            learning[0].give_up(damage)
+
+        starting = Starting(context, owner, StartHooks(self._progressed, lambda _found: None, hand_over, damaged, self._failed))
+        starting.look()
+        self._expected = {coming.lineage for coming in context.catalogue.coming.values()}
         self._await_look()
-        learning = Learning(context, owner)
-        self._on_leading(learning)
-        learning.writer.start()
-        for damage in damaged:
-            self._tail.leave_out(damage)
-            learning.give_up(damage)
-        for found, names in zip(recovered, named, strict=True):
-            self._tail.follow(found.state.name, found.state.lineage, found.state.applied, found.state.chain)
-            learning.take_up(found, names)
+        learning.append(Learning(context, owner))
+        self._on_leading(learning[0])
+        self._starting = starting
+        learning[0].writer.start()
+        starting.begin(learning[0])
         publisher = Publisher(context.catalogue, owner, context.settings.follow_every_ms, context.clock)
         self._publisher = publisher
         self._publishing = PollThread("riata-editions", context.open_store, self._publish_step, self._failed)
         self._publishing.at_end = lambda store: publisher.step(shared(store), at_once=True)
-        learning.on_published = self._publishing.kick
-        self.learning = learning
+        learning[0].on_published = self._publishing.kick
+        self.learning = learning[0]
         self._tailing.start()
         self._publishing.start()
         record_losses(context)
-        log.info("this process leads %d models", len(recovered))
+        log.info("this process leads %d models", starting.models)
 
     def _await_look(self) -> None:
         while not self._looked(self.since_ms or 0):
             if self._ending:
-                raise _EndedEarlyError
+                raise Stopped
             time.sleep(LOOK_S)
         if why := self._may_take():  # the store has just lost events: a new start will refuse it
             raise LogFork(why)
 
     def _progressed(self) -> None:
         if self._ending:
-            raise _EndedEarlyError
+            raise Stopped
         self._progress_ms = self._context.clock.monotonic_ms()
 
     # -- tailing the log -------------------------------------------------------------------------------------------
@@ -255,6 +258,9 @@ class Contender:
         source, learning = shared(store), self.learning
         if learning is None:
             return 0.01
+        while not self._arrived.empty():
+            self._arrived.get()()
+        self._expected.difference_update(filter(None, map(self._tail.lineage, self._tail.names())))
         source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
@@ -266,16 +272,20 @@ class Contender:
             self._hand_over(learning, records)
             if served_model := self._context.catalogue.served_models.get(name):
                 served_model.logged = max(served_model.logged, standings[name].head.seq)
-        self._learn_names(source, standings)
+        self._names.step(source, standings)
         return FULL_S if behind and not ready else 0.0
 
     def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
         """Adopt models created by other processes, forget dropped ones. The lease renewal detects a missing model of this one."""
-        for name in [name for name in self._tail.names() if name not in standings]:
+        for name in [name for name in [*self._tail.names(), *self._context.catalogue.coming] if name not in standings]:
             self._tail.forget(name)
             self._context.catalogue.remove(name)
         for name, standing in standings.items():
-            if standing.head.seq == 0 or self._tail.lineage(name) == standing.head.lineage:
+            if (
+                standing.head.seq == 0
+                or self._tail.lineage(name) == standing.head.lineage
+                or standing.head.lineage in self._expected
+            ):
                 continue
             self._tail.follow(name, standing.head.lineage, 0, first_chain(standing.head.lineage))
             records = self._read(store, name)
@@ -309,21 +319,6 @@ class Contender:
             if config := config_in(record):
                 self._context.warm(config.learner)  # not in the writer's thread: that would block the lease renewal
             learning.writer.put(Logged(record, None))
-
-    def _learn_names(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
-        """Periodically fetch feature names from requests to other processes; those of requests to this one are known."""
-        now_ms = self._context.clock.monotonic_ms()
-        if now_ms - self._named_ms < NAMES_EVERY_MS:
-            return
-        self._named_ms = now_ms
-        for name, served_model in self._context.catalogue.served_models.items():
-            seq = standings[name].head.seq if name in standings else 0
-            if seq > served_model.named:
-                try:
-                    served_model.learn_names(list(store.names(name, served_model.named)))
-                except NotFound:
-                    continue
-                served_model.named = seq
 
     # -- editions --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from riata.base.errors import Corrupt, LogFork, LogGap, NotFound
 from riata.run.damage import Damage, event_of
 from riata.store.records import next_chain
-from riata.store.store import Record, SharedStore, Standing
+from riata.store.store import Record, Standing, Store
 
 READ_BYTES = 2**22  # of one model at a time, so that a long tail does not delay other models
 
@@ -53,7 +53,7 @@ class Tail:
         self.leave_out(damage)
         return damage
 
-    def is_another(self, store: SharedStore, model: str) -> bool:
+    def is_another(self, store: Store, model: str) -> bool:
         """Return whether a model was dropped, and perhaps created again, since its standing was read."""
         try:
             return store.head(model).lineage != self.lineage(model)
@@ -77,7 +77,7 @@ class Tail:
         """Return the models whose logs have unread events."""
         return [name for name, place in self._places.items() if name in standings and standings[name].head.seq > place.seq]
 
-    def read(self, store: SharedStore, model: str, bytes_max: int = READ_BYTES) -> list[Record]:
+    def read(self, store: Store, model: str, bytes_max: int = READ_BYTES) -> list[Record]:
         """Return the next records of `model`, possibly none. Returned records count as read.
 
         Raises `LogGap` or `LogFork` if the log does not continue what was read; `NotFound` if the model no longer exists.

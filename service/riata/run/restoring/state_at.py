@@ -10,9 +10,10 @@ from typing import Final
 
 from riata.base.errors import Conflict, Corrupt, LogGap, NotFound
 from riata.run.config import ModelConfig
+from riata.run.config_changes import config_in
 from riata.run.generations import Warm, thaw_generation
 from riata.run.log_reading import PACED_BYTES, Again, Call, read_again, read_log
-from riata.run.model_state import ModelState, config_in
+from riata.run.model_state import ModelState
 from riata.run.relearning import Relearning
 from riata.run.restoring.history import BEGINNING, History, reach
 from riata.run.row_groups import cut

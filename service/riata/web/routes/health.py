@@ -31,7 +31,7 @@ async def livez(call: Call) -> Answer:
 
 
 async def readyz(call: Call) -> Answer:
-    """Readiness probe: whether events and predictions are accepted, and the state of each model. 503 during log replay.
+    """Readiness probe: whether events and predictions are accepted, and the state of each model. 503 until a model is served.
 
     Models that the key may not see are left out. If keys are required, a request without one gets no model.
     """
@@ -43,11 +43,12 @@ async def readyz(call: Call) -> Answer:
     seen = [(name, at) for name, at in health.models.items() if visible(scope, name)]
     models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
     damaged = {name: what for name, what in health.damaged.items() if visible(scope, name)}
-    return json_answer({"ready": True, **standing(health), "models": models, "damaged": damaged, "warnings": warnings})
+    found = {"models": models, "replaying": replaying(call, health), "damaged": damaged, "warnings": warnings}
+    return json_answer({"ready": True, **standing(health), **found})
 
 
 async def startupz(call: Call) -> Answer:
-    """Startup probe: whether recovery has ended. 503 until then, with the numbers of replayed and of all events."""
+    """Startup probe: whether every model was looked at. 503 until then. `replayed`: events of the logs that were learnt since."""
     health = call.parts.service.health()
     done, total = health.replayed
     if health.started:
@@ -73,6 +74,12 @@ def told(call: Call, sentences: list[str]) -> list[str]:
     return [] if ANONYMOUS in call.request.scope else sentences
 
 
+def replaying(call: Call, health: Health) -> list[dict[str, Any]]:
+    """Return the models that have not learnt everything from before the start, without those that the key may not see."""
+    seen = [(name, at) for name, at in health.replaying.items() if visible(call.request.scope, name)]
+    return [{"model": name, "applied": applied, "of": of} for name, (applied, of) in seen]
+
+
 def standing(health: Health) -> dict[str, Any]:
     """Return the role of this process, whether it is the leader, and whether it accepts events now."""
     sharing = health.sharing
@@ -91,12 +98,17 @@ def not_now(code: str, detail: str, reasons: list[str]) -> Answer:
     return Problem(503, code, detail, retryable=True, more=more).answer(RETRY_HEADER)
 
 
+REPLAYING: Final = array(
+    record({"model": TEXT, "applied": COUNT, "of": COUNT}),
+    description="models that have not learnt yet what was logged before the start: the last event learnt, and the last of these",
+)
 _READY: Final = {
     "ready": YES_OR_NO,
     "role": {"type": "string", "enum": ["all", "web", "writer", "replica"]},
     "leads": {**YES_OR_NO, "description": "whether this process learns"},
     "accepting": {**YES_OR_NO, "description": "whether this process accepts events now; if not, `warnings` gives the reason"},
     "models": {"type": "object"},
+    "replaying": REPLAYING,
     "damaged": {
         "type": "object",
         "additionalProperties": TEXT,

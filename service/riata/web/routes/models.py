@@ -20,6 +20,7 @@ from riata.run.config import ModelConfig
 from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
+from riata.run.served_model import NotServedYet
 from riata.watch.warnings import CODES
 from riata.web.answers import Answer, json_answer
 from riata.web.curve_times import CURVE, dated
@@ -93,7 +94,7 @@ async def describe_model(call: Call) -> Answer:
 
 
 async def drop_model(call: Call) -> Answer:
-    """Drop a model, damaged or not, with its log and checkpoints. `confirm` repeats the name."""
+    """Drop a model, served or not, with its log and checkpoints. `confirm` repeats the name."""
     model, options = call.asked()
     require_there(call.parts.service, model)
     if options.get("confirm") != model:
@@ -167,8 +168,8 @@ def marginals_of(model: Model, level: float) -> dict[int, dict[str, float]]:
 
 
 def require_there(service: ServiceProtocol, model: str) -> None:
-    """Raise as `published` does unless the model exists, damaged or not."""
-    with contextlib.suppress(ModelDamaged):
+    """Raise as `published` does unless the model exists, served or not."""
+    with contextlib.suppress(ModelDamaged, NotServedYet):
         service.published(model)
 
 
@@ -276,7 +277,8 @@ def _models() -> Schema:
         "ModelConfig": challengers.with_follow(schema_of(ModelConfig)),
         "ModelLine": record(line, closed=False),
         "DamagedModel": record({"name": line["name"], "damaged": damaged}),
-        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel")]})}),
+        "UnservedModel": record({"name": line["name"], "waits": {**TEXT, "description": "what is done before it is served"}}),
+        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel"), ref("UnservedModel")]})}),
         "Model": record(
             {
                 **line,

@@ -30,6 +30,10 @@ _STALE: Final = {
     "minimum": 0,
     "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
 }
+_REPLAYING: Final = {
+    "type": "boolean",
+    "description": "true, and otherwise absent, while events after `seq` that were logged before the start are not learnt yet",
+}
 _REFIT: Final = {"type": "string", "description": "with from=refit: the refit whose weights answered"}
 TAG: Final = "predict"
 SCHEMAS: Final = {
@@ -73,7 +77,10 @@ SCHEMAS: Final = {
             "decision": {"type": "integer", "description": "if the model has costs: the class of the lower expected cost"},
             "known_features": COUNT,
             "unknown_features": COUNT,
-            "model": record({**SERVED, "age_s": _AGE, "stale_s": _STALE, "refit": _REFIT}, optional=("refit",)),
+            "model": record(
+                {**SERVED, "age_s": _AGE, "stale_s": _STALE, "refit": _REFIT, "replaying": _REPLAYING},
+                optional=("refit", "replaying"),
+            ),
             "prediction_id": PREDICTION_ID,
             "bias": NUMBER,
             "contributions": array(

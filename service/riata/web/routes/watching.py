@@ -20,7 +20,7 @@ from riata.web.keys import EVERY_MODEL, KEY, Key, sees_key, visible
 from riata.web.options import whole
 from riata.web.refused_rows import KEPT
 from riata.web.route import AT, Call, Route
-from riata.web.routes.health import standing
+from riata.web.routes.health import REPLAYING, replaying, standing
 from riata.web.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
 from riata.web.scopes import ADMIN, ANY, PREDICT, SCOPES, WATCH
 
@@ -73,8 +73,11 @@ async def status(call: Call) -> Answer:
         },
         "processes": [shown_process(call, one) for one in sharing.processes],
         "models": [model_status(call, name, one) for name, one in published.items()],
+        "replaying": replaying(call, health),
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
-        "attention": [one.document() for one in attention_of(health, served)],
+        "attention": [
+            one.document() for one in attention_of(health, served) if one.model is None or visible(call.request.scope, one.model)
+        ],
     }
     return tagged(call, document)
 
@@ -232,6 +235,7 @@ SCHEMAS: Final[Schema] = {
                 description="all processes on a shared store, each as it last said of itself; empty if there is only one",
             ),
             "models": array(_MODEL),
+            "replaying": REPLAYING,
             "damaged": {"type": "object", "additionalProperties": TEXT},
             "attention": array(_ATTENTION),
         }

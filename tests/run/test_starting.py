@@ -1,0 +1,246 @@
+"""A start serves each model at once from its newest checkpoint, and learns the rest of its log meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import Busy, NotFound
+from riata.run.config import config_payload
+from riata.run.model_state import ModelState
+from riata.run.recovery import Recovery
+from riata.run.replay import replay
+from riata.store.store import Append
+from riata.wire.batch import Batch
+from tests.doubles.memory_store import MemoryStore
+from tests.run.events import CONFIG, here, random_batch
+from tests.run.node import Node, build, events, replayed
+from tests.run.test_recovery import acquire, save
+
+MODELS = ("a", "b", "slow")
+SAVED = 31  # events of each model in its checkpoint: the configuration, and 30 rows
+LATE = 20  # rows after it
+
+
+class Dam:
+    """Holds up every step of some models until `open`; the other threads go on."""
+
+    def __init__(self, *models: str) -> None:
+        self.models = set(models)
+        self.reached = threading.Event()
+        self._opened = threading.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def before(self, state: ModelState) -> None:
+        if state.name in self.models:
+            self.reached.set()
+            self._opened.wait()
+
+
+@contextmanager
+def dammed(monkeypatch: pytest.MonkeyPatch, *models: str) -> Iterator[Dam]:
+    learn, dam = ModelState.learn, Dam(*models)
+
+    def late(self: ModelState, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
+        dam.before(self)
+        return learn(self, first, batches, skips)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelState, "learn", late)
+        try:
+            yield dam
+        finally:
+            dam.open()
+
+
+def stored(models: Sequence[str] = MODELS, saved: Sequence[str] = MODELS) -> MemoryStore:
+    """A store of models that have learnt 30 rows, with a checkpoint of those in `saved`, and then 20 rows more."""
+    store, owner = MemoryStore(), None
+    for number, name in enumerate(models):
+        rng = np.random.default_rng(number)
+        store.create(name, bytes([number + 1]) * 16)
+        store.append([Append(name, "config", 0, payload=config_payload(CONFIG))])
+        for _ in range(3):
+            store.append([Append(name, "observe", 0, random_batch(rng, 10))])
+        if name in saved:
+            owner = owner or acquire(store)
+            assert save(store, owner, Recovery(here(store), owner, lambda: 0).recover(name).state)
+        for _ in range(LATE // 5):
+            store.append([Append(name, "observe", 0, random_batch(rng, 5))])
+    return store
+
+
+def row() -> dict[str, Any]:
+    return events(1)[0]
+
+
+def start(store: MemoryStore, work: Any, dam: Dam | None = None) -> MemoryStore:
+    """Start on a store, and stop after `work`. Returns the store as the next process finds it."""
+
+    async def whole() -> None:
+        node = build(store, min_seq_wait_ms=20_000)
+        await node.service.start()
+        try:
+            await work(node)
+        finally:
+            if dam is not None:
+                dam.open()  # learning has to end before the service can
+            await node.service.stop()
+
+    asyncio.run(whole())
+    return store.crash()
+
+
+def equal_after_all(store: MemoryStore, model: str) -> None:
+    report = replay(store, model)
+    assert report.compared
+    assert report.equal
+
+
+def test_a_model_that_replays_for_long_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored(("slow",))
+
+    async def work(node: Node) -> None:
+        published = node.service.published("slow")
+        assert (published.applied, published.model.seq, published.replaying) == (SAVED, SAVED, True)
+        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+        health = node.service.health()
+        assert (health.ready, health.started) == (True, True)
+        assert health.replaying == {"slow": (SAVED, SAVED + LATE)}
+        assert health.models["slow"].seq_logged == SAVED + LATE
+        with pytest.raises(Busy, match="not served yet") as late:
+            await node.engine.wait_for("slow", SAVED + LATE, 50)
+        assert late.value.code == "not_yet"
+        assert (await node.observe([row()], "slow", wait_applied=False)).accepted == 1  # the log takes them
+        assert node.service.published("slow").applied == SAVED
+        waiting = asyncio.create_task(node.service.wait_for("slow", SAVED + LATE + 1))
+        dam.open()
+        published = await waiting
+        assert (published.applied, published.replaying) == (SAVED + LATE + 1, False)
+        await replayed(node.engine)
+        assert node.service.health().replaying == {}
+        assert (await node.observe([row()], "slow")).applied  # and from here on as always
+
+    with dammed(monkeypatch, "slow") as dam:
+        store = start(store, work, dam)
+    assert store.generations("slow")[0].applied == SAVED + LATE + 2
+    equal_after_all(store, "slow")
+
+
+def test_every_model_is_served_at_once_from_its_own_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored()
+
+    async def work(node: Node) -> None:
+        for model in MODELS:
+            assert node.service.published(model).applied >= SAVED
+        dam.open()
+        await replayed(node.engine)
+
+    with dammed(monkeypatch, "slow") as dam:
+        store = start(store, work, dam)
+    for model in MODELS:
+        equal_after_all(store, model)
+
+
+def test_a_model_without_a_checkpoint_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored(saved=("a", "b"))
+
+    async def work(node: Node) -> None:
+        assert node.service.published("a").applied >= SAVED
+        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+        for ask in (node.service.published, node.service.describe):
+            with pytest.raises(Busy, match=r"model slow is not served yet: .*event \d+ of 51") as refused:
+                ask("slow")
+            assert refused.value.code == "not_ready"
+        assert [line["name"] for line in node.service.models()] == ["a", "b", "default", "slow"]
+        assert node.service.health().ready
+        dam.open()
+        await replayed(node.engine)
+        assert node.service.published("slow").applied == SAVED + LATE
+
+    with dammed(monkeypatch, "slow") as dam:
+        store = start(store, work, dam)
+    equal_after_all(store, "slow")
+
+
+def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored(("default",), saved=())
+
+    async def work(node: Node) -> None:
+        health = node.service.health()
+        assert (health.started, health.ready) == (True, False)
+        assert "model default is not served yet: its log is being learnt, event" in health.reasons[0]
+        dam.open()
+        await replayed(node.engine)
+        assert node.service.health().ready
+
+    with dammed(monkeypatch, "default") as dam:
+        store = start(store, work, dam)
+
+
+@pytest.mark.parametrize("held", ["", "a"])
+def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+    """What stands between the checkpoint and the event is learnt first; what comes after it, while the model is served."""
+    store = stored()
+    seq = store.append([Append("slow", "config", 0, payload=config_payload(CONFIG))])[0].seq
+    for _ in range(4):
+        store.append([Append("slow", "observe", 0, random_batch(np.random.default_rng(9), 5))])
+    seen: list[int] = []
+
+    async def work(node: Node) -> None:
+        if not held:
+            with pytest.raises(Busy, match="model slow is not served yet: its log is being learnt"):
+                node.service.published("slow")
+            dam.open()
+        while node.engine.context.catalogue.coming:
+            await asyncio.sleep(0)
+        seen.append(node.service.published("slow").applied)
+        await replayed(node.engine)
+
+    with dammed(monkeypatch, held or "slow") as dam:
+        if held:
+            dam.open()
+        store = start(store, work, dam)
+    assert seen[0] >= seq
+    equal_after_all(store, "slow")
+
+
+def test_a_model_that_replays_can_be_dropped_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored(saved=("a", "b"))
+
+    async def work(node: Node) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, dam.reached.wait)
+        await node.admin.drop_model("slow")
+        with pytest.raises(NotFound):
+            node.service.published("slow")
+        assert "slow" not in store.models()
+        dam.open()
+        created, _ = await node.admin.put_model("slow", {"encoder": {"bits": 12}})
+        assert created
+        assert (await node.observe([row()], "slow")).seq == 2
+        await replayed(node.engine)
+        assert not node.fatal
+
+    with dammed(monkeypatch, "slow") as dam:
+        store = start(store, work, dam)
+
+
+def test_a_start_that_is_stopped_while_it_replays_loses_nothing() -> None:
+    store = stored()
+    for stops in range(3):
+
+        async def work(node: Node, stops: int = stops) -> None:
+            if stops == 2:
+                await replayed(node.engine)
+                assert node.service.published("slow").applied == SAVED + LATE
+
+        store = start(store, work)
+    equal_after_all(store, "slow")
