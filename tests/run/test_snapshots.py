@@ -265,7 +265,7 @@ def test_a_scrub_reads_the_newest_and_one_of_the_others_at_a_time(world: World) 
                 read.append(generation.gen)
             return True
 
-        learning._verifies = verifies  # type: ignore[method-assign]
+        learning._scrub._verifies = verifies  # type: ignore[method-assign]
         for _ in kept[3:]:
             before = len(read)
             await learning.scrub()
@@ -281,12 +281,12 @@ def test_a_scrub_finds_a_saved_snapshot_that_is_damaged_and_it_stays_listed(worl
         made = (await node.admin.snapshot_now("m"))["generation"]
         await learn_and_save(node, world.clock, 3)
         learning = node.engine.led("scrubbing")
-        real = learning._verifies
+        real = learning._scrub._verifies
 
         async def verifies(name: str, generation: Any) -> bool:
             return generation.gen != made and await real(name, generation)
 
-        learning._verifies = verifies  # type: ignore[method-assign]
+        learning._scrub._verifies = verifies  # type: ignore[method-assign]
         assert await learning.scrub() == ["m"]
         assert not (await shown(node))[made]["verified"]
         assert await learning.scrub() == []
