@@ -323,7 +323,7 @@ def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dro
         await node.observe(events(200))
         assert node.engine.learning is not None
         await node.engine.learning.make_room()
-        node.engine.learning._made_room_ms = None
+        node.engine.learning._room._made_room_ms = None
         kept = node.engine.context.archive
         assert kept is not None
         await loop.run_in_executor(None, kept.step)
