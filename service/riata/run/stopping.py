@@ -54,7 +54,7 @@ async def finish(learning: Learning, *, fatal: bool, saves: bool = True) -> None
 
     fatal : learning has ended already
     """
-    slow = False if fatal else await _learn_and_save(learning, saves)
+    slow = fatal or await _learn_and_save(learning, saves)
     await asyncio.get_running_loop().run_in_executor(None, learning.writer.close, CLOSING_S if slow else None)
 
 
