@@ -84,7 +84,7 @@ def test_others_learn_and_are_saved_while_one_step_takes_hours_and_requests_abou
         asked = client.get("/models/slow/path")
         assert (asked.status_code, asked.json()["code"]) == (httpx.codes.SERVICE_UNAVAILABLE, "learner_busy")
         assert "busy with one step" in asked.json()["detail"]
-        changed = client.patch("/models/slow/config", json={"publish_every_ms": 1000})
+        changed = client.patch("/models/slow", json={"publish_every_ms": 1000})
         assert (changed.status_code, changed.json()["code"]) == (httpx.codes.SERVICE_UNAVAILABLE, "not_yet")
         fresh = client.put("/models/slower", json={"learner": HOURS})
         assert (fresh.status_code, fresh.json()["code"]) == (httpx.codes.UNPROCESSABLE_ENTITY, "too_much")
