@@ -93,7 +93,7 @@ def test_others_learn_and_are_saved_while_one_step_takes_hours_and_requests_abou
 def test_a_model_is_dropped_in_the_middle_of_its_step_and_its_name_is_free(running: Running) -> None:
     with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
         begin(client)
-        assert client.delete("/models/slow").is_success
+        assert client.delete("/models/slow?confirm=slow").is_success
         await_busy(client, False)
         assert client.put("/models/slow", json={}).is_success
         learn(client, "slow")
