@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from riata.wire.given import FORMS, Given, LabelTally, OtherLabels
+from riata.wire.given import FORMS, OWN, Given, LabelTally, OtherLabels
 
 if TYPE_CHECKING:
     from riata.client import Riata
@@ -21,10 +21,11 @@ def setting_of(riata: Riata, model: str, labels: str | None) -> str | None:
     try:
         config = riata.model(model).get("config")
     except ApiNotFound:
-        return labels
+        return labels if labels in OWN else None
     except ApiRefused:
         return None
-    return config.get("labels") if isinstance(config, dict) else None
+    found = config.get("labels") if isinstance(config, dict) else None
+    return found if found in OWN else None
 
 
 def require_own_labels(labels: Iterable[tuple[Given | None, int]], setting: str, *, is_table: bool) -> None:
