@@ -143,7 +143,8 @@ def test_observe_sends_all_rows_in_requests_of_the_size_asked_for(rows: Path, se
 def test_observe_takes_gzip_from_standard_input_and_knows_vw(service: FakeService) -> None:
     result = CliRunner().invoke(app, ["observe", "-"], input=gzip.compress(b"1 | a b\n0 | c\n"))
     assert (result.exit_code, result.stdout) == (0, "2 accepted, 0 duplicate, 0 rejected\n")
-    assert service.requests[-1].headers["content-type"] == "text/x-vw"
+    (sent,) = [request for request in service.requests if request.method == "POST"]
+    assert sent.headers["content-type"] == "text/x-vw"
 
 
 @pytest.mark.usefixtures("service")
