@@ -189,6 +189,76 @@ def test_axe_finds_what_is_serious(console: Console, axe: str) -> None:
     assert {line.split(":")[0] for line in console.barriers(axe, ())} == {"button-name", "color-contrast"}
 
 
+def test_what_is_pressed_is_not_built_again_until_it_is_released(console: Console) -> None:
+    browser = console.browser
+    console.open("versions")
+    console.shows(FACTS["versions"])
+    row = "document.querySelector('main td button')"
+    until("the table has buttons", lambda: browser.run(f"return Boolean({row})"))
+    press = f"const one = {row};" + """
+    one.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}));
+    window.held = one; window.gone = 0;
+    new MutationObserver(() => { if (!window.held.isConnected) window.gone += 1; })
+      .observe(document.body, {childList: true, subtree: true});
+    """
+    browser.run(press)
+    console.ask("POST", "/models/clicks/snapshots")  # has the table of generations built again
+    begun = browser.run("return performance.now()")
+    until("it was asked three times", lambda: browser.run("return performance.now()") > begun + 7000)
+    assert browser.run("return [window.held.isConnected, window.gone]") == [True, 0]
+    browser.run("window.held.dispatchEvent(new PointerEvent('pointerup', {bubbles: true}))")
+    until("it is built again after that", lambda: browser.run("return window.gone") > 0)
+    console.well()
+
+
+def test_a_telephone_shows_that_a_table_goes_on(console: Console) -> None:
+    browser = console.browser
+    console.open("versions")
+    console.shows(FACTS["versions"])
+    browser.devtools("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    try:
+        wide = "return [...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
+        until("a table is wider than the screen", lambda: browser.run(wide) > 0)
+        outside = (
+            "return [...document.querySelectorAll('main table')].filter(one => !one.closest('.scroll, .u-legend, .curve')).length"
+        )
+        assert browser.run(outside) == 0
+        for theme in ("light", "dark"):
+            console.turn(theme)
+            shadows = browser.run("return getComputedStyle(document.querySelector('.scroll')).backgroundImage")
+            assert shadows.count("linear-gradient") == 4, theme
+    finally:
+        browser.devtools("Emulation.clearDeviceMetricsOverride")
+    console.well()
+
+
+def test_times_have_their_zone(console: Console) -> None:
+    console.browser.devtools("Emulation.setTimezoneOverride", timezoneId="Asia/Kathmandu")
+    try:
+        console.open("versions")
+        console.shows(FACTS["versions"])
+        find = "return [...document.querySelectorAll('time')].map(one => one.textContent)"
+        until("there are times", lambda: bool(console.browser.run(find)))
+        assert all("GMT+5:45" in shown for shown in console.browser.run(find))
+    finally:
+        console.browser.devtools("Emulation.setTimezoneOverride", timezoneId="")
+
+
+def test_try_it_begins_with_fields_of_the_model(console: Console) -> None:
+    row = "return document.querySelector('textarea').value"
+    console.open("try")
+    until("it is filled", lambda: '"country":' in console.browser.run(row) and "41.5" not in console.browser.run(row))
+    console.press("Predict")
+    console.shows("probability of label 1")
+    console.shows(", 0 unknown to the model")
+    console.browser.devtools("Page.reload")  # what was asked stays
+    until("the row is in the address", lambda: "row=" in console.browser.run("return location.hash"))
+    console.open("try", row="%7B%22age%22%3A+30%7D")
+    console.shows(FACTS["try"])
+    assert console.browser.run(row) == '{"age": 30}'
+    console.well()
+
+
 def test_names_from_strangers_are_texts(console: Console) -> None:
     console.open("model", prefix="")
     console.shows(HTML)

@@ -23,8 +23,27 @@ function fill(node, props, children) {
   return node;
 }
 
-/** Replace the content of a node. */
+let pressed = null; // what is under the finger, until its click was handled
+const waiting = new Map(); // node -> what to put there after that
+
+document.addEventListener("pointerdown", event => { pressed = event.target; }, true);
+for (const end of ["pointerup", "pointercancel", "blur"]) window.addEventListener(end, () => setTimeout(release), true);
+
+function release() {
+  pressed = null;
+  for (const [node, children] of [...waiting]) {
+    waiting.delete(node);
+    put(node, ...children);
+  }
+}
+
+/** Replace the content of a node; if something in it is pressed, after it is released: a tap on a new button would be no click. */
 export function put(node, ...children) {
+  if (pressed && node.contains(pressed)) {
+    waiting.set(node, children);
+    return;
+  }
+  waiting.delete(node);
   node.replaceChildren(...children.flat().filter(child => child !== null && child !== undefined && child !== ""));
 }
 
@@ -63,9 +82,11 @@ export function bytes(value) {
   return `${short(value)}${value < 1000 ? " " : ""}B`;
 }
 
-/** A point in time as people here read it. */
+const TIME = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+
+/** A point in time as people here read it, with their zone. */
 export function time(text) {
-  return text ? h("time", { datetime: text }, new Date(text).toLocaleString()) : "–";
+  return text ? h("time", { datetime: text }, new Date(text).toLocaleString(undefined, TIME)) : "–";
 }
 
 /** A table. columns: {title, of(row), number?}; `of` returns a text or a node. */
@@ -79,7 +100,7 @@ export function table(columns, rows, caption) {
 
 /** Texts and values side by side. */
 export function facts(pairs) {
-  return h("table", {}, h("tbody", {}, pairs.map(([title, value]) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, value)))));
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("tbody", {}, pairs.map(([title, value]) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, value))))));
 }
 
 /**

@@ -1,12 +1,13 @@
 // The page Try it: the prediction of one row, and what each feature contributes.
 
 import { button } from "../actions.js";
-import { ask, of } from "../api.js";
+import { ask, get, of } from "../api.js";
 import { bars } from "../charts.js";
 import { facts, h, number, panel, put } from "../dom.js";
+import { refusedIs } from "../parts.js";
 
 export function tryIt(context) {
-  const example = '{"age": 41.5, "country": "de"}';
+  const example = '{"age": 41.5, "country": "de"}', FIELDS_MAX = 6;
   const row = h("textarea", { "aria-label": "features as JSON", spellcheck: "false" });
   row.value = context.params.get("row") || example;
   const input = panel("Features", null), parts = { rows: [] };
@@ -28,6 +29,18 @@ export function tryIt(context) {
     } catch {
       put(told, h("pre", {}, text)); // without permission to copy
     }
+  }
+
+  /** An example with fields that the model has weights for; the largest first. */
+  async function own() {
+    const { weights } = await get(of(context.model, `/weights?top=${4 * FIELDS_MAX}`)), fields = new Map();
+    for (const { feature } of weights) {
+      const at = feature ? feature.indexOf("=") : -1;
+      if (!feature || / [×x*] /.test(feature)) continue;
+      const field = at > 0 ? feature.slice(0, at) : feature;
+      if (!fields.has(field) && fields.size < FIELDS_MAX) fields.set(field, at > 0 ? feature.slice(at + 1) : 1);
+    }
+    return fields.size ? JSON.stringify(Object.fromEntries(fields), null, 1).replace(/\n\s*/g, " ") : example;
   }
 
   async function predict() {
@@ -65,7 +78,10 @@ export function tryIt(context) {
 
   return {
     node: h("div", { class: "columns" }, input.node, output.node),
-    async tick() { return ""; },
+    async tick() {
+      if (row.value === example && !context.params.get("row")) row.value = await own().catch(refusedIs(example));
+      return "";
+    },
     every: 30,
   };
 }
