@@ -195,12 +195,15 @@ def test_what_is_pressed_is_not_built_again_until_it_is_released(console: Consol
     console.shows(FACTS["versions"])
     row = "document.querySelector('main td button')"
     until("the table has buttons", lambda: browser.run(f"return Boolean({row})"))
-    press = f"const one = {row};" + """
+    press = (
+        f"const one = {row};"
+        + """
     one.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}));
     window.held = one; window.gone = 0;
     new MutationObserver(() => { if (!window.held.isConnected) window.gone += 1; })
       .observe(document.body, {childList: true, subtree: true});
     """
+    )
     browser.run(press)
     console.ask("POST", "/models/clicks/snapshots")  # has the table of generations built again
     begun = browser.run("return performance.now()")
