@@ -197,7 +197,7 @@ def test_what_is_pressed_is_not_built_again_until_it_is_released(console: Consol
     until("the table has buttons", lambda: browser.run(f"return Boolean({row})"))
     press = (
         f"const one = {row};"
-        + """
+        """
     one.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}));
     window.held = one; window.gone = 0;
     new MutationObserver(() => { if (!window.held.isConnected) window.gone += 1; })
