@@ -171,7 +171,8 @@ class Trial:
                 try:
                     return work(riata)
                 except ApiError as error:
-                    if error.code not in ("other_role", "not_ready", "changed_meanwhile") or time.monotonic() > deadline:
+                    waits = error.status == 503 or error.code in ("other_role", "changed_meanwhile")
+                    if not waits or time.monotonic() > deadline:
                         raise
                 time.sleep(0.05)
 

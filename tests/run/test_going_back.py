@@ -237,6 +237,25 @@ def test_rows_are_forgotten_of_a_log_that_went_back_into_the_middle_of_a_record(
     run_with(store, work)
 
 
+def test_what_was_undone_may_be_sent_again_also_of_half_a_request() -> None:
+    store, sent = MemoryStore(), events(30, 1, first_id=0)
+
+    async def work(node: Node) -> None:
+        await node.observe(sent)
+        await go_back(node, 16)  # 15 rows are left
+        again = await node.observe(sent)
+        assert (again.accepted, again.duplicate) == (15, 15)
+        corrected = [row | {"label": 1 - row["label"]} for row in sent]
+        await go_back(node, 16)
+        mended = await node.observe(corrected)
+        assert (mended.accepted, mended.rejected) == (15, 15)  # those that count are known with other labels
+        await go_back(node, 31)  # the first ones count again
+        assert (await node.observe(sent)).duplicate == 30
+        assert node.engine.published("m").figures["cumulative"]["examples"] == 30
+
+    run_with(store, work)
+
+
 def test_a_promotion_and_a_restore_on_the_way_are_repeated() -> None:
     store = MemoryStore()
 
