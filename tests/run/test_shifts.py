@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -167,3 +168,22 @@ def test_the_end_does_not_wait_for_what_is_aside() -> None:
         tasks.tasks.put(None)
         tasks.shifts.join()
         assert len(seen) == 1
+
+
+def test_work_that_comes_to_a_thread_just_as_it_is_ready_again_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    work, done = Work(), [threading.Event(), threading.Event()]
+    came_back = Shifts._came_back
+
+    def at_once(shifts: Shifts, me: Any) -> None:
+        came_back(shifts, me)
+        if not done[1].is_set() and shifts._idle:
+            shifts.aside(done[1].set)  # before the thread has looked whether it is kept
+
+    monkeypatch.setattr(Shifts, "_came_back", at_once)
+    work.hungry = False
+    work.shifts.start()
+    work.shifts.aside(done[0].set)
+    assert done[0].wait(LONG_S)
+    assert done[1].wait(LONG_S)
+    work.go_on = False
+    work.shifts.join()

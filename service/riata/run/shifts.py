@@ -132,8 +132,8 @@ class Shifts:
                 with self._changed:
                     self._came_back(me)
             with self._changed:
-                if me not in (self._low, self._normal, *self._idle):
-                    return  # there are enough threads
+                if me.work is None and me not in (self._low, self._normal, *self._idle):
+                    return  # there are enough threads; one that has got work since it came back is not idle and does it
 
     def _hold(self, me: _Worker) -> None:
         """Take turns until another thread has to continue, or all work has ended."""
