@@ -87,7 +87,7 @@ class FakeService:
         rows = request.content.splitlines()
         bad = [{"index": i, "code": "bad_row", "detail": "bad"} for i, row in enumerate(rows) if b"bad" in row]
         if bad:
-            return problem(422, "bad_rows", errors=bad)
+            return problem(422, "rows_refused", errors=bad[:10])
         line = b'{"probability":0.125,"row":%d,"known_features":3,"unknown_features":1}\n'
         return httpx.Response(200, content=b"".join(line % i for i, _ in enumerate(rows)))
 

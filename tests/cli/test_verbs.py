@@ -279,7 +279,7 @@ def test_predict_names_bad_rows_and_fails(tmp_path: Path) -> None:
     path = tmp_path / "rows.ndjson"
     path.write_text('{"features":{}}\n{"features":{"bad":1}}\n')
     result = run("predict", str(path))
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (1, '{"line":2,"error":"bad_row","detail":"bad"}')
     assert "line 2: bad [bad_row]" in result.stderr
 
 

@@ -115,8 +115,8 @@ class Writer(AbstractContextManager["Writer"]):
         self._file = parquet.ParquetWriter(str(path), self._schema)
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Write rows; other keys than the columns are left out."""
-        kept = [{name: row[name] for name in self._schema.names} for row in rows]
+        """Write rows; other keys than the columns are left out, and a key that is missing is null."""
+        kept = [{name: row.get(name) for name in self._schema.names} for row in rows]
         self._file.write_table(self._arrow.Table.from_pylist(kept, self._schema))
 
     def close(self) -> None:

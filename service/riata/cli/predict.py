@@ -71,7 +71,11 @@ def predict(
 
     Labels are removed from the rows before they are sent, so files for `riata observe` can be used here too. With --remember
     each prediction has a prediction_id; `riata observe` later accepts lines such as {"prediction_id": "…", "label": 1}.
+
+    A row that cannot be predicted has its error in place of the prediction, and empty cells in CSV and Parquet. Such rows are
+    counted by code at the end, the first ten are reported with line and column, and the exit code is then 1.
     """
+    from riata.cli.asking import Asking
     from riata.cli.open_table import is_table, open_rows
     from riata.cli.predictions import Kept, answers_of_file, answers_of_service, writer_to
     from riata.cli.progress import row_progress
@@ -79,7 +83,8 @@ def predict(
 
     if model_file is not None and (explain or remember or level is not None):
         raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
-    layout = replace(_layout(form, label, drop, category, event_id, kept), header=header)
+    asking = Asking()
+    layout = replace(_layout(form, label, drop, category, event_id, kept), header=header, watcher=asking)
     with ExitStack() as stack:
         source = stack.enter_context(open_rows(file, layout))
         rows = read_rows(source, file, layout.line_form)
@@ -93,13 +98,20 @@ def predict(
         advance = stack.enter_context(row_progress("predicted"))
         features = unknown = 0
         for chunk in chunks(_unlabelled(rows, beside), rows_per_request, rows.header):
-            answers = beside.beside(ask(chunk, rows.form), chunk.numbers)
-            write(answers)
+            answers = beside.beside(asking.answers(ask, chunk, rows.form, rows.header), chunk.numbers)
+            write(asking.with_left_out(answers, chunk.numbers))
             advance(len(answers))
-            unknown += sum(answer["unknown_features"] for answer in answers)
-            features += sum(answer["known_features"] + answer["unknown_features"] for answer in answers)
+            predicted = [answer for answer in answers if "error" not in answer]
+            unknown += sum(answer["unknown_features"] for answer in predicted)
+            features += sum(answer["known_features"] + answer["unknown_features"] for answer in predicted)
+        if rest := asking.rest():
+            write(rest)
     if unknown:  # shows a column that is read otherwise than when the model learnt it, as without --category
         typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
+    if asking.refusals.rows:
+        asking.refusals.show()
+        typer.echo(f"{asking.refusals.rows:,} rows rejected ({asking.refusals.by_code()})", err=True)
+        raise typer.Exit(1)
 
 
 def _layout(

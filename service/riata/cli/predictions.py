@@ -13,8 +13,8 @@ import typer
 
 from riata.base.directories import replaced
 from riata.base.errors import BadInput
+from riata.cli.asking import Answers, Ask, NotPredicted
 from riata.cli.parquet import Writer
-from riata.cli.refusals import Refusals
 from riata.cli.source import Chunk, line_type
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("probability", "margin", "label", "std_error")
 FIGURES: Final = frozenset({*COLUMNS, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"})
 SUFFIXES: Final = (".csv", ".parquet", ".ndjson")
-Answers = Sequence[dict[str, Any]]
-Ask = Callable[[Chunk, str], Answers]  # of the rows of a chunk, which is in this format
 Write = Callable[[Answers], None]
 
 
@@ -36,10 +34,9 @@ def answers_of_service(riata: Riata, options: dict[str, Any]) -> Ask:
         try:
             answers: Answers = riata.predict(chunk.body, content_type=line_type(form), **options)
         except ApiRefused as error:
-            refusals = Refusals()
-            refusals.add(len(error.errors), error.errors, chunk.numbers)
-            refusals.show()
-            raise
+            if error.code != NotPredicted.code:
+                raise
+            raise NotPredicted(error.detail, error.errors) from None
         return answers
 
     return ask
@@ -47,6 +44,7 @@ def answers_of_service(riata: Riata, options: dict[str, Any]) -> Ask:
 
 def answers_of_file(path: Path) -> Ask:
     """Ask the model in a file. Raises `BadInput` if there is none."""
+    from riata.client.errors import RowProblem
     from riata.model import Model, documents
 
     if not path.is_file():
@@ -56,8 +54,8 @@ def answers_of_file(path: Path) -> Ask:
     def ask(chunk: Chunk, form: str) -> Answers:
         scores, errors = model.score_body(chunk.body, line_type(form))
         if errors:
-            wrong = errors[0]
-            raise BadInput(f"line {chunk.numbers[wrong.index]}: {wrong.detail}", wrong.code)
+            problems = [RowProblem(wrong.index, wrong.code, wrong.detail) for wrong in errors]
+            raise NotPredicted("rows cannot be predicted", problems)
         return documents(scores, model.classes)
 
     return ask
@@ -91,7 +89,7 @@ def writer_to(out: Path | None, kept: str | None = None) -> Iterator[Write]:
                 else:
                     table = csv.writer(file, lineterminator="\n")
                     table.writerow(columns)
-                    yield lambda answers: table.writerows([[answer[name] for name in columns] for answer in answers])
+                    yield lambda answers: table.writerows([[answer.get(name) for name in columns] for answer in answers])
 
 
 def require_free(column: str | None, event_id: str | None) -> None:
