@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riata.cli.app import app
+from tests.cli.test_compiling import wait_for
 from tests.docs.printed import DOCS, Printed, printed
 from tests.docs.test_printed_commands import Request
 from tests.running import HANG_S, Running
@@ -64,6 +65,8 @@ def prepare(client: httpx.Client, page: str) -> None:
         for challenger in client.get(f"/models/{model['name']}").json().get("challengers", []):
             client.delete(f"/models/{challenger['name']}?confirm={challenger['name']}")
     for model in client.get("/models").json()["models"]:
+        for refit in client.get(f"/models/{model['name']}/refits").json()["refits"]:
+            end(client, f"/models/{model['name']}/refits/{refit['id']}")
         if model["name"] != "default":
             client.delete(f"/models/{model['name']}?confirm={model['name']}").raise_for_status()
     given = [] if page == "crosses" else {"decisions": ["fraud"], "groups": ["curves"]}.get(page, ["clicks"])
@@ -86,6 +89,12 @@ def prepare(client: httpx.Client, page: str) -> None:
     Path("irises.csv").write_text(irises)
     with gzip.open("clicks.vw.gz", "wt") as file:
         file.write("1 | a\n0 | b\n" * 20)
+
+
+def end(client: httpx.Client, refit: str) -> None:
+    """Cancel a refit that still runs, and wait until it has ended: there is one at a time."""
+    client.delete(refit)
+    wait_for("the refit has ended", lambda: client.get(refit).json().get("state") != "running")
 
 
 def run(one: Printed, client: httpx.Client, before: Any) -> tuple[bool, str, Any]:
