@@ -105,7 +105,7 @@ def test_row_53_an_exported_model_continues_under_another_name(learner: str, ser
     assert service.margin("b") == margin
     kept = service.ask("GET", "/models/b/snapshots").json()["snapshots"]
     service.teach("b", 100, 3)
-    service.ask("POST", "/models/b/restore", {"generation": kept[-1]["generation"]})
+    service.ask("POST", "/models/b/restore", {"generation": kept[0]["generation"]})  # the newest; the import saved one too
     assert service.margin("b") == margin
     service.save("b")
     service.killed_and_started()

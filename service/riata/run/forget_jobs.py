@@ -106,6 +106,7 @@ class ForgetJobs:
         self._jobs: dict[str, list[ForgetJob]] = {}  # by model, oldest first
         self._tasks: dict[ForgetJob, asyncio.Task[None]] = {}
         self._taking_up: asyncio.Task[None] | None = None
+        self._untaken: set[str] = set()  # models with noted jobs that go on when the model is ready
         self._taken_up = asyncio.Event()
         self._taken_up.set()
 
@@ -127,7 +128,7 @@ class ForgetJobs:
         """Forget the rows of subjects. Returns the job, done, or after `patience_s` still running. A job that runs for the same
         subjects is joined. Raises as `forget_subjects`."""
         self._engine.led(WHAT)
-        await self._taken_up.wait()  # the same may have been asked for before the start
+        await self._is_taken_up(model)  # the same may have been asked for before the start
         hash_key = self._engine.published(model).config.encoder.hash_key
         key = await self._engine.call(lambda s: s.subject_key(secrets.token_bytes(KEY_BYTES)))
         digests = tuple(digest.hex() for one in subjects for digest in digests_of(one, hash_key, key))
@@ -147,7 +148,7 @@ class ForgetJobs:
         """Return the last jobs of a model, newest first. Raises `Conflict` (code `other_role`), `Busy`, `NotFound`."""
         self._engine.served_model(model)
         self._engine.led(WHAT)
-        await self._taken_up.wait()
+        await self._is_taken_up(model)
         return [job.document() for job in reversed(self._jobs.get(model, ()))]
 
     def _new_id(self, model: str) -> str:
@@ -219,17 +220,35 @@ class ForgetJobs:
     async def _take_up(self) -> None:
         while not (self._engine.leads and self._engine.started):
             await asyncio.sleep(LOOKED_EVERY_S)
-        for asked in await asyncio.to_thread(self._noted):
-            served, damaged = asked.model in self._engine.served_models, self._engine.context.catalogue.damaged
-            if served and self._lineage(asked.model) == asked.lineage and asked.tries < TRIES:
-                log.info("model %s: going on with forgetting (%s), which a stop interrupted", asked.model, asked.id)
-                token = current_actor.set(asked.actor)
-                self._begin(replace(asked, tries=asked.tries + 1))
-                current_actor.reset(token)
-            elif asked.model not in damaged:
-                log.warning("model %s: forgetting (%s) is given up; ask again", asked.model, asked.id)
-                self._remove(asked)
+        noted = await asyncio.to_thread(self._noted)
+        self._untaken = {asked.model for asked in noted}
         self._taken_up.set()
+        while noted:
+            coming = self._engine.context.catalogue.coming
+            for asked in [one for one in noted if one.model not in coming]:
+                self._go_on(asked)
+            noted = [one for one in noted if one.model in coming]
+            self._untaken = {asked.model for asked in noted}
+            if noted:
+                await asyncio.sleep(LOOKED_EVERY_S)
+
+    def _go_on(self, asked: Asked) -> None:
+        """Go on with what a former process has begun, if there is still what it was about."""
+        served, damaged = asked.model in self._engine.served_models, self._engine.context.catalogue.damaged
+        if served and self._lineage(asked.model) == asked.lineage and asked.tries < TRIES:
+            log.info("model %s: going on with forgetting (%s), which a stop interrupted", asked.model, asked.id)
+            token = current_actor.set(asked.actor)
+            self._begin(replace(asked, tries=asked.tries + 1))
+            current_actor.reset(token)
+        elif asked.model not in damaged:
+            log.warning("model %s: forgetting (%s) is given up; ask again", asked.model, asked.id)
+            self._remove(asked)
+
+    async def _is_taken_up(self, model: str) -> None:
+        """Wait until what a former process has begun for a model is among the jobs."""
+        await self._taken_up.wait()
+        while model in self._untaken:
+            await asyncio.sleep(LOOKED_EVERY_S)
 
     def _noted(self) -> list[Asked]:
         """Read the files, oldest first. One that cannot be read is left where it is, and reported."""

@@ -25,7 +25,7 @@ from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
 from riata.store.sqlite.session import DiskFull, Session
-from riata.store.sqlite.subject_key import keep as keep_subject_key
+from riata.store.sqlite.subject_key import subject_key
 from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.store.undoing import Seen
@@ -114,7 +114,7 @@ class SqliteStore:
         ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         files = PayloadFiles(directory, settings.long_bytes)
         self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
-        self.subject_key: Callable[[bytes], bytes] = lambda fresh: self._session.write(partial(keep_subject_key, fresh=fresh))
+        self.subject_key: Callable[[bytes], bytes] = partial(subject_key, self._session)
         self.begin_backup = partial(OnlineBackup, directory, self._session, settings.reserve_bytes)
         self._models: dict[str, log_sql.ModelRow] = {}  # rows after the last append; valid while nothing else is written
         self._models_at = 0  # session.writes at that append
