@@ -26,7 +26,11 @@ $(VENV)/.python:
 	@sh deploy/make-venv $(PYTHON) $(VENV)
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python requirements.lock pyproject.toml
+$(VENV)/.native: $(VENV)/.python $(wildcard service/native/*)
+	@$(WITH_PROGRESS) "building the native core" $(BIN)/python service/native/build.py
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.python $(VENV)/.native requirements.lock pyproject.toml
 	@$(WITH_PROGRESS) "installing the packages of requirements.lock" $(PIP) --require-hashes -r requirements.lock
 	@$(WITH_PROGRESS) "installing riata" $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -100,5 +104,5 @@ lock: $(VENV)/.tested   ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra=build --extra=test -c requirements.lock pyproject.toml -o tests/requirements.lock
 
 clean:           ## remove everything that was installed or compiled; events are kept
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) service/riata/native/*.so service/riata/native/*.built .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find service tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
 
 RANK = {
-    "scorer": 1,
+    "scorer": 1, "native": 1,
     "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
     "run": 6, "web": 7, "client": 7, "scale": 7, "wiring": 8,
     "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
@@ -31,6 +31,7 @@ THIRD_PARTY = {
     "base/settings_page.py": {"pydantic"},
     "scorer": set(),
     "jit": {"numba", "numpy"},
+    "native": {"numpy"},
     "maths": {"numba", "numpy"},
     "wire": {"numba", "numpy", "msgspec", "annotated_types"},
     "learn": {"numpy", "numba", "annotated_types"},
@@ -73,7 +74,7 @@ THROUGH_CALLERS = {"fast_example", "fast_features"}  # longer ones that are comp
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
-    "requirements.lock", "LICENSE", "SECURITY.md", "CONTRIBUTING.md",
+    "requirements.lock", "MANIFEST.in", "LICENSE", "SECURITY.md", "CONTRIBUTING.md",
 }  # fmt: skip
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
+from riata.native.sources import variants
 from tests.running import HANG_S, ROOT
 
 PACKAGE = ROOT / "service" / "riata"
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "service")
+SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "service")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = directory / "source" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((ROOT / name).read_bytes())
-    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    build = "import sys; sys.path.insert(0, 'service/native'); from backend import build_wheel; build_wheel(sys.argv[1])"
     command = [sys.executable, "-c", build, str(directory)]
     subprocess.run(command, cwd=directory / "source", capture_output=True, timeout=HANG_S, check=True)
     (built,) = directory.glob("*.whl")
@@ -39,7 +41,13 @@ def test_it_has_every_file_of_the_package_and_no_other(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as content:
         held = {name: content.read(name) for name in content.namelist() if ".dist-info/" not in name}
     listed = subprocess.run(["git", "ls-files", "."], cwd=PACKAGE, capture_output=True, text=True, timeout=HANG_S, check=True)
+    libraries = {name: held.pop(name) for name in list(held) if name.endswith(".so")}
     assert held == {f"riata/{name}": (PACKAGE / name).read_bytes() for name in listed.stdout.splitlines()}
+    assert set(libraries) == {f"riata/native/libriata-{variant}.so" for variant in variants()}
+
+
+def test_it_is_for_one_platform_and_every_python(wheel: Path) -> None:
+    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_')}.whl")
 
 
 def test_its_metadata_name_the_licence_and_bring_its_text(wheel: Path) -> None:

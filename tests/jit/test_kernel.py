@@ -38,8 +38,7 @@ def test_a_stamp_changes_with_the_file_and_what_it_imports_and_with_nothing_else
     root = tmp_path / "service"
     shutil.copytree(PACKAGE / "riata", root / "riata", ignore=shutil.ignore_patterns("__pycache__"))
     reader, learner, called = (
-        root / "riata" / name
-        for name in ("wire/readers/json/body.py", "learn/ftrl_proximal/step.py", "learn/ftrl_proximal/row.py")
+        root / "riata" / name for name in ("wire/readers/vw/body.py", "learn/ftrl_proximal/step.py", "learn/ftrl_proximal/row.py")
     )
     before = printed(root, STAMPS, reader, learner)
     assert printed(root, STAMPS, reader, learner) == before

@@ -8,14 +8,13 @@ from typing import NamedTuple
 from riata.wire import event_times
 from riata.wire.batch import NO_TIME
 from riata.wire.codes import OK
-from riata.wire.readers.json.members import EXAMPLE_KEYS
-from riata.wire.readers.json.reference import Pairs, decode, example_row, reference_json
+from riata.wire.readers.json.reference import EXAMPLE_KEYS, Pairs, decode, example_row, reference_json
 from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 from tests.twins.crossing import Crosses
 
-TWINS_OF = ("wire/readers/json/features", "wire/readers/json/members", "wire/readers/json/body")
+TWINS_OF = ("native/reading",)
 
 
 class Outcome(NamedTuple):

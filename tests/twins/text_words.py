@@ -9,7 +9,6 @@ import unicodedata
 from riata.wire.scan.reference import reference_words
 from tests.twins.unicode import composed
 
-TWINS_OF = ("wire/readers/json/texts",)
 _DROPPED = re.compile("[\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _SCRIPTS = ("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA", "KATAKANA", "BOPOMOFO", "HALFWIDTH KATAKANA", "HENTAIGANA")
 

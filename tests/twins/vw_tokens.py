@@ -9,8 +9,9 @@ import numpy as np
 from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_EQUALS, NUMBER
+from riata.native.reading import hash_of
 from riata.wire.codes import BAD_NAME, BAD_NUMBER, NAME_TOO_LONG, OK, OUT_OF_RANGE
-from riata.wire.scan.reference import decimal, hash_of
+from riata.wire.scan.reference import decimal
 from tests.twins.transpose import text_of
 from tests.twins.unicode import name_code
 

@@ -13,6 +13,7 @@ from riata.base.document import read_document
 from riata.base.errors import BadInput, Unsupported
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.run.config import ModelConfig, read_config, stored_document
 from riata.wire.arrow_writer import floats, lists, texts, write_stream
 from riata.wire.codes import OK, TOO_MANY_CROSSED
@@ -22,7 +23,6 @@ from riata.wire.parse import Context, explain_query, explain_rows, make_rules, p
 from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import SHADOWED, SlowRow, make_row
 from riata.wire.scan.crossing import cross_row
-from riata.wire.scan.reference import hash_of
 from tests.twins import crossing as twin
 from tests.twins import json_text
 from tests.twins import rows as twin_rows

@@ -17,11 +17,7 @@ from riata.wire.event_times import unix_ms
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.json import members
-from tests.doubles.memory_store import MemoryStore
-from tests.run.node import Node, run_with
 from tests.twins import json_text as twin
-from tests.wire.compiled_reader import bytes_of
 
 NDJSON = "application/x-ndjson"
 ROW: dict[str, Any] = {"features": {"age": 41.5, "ts": "2026-01-01T00:00:00Z"}, "label": 1, "event_id": "x"}
@@ -120,32 +116,27 @@ def test_a_payload_with_wrong_times_is_refused() -> None:
         encode_batch(replace(batch, time=np.zeros(1, np.int64)))
 
 
-def test_random_times_are_read_by_the_kernel_as_by_its_twin() -> None:
-    rng, none = random.Random(5), 0
+def random_time(rng: random.Random) -> str:
+    """The shape of a time; about half of them do not exist."""
+    year = rng.choice((0, 1, 1600, 1900, 1970, 2000, 2024, 9999, rng.randrange(10_000)))
+    day = f"{year:04}-{rng.randrange(14):02}-{rng.choice((0, 1, 28, 29, 30, 31, 32)):02}"
+    clock = f"{rng.randrange(25):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60, 61)):02}"
+    offset = rng.choice(("Z", "z", f"{rng.choice('+-')}{rng.choice((0, 23, 24)):02}:{rng.choice((0, 30, 59, 60)):02}"))
+    return f"{day}{rng.choice('Tt ')}{clock}{rng.choice(('', '.5', '.0019', '.123456789'))}{offset}"
+
+
+def test_random_times_and_misspelt_ones_are_read_by_the_native_reader_as_by_its_twin() -> None:
+    rng = random.Random(5)
+    texts = [random_time(rng) for _ in range(3000)]
     for _ in range(3000):
-        year = rng.choice((0, 1, 1600, 1900, 1970, 2000, 2024, 9999, rng.randrange(10_000)))
-        day = f"{year:04}-{rng.randrange(14):02}-{rng.choice((0, 1, 28, 29, 30, 31, 32)):02}"
-        clock = f"{rng.randrange(25):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60, 61)):02}"
-        offset = rng.choice(("Z", "z", f"{rng.choice('+-')}{rng.choice((0, 23, 24)):02}:{rng.choice((0, 30, 59, 60)):02}"))
-        text = f"{day}{rng.choice('Tt ')}{clock}{rng.choice(('', '.5', '.0019', '.123456789'))}{offset}".encode()
-        data = bytes_of(text + b"!")
-        assert members.is_time(data, 0, len(text))
-        assert members.unix_ms(data, 0, len(text)) == twin.unix_ms(text), text
-        none += twin.unix_ms(text) == NO_TIME
-    assert 500 < none < 2900
-
-
-def test_rows_are_counted_by_their_age_when_they_are_accepted() -> None:
-    async def work(node: Node) -> None:
-        now_ms = node.engine.clock.unix_ms()
-        ages_s = (-100.0, 30.0, 7200.0, 40 * 86_400.0)
-        rows = [{"features": {"a": 1}, "label": 1, "ts": stamp((now_ms / 1000) - age)} for age in ages_s]
-        await node.observe([*rows, {"features": {"a": 1}, "label": 0}])
-        late = node.service.lateness()["m"]
-        assert late.counts == [1, 0, 1, 0, 0, 1, 0, 0, 0, 1]
-        assert late.seconds == pytest.approx(sum(ages_s[1:]), abs=100.0)  # time passes
-
-    def stamp(unix_s: float) -> str:
-        return f"{np.datetime64(round(unix_s), 's')}Z"
-
-    run_with(MemoryStore(), work)
+        text = list(random_time(rng))
+        text[rng.randrange(len(text))] = rng.choice("0 -:.+Zz9aT")
+        texts.append("".join(text)[: rng.choice((None, -1, 19, 20))])
+    found = parsed(*({**ROW, "ts": text} for text in texts))
+    refused = {error.index for error in found.errors}
+    assert all(error.code == "bad_ts" for error in found.errors)
+    wanted = [twin.unix_ms(text.encode()) if twin.is_time(text.encode()) else NO_TIME for text in texts]
+    assert refused == {k for k, time in enumerate(wanted) if time == NO_TIME}
+    assert found.batch.time is not None
+    assert found.batch.time.tolist() == [time for time in wanted if time != NO_TIME]
+    assert 500 < len(refused) < 5500

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.wire import codes
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
@@ -17,7 +18,6 @@ from riata.wire.parsed import Parsed
 from riata.wire.readers.svmlight import body as svmlight
 from riata.wire.readers.svmlight.body import read_svmlight
 from riata.wire.rows import Refusal, make_row, make_sink
-from riata.wire.scan.reference import hash_of
 from tests.twins import svmlight as twin
 from tests.wire.compiled_reader import bytes_of, compare, mutate, rules_of, run
 

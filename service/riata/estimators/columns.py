@@ -12,11 +12,12 @@ import scipy.sparse
 from riata.base.arrays import F64, I64, U32
 from riata.base.limits import VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.wire.batch import Batch
 from riata.wire.codes import BAD_NAME, SLUGS
 from riata.wire.names import Names
 from riata.wire.scan.normalise import SMALLEST_NORMAL, normalise_l2
-from riata.wire.scan.reference import Refused, check_name, hash_of
+from riata.wire.scan.reference import Refused, check_name
 
 VALUES_AT_ONCE: Final = 2**20  # of a dense matrix, zeros included: bounds the memory beside the matrix
 

@@ -27,7 +27,6 @@ from riata.learn import registry
 from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
 from riata.maths.log_loss import log_losses
-from riata.predict import one_row
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.one_row import ROW_READER
@@ -47,7 +46,6 @@ def _warm_up_rows() -> None:
     """The reader of single rows, queries, and the fast path of predictions, which reads both with the same kernels."""
     parse.WARM_UPS[ROW_READER.name, "document"]()
     parse.parse_query([("a", "1"), ("b", "c")], parse.Context(EncoderConfig()))
-    one_row.warm_up()
 
 
 def _warm_up_figures() -> None:

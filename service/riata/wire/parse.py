@@ -18,6 +18,7 @@ from riata.base.arrays import U8
 from riata.base.errors import TooLarge
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, SLUGS
 from riata.wire.curves import Curves
@@ -45,7 +46,7 @@ from riata.wire.rows import (  # fmt: skip
     row_capacity,
 )
 from riata.wire.scan.query_reference import query_records
-from riata.wire.scan.reference import LABELS, Refused, hash_of
+from riata.wire.scan.reference import LABELS, Refused
 from riata.wire.workspace import Workspace
 
 _BAD_LABEL: Final = SLUGS[BAD_LABEL][0]

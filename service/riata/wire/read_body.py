@@ -15,6 +15,7 @@ import numpy as np
 from riata.base.arrays import U8
 from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
+from riata.native.reading import finish_row
 from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.padded_buffer import PaddedBuffer
@@ -23,7 +24,6 @@ from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
 from riata.wire.refusals import check_mark, check_utf8, raise_for
 from riata.wire.rows import FEATURES, FOUND, KEY, RECORDS_PER_ROW_MAX, RecordScratch, Refusal, Rules, SlowRow, growth_of, make_row
-from riata.wire.scan.assemble import finish_row
 from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
 from riata.wire.scan.left_lines import leave_lines
 from riata.wire.scan.reference import ClassLabel
@@ -129,6 +129,7 @@ def _read_text(
     data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
     if isinstance(body, PaddedBuffer) and by_line and scratch is None:
         data = body.room
+    row.owed[0] = 0  # the last body may have been of a reader that writes no spans
     text = Text(given.ctypes.data, len(body), data, work.ends)
     if by_line:
         sink = work.emptied()

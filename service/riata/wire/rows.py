@@ -139,7 +139,7 @@ class Rules(NamedTuple):
     labelled: int  # 1 if rows are to be learnt, 0 if they are to be predicted
     l2: int  # 1 if rows are divided by their 2-norm
     ngrams: int
-    words: int  # the rule of words (wire.readers.json.texts)
+    words: int  # the rule of words (`service/native/json.c`, texts)
     text: U64  # u64[fields] H(key, NUMBER, name) of the fields that are split into words
     seen: U64  # u64[2^k] table of names seen (wire.names); of length 0 if no names are wanted
     fields: U64  # u64[f] H(key, NUMBER, name) of the fields that are crossed

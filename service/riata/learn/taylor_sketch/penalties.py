@@ -12,7 +12,7 @@ from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
 from riata.learn.taylor_sketch.kernel_state import Own
 from riata.learn.taylor_sketch.slot_map import fill_places
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, FIELD_WORD, NUMBER
-from riata.wire.scan.reference import hash_of
+from riata.native.reading import hash_of
 
 _FINGERPRINT_BITS: Final = 64
 _PLACES_MIN: Final = 16

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from riata.native.reading import parse_number
 from riata.wire.codes import DUPLICATE_KEY, INVALID_UTF8
 from riata.wire.curves import Curves
 from riata.wire.rows import Rules
-from riata.wire.scan.numbers import NOT_A_NUMBER, parse_number
+from riata.wire.scan.numbers import NOT_A_NUMBER
 from riata.wire.scan.reference import Record, Refused, curve_records, feature_records
 
 
@@ -16,11 +15,11 @@ def query_records(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) ->
     values: dict[str, list[float | str]] = {}
     for name, text in pairs:
         try:
-            encoded = np.frombuffer(text.encode(), np.uint8)
+            encoded = text.encode()
             name.encode()
         except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
             raise Refused(INVALID_UTF8) from None
-        status = parse_number(encoded, 0, len(encoded), True)[1]
+        status = parse_number(encoded)[1]
         values.setdefault(name, []).append(text if status == NOT_A_NUMBER else float(text))
     records: list[Record] = []
     for name, given in values.items():

@@ -7,10 +7,9 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
-
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
-from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER, hash_name
+from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER
+from riata.native.reading import hash_of
 from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, LABEL_HINTS, NAME_TOO_LONG, NOT_NFC, OK
 from riata.wire.curves import CurveTree
 from riata.wire.encoder import FIRST_RULE
@@ -51,11 +50,6 @@ class Refused(Exception):
     def __init__(self, code: int, field: str = "") -> None:
         super().__init__(code, field)
         self.refusal = Refusal(code, field)
-
-
-def hash_of(text: bytes, key: int, tag: np.uint64) -> int:
-    """Hash one part of a name from Python."""
-    return int(hash_name(np.frombuffer(text, np.uint8), 0, len(text), np.uint64(key), tag))
 
 
 def check_name(text: str, field: str) -> bytes:
@@ -113,7 +107,7 @@ def curve_records(name: str, value: Any, tree: CurveTree, rules: Rules) -> Itera
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text by rule 2 of `wire.readers.json.texts`."""
+    """Split a text by rule 2 of words (`service/native/json.c`)."""
     words: list[str] = []
     word, run = "", ""  # letters so far; characters so far of a run without spaces
     for point in map(ord, text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from riata.wire.readers.json.body import read_json
+from riata.native.reading import read_json
 from riata.wire.rows import BatchBuilder, RecordScratch, Rules
 from riata.wire.scan.delimiters import Text
 

@@ -16,8 +16,7 @@ from riata.wire.codes import BAD_LABEL, BY_PREDICTION, DUPLICATE_KEY, MISSING_LA
 from riata.wire.given import received
 from riata.wire.parsed import NO_JOINS, Joins, Reading, RowError
 from riata.wire.readers.json.file import label_of
-from riata.wire.readers.json.members import EXAMPLE_KEYS
-from riata.wire.readers.json.reference import Pairs, decode, member
+from riata.wire.readers.json.reference import EXAMPLE_KEYS, Pairs, decode, member
 from riata.wire.rows import Rules
 from riata.wire.scan.reference import Refused, label_hint, setting_of
 from riata.wire.subjects import SUBJECT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from riata.base.limits import (
     WEIGHT_MAX,
 )  # fmt: skip
 from riata.maths.hashing import FIELD_NAMESPACE
+from riata.native.reading import hash_of
 from riata.wire.codes import (
     BAD_EVENT_ID,
     BAD_SUBJECT,
@@ -41,10 +42,11 @@ from riata.wire.codes import (
 from riata.wire.curves import NO_CURVES, Curves
 from riata.wire.event_times import unix_ms
 from riata.wire.names import NO_NAMES
-from riata.wire.readers.json.members import EXAMPLE_KEYS
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records, hash_of
+from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records
 from riata.wire.subjects import SUBJECT, is_subject
+
+EXAMPLE_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id", "subject")
 
 
 class Pairs(list[tuple[str, Any]]):

@@ -11,6 +11,7 @@ from typing import Final
 
 from riata.base.limits import VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
+from riata.native.reading import hash_of
 from riata.wire.codes import (
     BAD_NAME,
     BAD_NUMBER,
@@ -22,7 +23,7 @@ from riata.wire.codes import (
     SYNTAX,
 )  # fmt: skip
 from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, SHADOWED, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, check_name, checked_label, decimal, hash_of
+from riata.wire.scan.reference import Record, Refused, check_name, checked_label, decimal
 
 _FRONT_WORDS_MAX: Final = 3  # label, importance, base
 _CUT: Final = re.compile(r"[ \t]+")

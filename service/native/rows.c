@@ -1,0 +1,359 @@
+#include "riata.h"
+
+#include <math.h>
+
+#include "hash.h"
+
+#define SMALLEST_NORMAL 0x1p-1022
+#define SQUARES_SMALL 0x1p-900 /* below this the sum of squares has lost digits to underflow */
+#define LIFT 0x1p600           /* exact; the smallest normal number times this has a normal square */
+
+enum { FEATURES, FOUND, ROWS };                      /* places of sink->count */
+enum { INSERT_MAX = 32, LISTED = (1 << 14) - 1, LINE = 8, PROBE_MAX = 64 };
+
+#define NONE (~0ull) /* no record, no field, or a record that is not listed */
+
+/* ---- sorting: linear for keys that are spread, as hashes are; n log n for keys that were chosen to collide ----------- */
+
+static void insert_sort(u64 *keys, i64 n) {
+    for (i64 i = 1; i < n; i++) {
+        u64 held = keys[i];
+        i64 j = i;
+        for (; j > 0 && keys[j - 1] > held; j--)
+            keys[j] = keys[j - 1];
+        keys[j] = held;
+    }
+}
+
+/* Williams 1964, algorithm 232 */
+static void heap_sort(u64 *keys, i64 n) {
+    for (i64 step = 0; step < n / 2 + n - 1; step++) {
+        i64 root = 0, size = n; /* the first half of the steps builds the heap, the rest takes it down */
+        if (step < n / 2) {
+            root = n / 2 - 1 - step;
+        } else {
+            size = n - 1 - (step - n / 2);
+            u64 largest = keys[0];
+            keys[0] = keys[size];
+            keys[size] = largest;
+        }
+        u64 held = keys[root];
+        for (i64 child = 2 * root + 1; child < size; child = 2 * root + 1) {
+            if (child + 1 < size && keys[child] < keys[child + 1])
+                child++;
+            if (keys[child] <= held)
+                break;
+            keys[root] = keys[child];
+            root = child;
+        }
+        keys[root] = held;
+    }
+}
+
+static void sort_range(u64 *keys, i64 n) {
+    if (n > INSERT_MAX)
+        heap_sort(keys, n);
+    else
+        insert_sort(keys, n);
+}
+
+/* Sort keys[:n], first into buckets by the top bits, about as many as there are keys. */
+static void sort_keys(u64 *keys, u64 *scratch, i64 n) {
+    if (n <= INSERT_MAX / 2) {
+        insert_sort(keys, n);
+        return;
+    }
+    u32 ends[257], largest = 0;
+    int bits = n <= 48 ? 6 : n <= 96 ? 7 : 8, shift = 64 - bits;
+    memset(ends, 0, sizeof *ends * ((1u << bits) + 1));
+    for (i64 i = 0; i < n; i++)
+        ends[(keys[i] >> shift) + 1]++;
+    for (int b = 0; b < 1 << bits; b++) {
+        largest = ends[b + 1] > largest ? ends[b + 1] : largest;
+        ends[b + 1] += ends[b];
+    }
+    for (i64 i = 0; i < n; i++)
+        scratch[ends[keys[i] >> shift]++] = keys[i];
+    if (largest <= INSERT_MAX) {
+        insert_sort(scratch, n); /* every key is near its place */
+    } else {
+        for (i64 b = 0, start = 0; b < 1 << bits; start = ends[b], b++)
+            sort_range(scratch + start, (i64)ends[b] - start);
+    }
+    memcpy(keys, scratch, (size_t)n * sizeof *keys);
+}
+
+/* ---- the table of names seen: open addressing within a cache line, then within the next (riata/wire/names.py) -------- */
+
+static bool lacks(const u64 *table, i64 size, u64 fingerprint) {
+    u64 wanted = fingerprint ? fingerprint : 1;
+    i64 inner = (size < LINE ? size : LINE) - 1, first = (i64)(wanted & (u64)(size - 1));
+    for (i64 step = 0; step < PROBE_MAX && step < size; step++) {
+        i64 at = (((first & ~inner) + (step & ~inner)) & (size - 1)) | ((first + step) & inner);
+        if (table[at] == wanted)
+            return false;
+        if (table[at] == 0)
+            return true;
+    }
+    return false; /* gave up: names chosen to collide are not shown */
+}
+
+/* The same, quickly for a name in its first place. */
+static inline bool is_new(const u64 *table, i64 size, u64 fingerprint) {
+    return table[fingerprint & (u64)(size - 1)] != fingerprint && lacks(table, size, fingerprint);
+}
+
+/* ---- crosses (riata/wire/scan/crossing.py) ---------------------------------------------------------------------------- */
+
+/* List the records of each field in the order of the row: bucket[field] is the first, order[record] the next. */
+static void list_fields(riata_records *row, i64 n, const riata_rules *rules) {
+    u64 field = NONE; /* that of a record is its own name if it is PLAIN, otherwise that of the last PLAIN one before it */
+    for (i64 i = 0; i < n; i++) {
+        if ((row->kind[i] & SHOWN) == PLAIN) {
+            field = NONE;
+            for (i64 k = 0; k < rules->fields_size; k++)
+                field = rules->fields[k] == row->fingerprint[i] ? (u64)k : field;
+        }
+        row->order[i] = row->value[i] != 0.0 ? field : NONE;
+    }
+    for (i64 k = 0; k < rules->fields_size; k++)
+        row->bucket[k] = NONE;
+    for (i64 i = n; i-- > 0;) {
+        if ((field = row->order[i]) != NONE) {
+            row->order[i] = row->bucket[field];
+            row->bucket[field] = (u64)i;
+        }
+    }
+}
+
+/* The first record of `field` to combine with record `last` of the field `before`; in the same field the record itself, if its
+ * value is not 1, otherwise the next. */
+static i64 begin_of(const riata_records *row, i64 field, i64 before, i64 last) {
+    if (field != before)
+        return (i64)row->bucket[field];
+    return row->value[last] != 1.0 ? last : (i64)row->order[last];
+}
+
+static void put_crossed(riata_records *row, i64 n, i64 a, i64 b, i64 c, double scale) {
+    u64 fingerprint = hash_cross(row->fingerprint[a], row->fingerprint[b]);
+    double value = row->value[a] * row->value[b];
+    if (c >= 0) {
+        fingerprint = hash_cross(fingerprint, row->fingerprint[c]);
+        value = value * row->value[c];
+    }
+    row->fingerprint[n] = fingerprint;
+    row->value[n] = value * scale;
+    row->kind[n] = PLAIN | CROSSED;
+    i64 *span = row->span + 4 * n;
+    span[0] = a, span[1] = b, span[2] = c, span[3] = -1;
+}
+
+static inline void swap(i64 *a, i64 *b) {
+    i64 held = *a;
+    *a = *b;
+    *b = held;
+}
+
+/* Add the combinations of crossed fields. Returns how many records there are then; -1 - i if they are too many, i being the
+ * first part. */
+static i64 cross_row(riata_records *row, i64 n, const riata_rules *rules) {
+    i64 room = n + CROSSED_PER_ROW_MAX < row->capacity ? n + CROSSED_PER_ROW_MAX : row->capacity, done = n;
+    if (n + rules->fields_size > row->capacity)
+        return n > 0 ? -1 : 0;
+    list_fields(row, n, rules);
+    row->sorted = 0;
+    const u64 *fingerprint = row->fingerprint;
+    for (i64 k = 0; k < rules->crosses_size; k++) {
+        const i64 *field = rules->crosses + PARTS_MAX * k;
+        bool pair = field[2] < 0, same_first = field[0] == field[1], same_last = field[1] == field[2];
+        for (i64 a = begin_of(row, field[0], -1, 0); a >= 0; a = (i64)row->order[a]) {
+            for (i64 b = begin_of(row, field[1], field[0], a); b >= 0; b = (i64)row->order[b]) {
+                for (i64 c = pair ? 0 : begin_of(row, field[2], field[1], b); c >= 0; c = pair ? -1 : (i64)row->order[c]) {
+                    if (done >= room)
+                        return -1 - a;
+                    i64 x = a, y = b, z = pair ? -1 : c;
+                    if (same_first && fingerprint[x] > fingerprint[y])
+                        swap(&x, &y);
+                    if (same_last && fingerprint[y] > fingerprint[z]) {
+                        swap(&y, &z);
+                        if (same_first && fingerprint[x] > fingerprint[y])
+                            swap(&x, &y);
+                    }
+                    put_crossed(row, done++, x, y, z, rules->cross_scale);
+                }
+            }
+        }
+    }
+    return done;
+}
+
+/* ---- one row ---------------------------------------------------------------------------------------------------------- */
+
+/* A JSON key that came twice among the records order[first:last], which share one hash; -1 if none did. */
+static i64 repeated_key(riata_records *row, i64 first, i64 last) {
+    i64 m = 0;
+    for (i64 k = first; k < last; k++) {
+        u32 i = (u32)row->order[k];
+        if (row->kind[i] & KEY)
+            row->bucket[m++] = row->fingerprint[i];
+    }
+    sort_range(row->bucket, m);
+    for (i64 k = 1; k < m; k++)
+        if (row->bucket[k] == row->bucket[k - 1])
+            for (i64 q = first; q < last; q++) {
+                u32 i = (u32)row->order[q];
+                if (row->fingerprint[i] == row->bucket[k] && row->kind[i] & KEY)
+                    return i;
+            }
+    return -1;
+}
+
+/* Write the records of a row whose hashes differ and whose values are within bounds, in the order of `row`; zeros and subnormal
+ * values are left out. Returns how many; -1 if the row is of another kind, and what was written is invalid. */
+static i64 copy_row(const riata_records *row, i64 n, u32 *hash, double *value) {
+    bool good = true;
+    u64 before = NONE;
+    i64 done = 0;
+    for (i64 i = 0; i < n; i++) {
+        u64 h = row->order[i] >> 32;
+        double x = row->value[(u32)row->order[i]];
+        good &= (h != before) & (fabs(x) <= VALUE_ABS_MAX);
+        before = h;
+        hash[done] = (u32)h;
+        value[done] = x;
+        done += fabs(x) >= SMALLEST_NORMAL;
+    }
+    return good ? done : -1;
+}
+
+/* Write the sums of the records with equal hashes, by increasing hash. *at: how many, or the record at fault. */
+static int sum_row(riata_records *row, i64 n, riata_sink *sink, i64 start, i64 *at) {
+    u64 *order = row->order;
+    if (row->sorted != n) {
+        for (i64 i = 0; i < n; i++)
+            order[i] = (row->fingerprint[i] >> 32) << 32 | (u64)i;
+        sort_keys(order, row->bucket, n);
+        row->sorted = n;
+    }
+    if (start + n <= sink->capacity && n <= FEATURES_PER_ROW_MAX) {
+        *at = copy_row(row, n, sink->hash + start, sink->value + start);
+        if (*at >= 0)
+            return OK;
+    }
+    i64 room = sink->capacity - start < FEATURES_PER_ROW_MAX ? sink->capacity - start : FEATURES_PER_ROW_MAX, done = 0;
+    for (i64 i = 0, j; i < n; i = j) {
+        u64 h = order[i] >> 32;
+        u32 first = (u32)order[i];
+        double total = row->value[first];
+        for (j = i + 1; j < n && order[j] >> 32 == h; j++)
+            total += row->value[(u32)order[j]];
+        if (j > i + 1 && (*at = repeated_key(row, i, j)) >= 0)
+            return DUPLICATE_KEY;
+        *at = first;
+        if (!(fabs(total) <= VALUE_ABS_MAX)) /* negated, so that infinity minus infinity is refused too */
+            return OUT_OF_RANGE;
+        if (fabs(total) < SMALLEST_NORMAL)
+            continue;
+        if (done >= room)
+            return room == FEATURES_PER_ROW_MAX ? TOO_MANY_IN_ROW : TOO_MANY_FEATURES;
+        sink->hash[start + done] = (u32)h;
+        sink->value[start + done] = total;
+        done++;
+    }
+    *at = done;
+    return OK;
+}
+
+/* Divide the row start:stop by its 2-norm; values that become subnormal are dropped. Returns where it ends then; every value
+ * is now value * lift / norm. Squares are summed in order of hash; a tiny row is scaled by a power of two first. */
+static i64 normalise_l2(riata_sink *sink, i64 start, i64 stop, double *lift, double *norm) {
+    double squares = 0.0;
+    for (i64 i = start; i < stop; i++)
+        squares += sink->value[i] * sink->value[i];
+    if (squares < SQUARES_SMALL) {
+        *lift = LIFT;
+        squares = 0.0;
+        for (i64 i = start; i < stop; i++)
+            squares += (sink->value[i] * LIFT) * (sink->value[i] * LIFT);
+    }
+    *norm = stop > start ? sqrt(squares) : 1.0;
+    i64 kept = start;
+    for (i64 i = start; i < stop; i++) {
+        double scaled = sink->value[i] * *lift / *norm;
+        if (fabs(scaled) >= SMALLEST_NORMAL) {
+            sink->hash[kept] = sink->hash[i];
+            sink->value[kept++] = scaled;
+        }
+    }
+    return kept;
+}
+
+static void put_found(riata_sink *sink, i64 found, const riata_records *row, i64 i, i64 number, u8 more, double value) {
+    sink->found_fingerprint[found] = row->fingerprint[i];
+    sink->found_value[found] = value;
+    sink->found_row[found] = number;
+    sink->found_kind[found] = row->kind[i] | more;
+    memcpy(sink->found_span + 4 * found, row->span + 4 * i, 4 * sizeof *row->span);
+}
+
+/* List the records whose names are not in the table of names seen, `first` being one of them and none before it. A name listed
+ * already is passed over if `listed` still says so, unless the table asks for every record (it is shorter than a line). */
+static void list_new(riata_records *row, i64 first, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, double lift,
+                     double norm) {
+    i64 found = sink->count[FOUND];
+    row->sorted = 0;
+    bool every = rules->seen_size < LINE;
+    if (row->kind[n - 1] & CROSSED)
+        for (i64 i = 0; i < n; i++)
+            row->order[i] = NONE;
+    for (i64 i = first; i < n; i++) {
+        u64 fingerprint = row->fingerprint[i];
+        bool is_crossed = row->kind[i] & CROSSED;
+        i64 room = sink->found_capacity - (is_crossed ? PARTS_MAX : 0);
+        if (row->value[i] == 0.0 || found >= room || !is_new(rules->seen, rules->seen_size, fingerprint))
+            continue;
+        u32 *place = sink->listed + (fingerprint & LISTED);
+        if (!every && *place < found && sink->found_fingerprint[*place] == fingerprint)
+            continue;
+        i64 *part = row->span + 4 * i;
+        for (int k = 0; is_crossed && k < PARTS_MAX; k++)
+            if (part[k] >= 0 && row->order[part[k]] == NONE) {
+                put_found(sink, found, row, part[k], number, PART, 0.0);
+                row->order[part[k]] = (u64)found++;
+            }
+        *place = (u32)found;
+        put_found(sink, found, row, i, number, 0, row->value[i] * lift / norm);
+        for (int k = 0; is_crossed && k < PARTS_MAX; k++)
+            sink->found_span[4 * found + k] = part[k] >= 0 ? (i64)row->order[part[k]] : -1;
+        row->order[i] = (u64)found++;
+    }
+    sink->count[FOUND] = found;
+}
+
+i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at) {
+    i64 start = sink->count[FEATURES], given = n, done = 0;
+    if (rules->crosses_size > 0 && (n = cross_row(row, n, rules)) < 0) {
+        *at = -1 - n;
+        return TOO_MANY_CROSSED;
+    }
+    i64 code = sum_row(row, n, sink, start, &done);
+    if (code != OK) {
+        *at = done < given ? done : row->span[4 * done];
+        return code;
+    }
+    i64 stop = start + done;
+    double lift = 1.0, norm = 1.0;
+    if (rules->l2)
+        stop = normalise_l2(sink, start, stop, &lift, &norm);
+    sink->count[FEATURES] = stop;
+    sink->place[PLACES * number + BEGIN] = start;
+    sink->place[PLACES * number + END] = stop;
+    if (rules->seen_size > 0) {
+        i64 first = 0;
+        while (first < n && !is_new(rules->seen, rules->seen_size, row->fingerprint[first]))
+            first++;
+        if (first < n)
+            list_new(row, first, n, sink, rules, number, lift, norm);
+    }
+    return OK;
+}
