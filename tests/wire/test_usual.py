@@ -21,7 +21,7 @@ from riata.wire.readers.vw.fast import LEFT, fast_vw
 from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import EQUALS, PLAIN, RecordScratch, Refusal, Rules, SlowRow, make_row, make_sink
 from riata.wire.scan.assemble import PREFETCHED_FROM, place_row
-from riata.wire.scan.delimiters import FRONT, JSON, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
+from riata.wire.scan.delimiters import FRONT, PADDING, SVMLIGHT, TAKEN, VW, Text, mark_row, take_in
 from riata.wire.scan.simple_numbers import any_number
 from riata.wire.scan.tokens import settle, svmlight_tokens, vw_tokens
 from riata.wire.scan.unicode import string_code
@@ -81,7 +81,7 @@ def some_line(rng: random.Random) -> bytes:
     return b"1 |" + b"".join(rng.choice(_PIECES) for _ in range(rng.randrange(30)))
 
 
-@pytest.mark.parametrize("form", [JSON, VW, SVMLIGHT])
+@pytest.mark.parametrize("form", [VW, SVMLIGHT])
 def test_marks_are_those_of_the_twin(form: int) -> None:
     rng = random.Random(form)
     for _ in range(200):

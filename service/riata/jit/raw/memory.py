@@ -28,8 +28,7 @@ SPILLED: Final = 16  # positions written at once
 LINE_KEYS: Final = 16  # u32 of a cache line
 LINE_WORDS: Final = 8  # u64 of a cache line
 _DELETE, _HIGH = 0x7F, 0x80
-_UPPER, _LOWER, _LETTERS, _CASE, _ZERO, _DIGITS, _UNDERSCORE = 0x41, 0x61, 26, 0x20, 0x30, 10, 0x5F
-_SPACE, _QUOTE, _COMMA, _COLON, _HASH, _BACKSLASH, _BAR, _CLOSE, _NEWLINE = 32, 34, 44, 58, 35, 92, 124, 125, 10
+_SPACE, _COLON, _HASH, _BAR, _NEWLINE = 32, 58, 35, 124, 10
 
 
 def _slow_peek(array: Any, at: int) -> Any:
@@ -52,11 +51,6 @@ def _slow_spill(positions: U32, at: int, base: int, mask: np.uint64) -> np.uint6
         positions[at + k] = base + (rest & -rest).bit_length() - 1
         rest &= rest - 1
     return np.uint64(rest)
-
-
-def _slow_fold_block(data: U8, source: int, target: int) -> None:
-    held = data[source : source + BLOCK].tobytes().lower()
-    data[target : target + BLOCK] = [c if c < _HIGH and (chr(c).isalnum() or c == _UNDERSCORE) else _SPACE for c in held]
 
 
 def _slow_in_line(table: U64, at: int, word: np.uint64) -> bool:
@@ -205,29 +199,6 @@ def _below(builder: Any, held: Any, splat: Callable[[int], Any], bound: int, als
     return _any(builder, held, splat, builder.icmp_unsigned("<", held, splat(bound)), also)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fold_block(_typing_context: Any, data: Any, _from: Any, _to: Any) -> Any:
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        block = cgutils.ir.VectorType(cgutils.ir.IntType(8), BLOCK)
-
-        def splat(c: int) -> Any:
-            return cgutils.ir.Constant(block, [c] * BLOCK)
-
-        def within(held: Any, first: int, count: int) -> Any:
-            return builder.icmp_unsigned("<", builder.sub(held, splat(first)), splat(count))
-
-        held = builder.load(builder.bitcast(element(context, builder, data, args[0], args[1]), block.as_pointer()))
-        held.align = 1
-        lower = builder.select(within(held, _UPPER, _LETTERS), builder.or_(held, splat(_CASE)), held)
-        kept = builder.or_(within(lower, _LOWER, _LETTERS), within(held, _ZERO, _DIGITS))
-        kept = builder.or_(kept, builder.icmp_unsigned("==", held, splat(_UNDERSCORE)))
-        pointer = builder.bitcast(element(context, builder, data, args[0], args[2]), block.as_pointer())
-        builder.store(builder.select(kept, lower, splat(_SPACE)), pointer).align = 1
-        return context.get_dummy_value()
-
-    return types.void(data, types.int64, types.int64), codegen
-
-
 _PLAIN: Final = numba.config.DISABLE_JIT
 # peek(array, at), poke(array, at, value): one element of a contiguous array, which must exist; nothing checks that.
 peek = _slow_peek if _PLAIN else _peek
@@ -255,17 +226,4 @@ svmlight_marks = (
     if _PLAIN
     else _fast_marks(lambda b, v, s: _below(b, v, s, _SPACE + 1, (_DELETE, _COLON, _HASH)))
 )
-json_marks = (
-    _slow_marks(lambda c: c < _SPACE or c in (_DELETE, _QUOTE, _BACKSLASH, _COMMA, _CLOSE))
-    if _PLAIN
-    else _fast_marks(lambda b, v, s: _below(b, v, s, _SPACE, (_DELETE, _QUOTE, _BACKSLASH, _COMMA, _CLOSE)))
-)
 high_marks = _slow_marks(lambda c: c >= _HIGH) if _PLAIN else _fast_marks(lambda b, v, s: b.icmp_unsigned(">=", v, s(_HIGH)))
-text_marks = (
-    _slow_marks(lambda c: c < _SPACE or c >= _HIGH or c in (_QUOTE, _BACKSLASH))
-    if _PLAIN
-    else _fast_marks(lambda b, v, s: b.or_(_below(b, v, s, _SPACE, (_QUOTE, _BACKSLASH)), b.icmp_unsigned(">=", v, s(_HIGH))))
-)
-# fold_block(data, source, target): writes the block at `source` to `target`: letters in lower case, digits and `_`; spaces for
-# all other bytes. The blocks must exist.
-fold_block = _slow_fold_block if _PLAIN else _fold_block

@@ -20,7 +20,6 @@ from riata.jit.raw.memory import (
     BLOCK,
     SPILLED,
     high_marks,
-    json_marks,
     newline_marks,
     ones,
     peek,
@@ -36,7 +35,7 @@ PADDING: Final = BLOCK + 8  # bytes that must be readable after a row
 FRONT: Final = 8  # bytes that must be readable before a body that is read eight words at a time
 SIDE_TIMES: Final = 3  # the side area: for strings without escapes, and for folded words, in bytes for each byte of the body
 TAIL: Final = 32  # of three positions for each of eight members, and more
-JSON, VW, SVMLIGHT = 0, 1, 2
+VW, SVMLIGHT = 1, 2
 TAKEN: Final = 2**17  # bytes of a body copied at once: with the features made of them they fit a core's L2 cache
 NEWLINE: Final = 10
 _ROOM: Final = BLOCK + SPILLED + TAIL
@@ -80,8 +79,6 @@ def list_marks(positions: U32, n: int, p: int, mask: np.uint64) -> int:
 @inline_kernel
 def marks_of(data: U8, p: int, form: int) -> np.uint64:
     """Mask of the delimiters of a format in the block at `p`. Source: the masks of jit.raw.memory."""
-    if form == JSON:
-        return json_marks(data, p)
     return vw_marks(data, p) if form == VW else svmlight_marks(data, p)
 
 
@@ -93,7 +90,7 @@ def mark_row(data: U8, p: int, stop: int, form: int, positions: U32) -> int:
     ----------
     data : u8[...]         read only
     p, stop : int          first byte of a row; where the search ends at the latest
-    form : int             JSON, VW or SVMLIGHT
+    form : int             VW or SVMLIGHT
     positions : u32[...]   written, followed by TAIL zeros
 
     Returns                how many; minus how many if a byte is above 0x7F; 0 if they do not fit, or if fewer than PADDING bytes

@@ -56,7 +56,7 @@ def flags_at(point: int) -> int:
 
 
 def folded_at(point: int) -> int:
-    """`folded` in plain Python."""
+    """The character in simple case folding. Source: CaseFolding.txt, statuses C and S."""
     return point + int(_FOLDS[_row(point)])
 
 
@@ -64,12 +64,6 @@ def folded_at(point: int) -> int:
 def flags_of(point: int) -> int:
     """Flags of a character, and its combining class from CLASS_SHIFT on. Source: this module's theory of operation."""
     return int(_FLAGS[(int(_PAGES[point >> PAGE_BITS]) << PAGE_BITS) | (point & _IN_PAGE)])
-
-
-@inline_kernel
-def folded(point: int) -> int:
-    """The character in simple case folding. Source: CaseFolding.txt, statuses C and S."""
-    return point + int(_FOLDS[(int(_PAGES[point >> PAGE_BITS]) << PAGE_BITS) | (point & _IN_PAGE)])
 
 
 @inline_kernel
@@ -108,28 +102,6 @@ def code_point(text: U8, p: int, stop: int) -> tuple[int, int]:
     ):
         return -1, p
     return point, p + size
-
-
-@inline_kernel
-def put_point(text: U8, at: int, point: int) -> int:
-    """Write a character in UTF-8 at `at`; the position after it. Source: RFC 3629, section 3."""
-    if point < _HIGH:
-        text[at] = point
-        return at + 1
-    if point < 0x800:
-        text[at] = 0xC0 | point >> 6
-        text[at + 1] = _HIGH | (point & _SIX_BITS)
-        return at + 2
-    if point < _ASTRAL:
-        text[at] = _THREE | point >> 12
-        text[at + 1] = _HIGH | (point >> 6 & _SIX_BITS)
-        text[at + 2] = _HIGH | (point & _SIX_BITS)
-        return at + 3
-    text[at] = _FOUR | point >> 18
-    text[at + 1] = _HIGH | (point >> 12 & _SIX_BITS)
-    text[at + 2] = _HIGH | (point >> 6 & _SIX_BITS)
-    text[at + 3] = _HIGH | (point & _SIX_BITS)
-    return at + 4
 
 
 @kernel
