@@ -1050,4 +1050,10 @@ EXPORT i64 riata_read_json(riata_text *text, riata_records *row, riata_sink *sin
     return by_line ? read_lines(&r, text, sink) : read_document(&r, text, sink);
 }
 
-EXPORT u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag) { return hash_name(name, size, key, tag); }
+EXPORT u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag) {
+    u8 room[16] = {0};
+    if (size >= 8)
+        return hash_name(name, size, key, tag);
+    memcpy(room + 8, name, (size_t)size); /* eight bytes before a short name are read */
+    return hash_name(room + 8, size, key, tag);
+}

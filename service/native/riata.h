@@ -207,7 +207,8 @@ EXPORT i64 riata_size(i64 number);
 /* The 64-bit fingerprint of size bytes under `key`, as a part of the kind `tag`. Source: riata/maths/hashing.py. */
 EXPORT u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
 
-/* Read `size` bytes as one decimal number, correctly rounded. 8 bytes must be readable behind them.
+/* Read `size` bytes as one decimal number, correctly rounded. 8 bytes must be readable behind them, the first of which is no byte
+ * of a number.
  *   json     the grammar of RFC 8259; otherwise also a leading +, leading zeros, .5 and 1.
  * Returns    0: exact. 1: no number. 2: more than 19 digits too close to a tie; read it otherwise
  * Source     Clinger 1990; Lemire, "Number parsing at a gigabyte per second", 2021 */

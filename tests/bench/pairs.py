@@ -21,11 +21,11 @@ from rich.progress import track
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
 from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.run.config import read_config
 from riata.run.gate import losses
 from riata.run.paired import ERRORS, BlockSums
 from riata.wire.batch import Batch
-from riata.wire.scan.reference import hash_of
 from tests.bench import report
 
 PAIRS: Final = 20  # of each kind

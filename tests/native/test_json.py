@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -208,7 +209,7 @@ def test_rows_of_the_same_keys_read_together_are_those_read_alone(seed: int) -> 
             rng.shuffle(names)
         if rng.random() < 0.3:
             names[rng.randrange(len(names))] = f"é{rng.randrange(5)}"
-        kinds = [
+        kinds: list[Callable[[], object]] = [
             lambda: rng.uniform(-9, 9),
             lambda: f"v{rng.randrange(3)}",
             lambda: None,

@@ -13,6 +13,7 @@ from riata.base.arrays import U8
 from riata.base.limits import NAME_BYTES_MAX
 from riata.jit.kernel import kernel
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, NUMBER
+from riata.native.reading import hash_of
 from riata.wire import codes
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
@@ -22,7 +23,6 @@ from riata.wire.readers.vw import body as vw_text
 from riata.wire.readers.vw.body import read_vw
 from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import BatchBuilder, Refusal, Rules, SlowRow, make_row, make_sink
-from riata.wire.scan.reference import hash_of
 from tests.twins import vw_text as twin
 from tests.wire.compiled_reader import bytes_of, compare, mutate, rules_of, run
 

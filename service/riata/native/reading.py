@@ -10,7 +10,7 @@ import numpy as np
 
 from riata.native.library import LIBRARY, QUICK, RecordsStruct, RulesStruct, SinkStruct, TextStruct, address
 
-_PAD: Final = 8  # bytes that must be readable before and behind a name or a number
+_PAD: Final = 8  # bytes that must be readable behind a number
 
 
 class Records:
@@ -86,9 +86,7 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
 
 def hash_of(text: bytes, key: int, tag: SupportsInt) -> int:
     """Hash one part of a name; see `maths.hashing`."""
-    padded = bytes(_PAD) + text + bytes(_PAD)
-    start = ctypes.cast(padded, ctypes.c_void_p).value
-    found: int = QUICK.riata_hash((start or 0) + _PAD, len(text), int(key), int(tag))
+    found: int = QUICK.riata_hash(text, len(text), int(key), int(tag))
     return found
 
 

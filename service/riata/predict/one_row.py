@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -51,7 +51,9 @@ class Plan:
         negative = -1.0 if context.labels == "-1/+1" else 0.0
         self.rules = rules_struct(rules)
         self.weights = WeightsStruct(
-            *map(address_of, (weights.slot, weights.beta, bucket)),
+            address_of(weights.slot),
+            address_of(weights.beta),
+            address_of(bucket),
             len(bucket) - 1,
             weights.bits,
             link,
@@ -61,7 +63,7 @@ class Plan:
         self._kept = (weights, bucket, rules)  # the structures hold the addresses of their arrays
 
 
-def address_of(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> int:
+def address_of(array: np.ndarray[Any, Any]) -> int:
     """The address of an array. Raises `ValueError` if it is not contiguous or not aligned."""
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise ValueError("an array that is read by its address has to be contiguous and aligned")
@@ -97,4 +99,5 @@ class OneRow:
         rules, weights = ctypes.byref(plan.rules), ctypes.byref(plan.weights)
         if QUICK.riata_answer_row(*self._at, rules, weights, json, self._answer_at) != OK:
             return None
-        return _ANSWER.unpack(self._answer)  # type: ignore[return-value]
+        found: RowAnswer = _ANSWER.unpack(self._answer)
+        return found
