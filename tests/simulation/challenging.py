@@ -116,6 +116,12 @@ class Books(Oracle):
         log.records.append(record)
         log.lessons.append(lesson)
 
+    def was_known(self, key: bytes, content: Content | None, since: int) -> None:  # noqa: ARG002  nothing is undone here
+        """A client was told that an id was known. Raises `Violation` if the log of its model never had it with this content."""
+        self.known += 1
+        if key not in self.places or (content is not None and content not in self.fates[key].contents):
+            raise Violation("an id was said to be known, which the log never had")
+
     def check(self, there: Callable[[str], Sequence[Record]]) -> None:
         """The logs have what was written, and each follower the rows of its leader. Raises `Violation`."""
         leader = self.logs[MODEL]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.directories import write_whole
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, Malformed
 from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.interactions import InteractionsOption
@@ -187,6 +187,8 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
     file, out, left = request.file, request.out, LeftOut()
     with open_rows(file, replace(request.layout, watcher=left)) as source:
         head = head_of(source)
+        if not head and left.first is not None:
+            raise Malformed(f"{file}: no row can be learnt; the first: {left.first.detail}", left.first.code)
         start = recognised(head, file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)
@@ -234,8 +236,6 @@ def _judge(run: Fit, left: LeftOut, strict: bool) -> bool:
     """Return true. If `strict`, raises `Malformed` with the first row that was not learnt."""
     left.give(run)
     if strict and run.problems:
-        from riata.base.errors import Malformed
-
         first = run.problems[0]
         raise Malformed(f"line {first.line}: {first.detail} [{first.code}]; nothing was written", first.code)
     return True

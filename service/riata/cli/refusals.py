@@ -75,6 +75,7 @@ class LeftOut:
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
+        self.first: BadRow | None = None
 
     def begins(self, rows: int) -> None:
         """There are so many rows."""
@@ -89,6 +90,7 @@ class LeftOut:
         """Keep a row that is left out."""
         from riata.run.file_reading import Problem
 
+        self.first = self.first or row
         column = "" if row.column is None else f"column {row.column!r}: "
         self._problems.append(Problem(row.row, row.code, f"{column}{row.reason}"))
 
