@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -25,6 +25,7 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from riata.cli.asking import Asking
     from riata.cli.predictions import Kept
     from riata.cli.source import Rows
 
@@ -81,8 +82,6 @@ def predict(
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
-    if model_file is not None and (explain or remember or level is not None):
-        raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
     asking = Asking()
     layout = replace(_layout(form, label, drop, category, event_id, kept), header=header, watcher=asking)
     with ExitStack() as stack:
@@ -90,28 +89,45 @@ def predict(
         rows = read_rows(source, file, layout.line_form)
         beside = Kept(kept, is_table(source))
         write = stack.enter_context(writer_to(out, kept))
-        if model_file is not None:
-            ask = answers_of_file(model_file)
+        options = {"model": model, "explain": explain, "remember": remember, "level": level}
+        if model_file is None:
+            ask = answers_of_service(stack.enter_context(connected(url)), options)
         else:
-            riata = stack.enter_context(connected(url))
-            ask = answers_of_service(riata, {"model": model, "explain": explain, "remember": remember, "level": level})
+            ask = answers_of_file(_alone(model_file, explain or remember or level is not None))
         advance = stack.enter_context(row_progress("predicted"))
         features = unknown = 0
         for chunk in chunks(_unlabelled(rows, beside), rows_per_request, rows.header):
             answers = beside.beside(asking.answers(ask, chunk, rows.form, rows.header), chunk.numbers)
             write(asking.with_left_out(answers, chunk.numbers))
             advance(len(answers))
-            predicted = [answer for answer in answers if "error" not in answer]
-            unknown += sum(answer["unknown_features"] for answer in predicted)
-            features += sum(answer["known_features"] + answer["unknown_features"] for answer in predicted)
+            unknown, features = (total + new for total, new in zip((unknown, features), _counted(answers), strict=True))
         if rest := asking.rest():
             write(rest)
+    _tell(asking, unknown, features)
+
+
+def _alone(model_file: Path, is_asked_more: bool) -> Path:
+    """Return the file of a model, which is all that answers. Raises `BadInput` if more is asked of it."""
+    if is_asked_more:
+        raise BadInput("--explain, --remember and --level need a service; leave --model-file out", "bad_option")
+    return model_file
+
+
+def _tell(asking: Asking, unknown: int, features: int) -> None:
+    """Say how many features were unknown and which rows were rejected; ends with 1 if any was."""
     if unknown:  # shows a column that is read otherwise than when the model learnt it, as without --category
         typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
     if asking.refusals.rows:
         asking.refusals.show()
         typer.echo(f"{asking.refusals.rows:,} rows rejected ({asking.refusals.by_code()})", err=True)
         raise typer.Exit(1)
+
+
+def _counted(answers: list[dict[str, Any]]) -> tuple[int, int]:
+    """Return how many features of the answers are unknown to the model, and how many there are."""
+    predicted = [answer for answer in answers if "error" not in answer]
+    unknown = sum(answer["unknown_features"] for answer in predicted)
+    return unknown, unknown + sum(answer["known_features"] for answer in predicted)
 
 
 def _layout(
