@@ -147,6 +147,7 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
 
 WATCHED = {
     ("GET", "/models/{model}/forget"),
+    ("GET", "/models/{model}/restore"),
     ("GET", "/v2"),
     ("GET", "/v2/models/{model}"),
     ("GET", "/v2/models/{model}/ready"),
