@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,7 +25,7 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from riata.cli.asking import Asking
+    from riata.cli.asking import Answers, Asking
     from riata.cli.predictions import Kept
     from riata.cli.source import Rows
 
@@ -123,7 +123,7 @@ def _tell(asking: Asking, unknown: int, features: int) -> None:
         raise typer.Exit(1)
 
 
-def _counted(answers: list[dict[str, Any]]) -> tuple[int, int]:
+def _counted(answers: Answers) -> tuple[int, int]:
     """Return how many features of the answers are unknown to the model, and how many there are."""
     predicted = [answer for answer in answers if "error" not in answer]
     unknown = sum(answer["unknown_features"] for answer in predicted)
