@@ -124,9 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="riata-build-") as name:
             folder = Path(name)
             runpy.run_path(str(HERE / "tables.py"))["write"](SOURCES["UNICODE"], folder / "tables.h")
+            header = runpy.run_path(str(HERE / "header.py"))["read"](HERE / "riata.h")
+            (folder / "sizes.h").write_text(header.sizes())
             compiler = compiler_in(folder, given.compiler)
             for variant in variants:
                 build(compiler, variant, folder, given.into, shlex.split(given.flags))
+            (given.into / "declarations.py").write_text(header.declarations(SOURCES["digest"]()))
     except BuildFailed as error:
         sys.stderr.write(f"the native core was not built: {error}\n")
         return 1

@@ -14,7 +14,10 @@ typedef uint64_t u64;
 typedef uint32_t u32;
 typedef uint8_t u8;
 
+/* `header.py` makes the binding of these declarations. Calls of what is declared QUICK keep the interpreter's lock: they take less time
+ * than to take it again. */
 #define EXPORT __attribute__((visibility("default")))
+#define QUICK EXPORT
 
 /* ---- limits, the same as in riata/base/limits.py ------------------------------------------------------------------ */
 enum {
@@ -191,27 +194,27 @@ typedef struct {
  * is 0.
  * Returns   OK with the answer in *out; HANDOVER for the general path, which refuses the row or reads it in another way
  * Source    Langford, Li & Zhang 2009, section 2 (what losses predict); Balakrishnan & Madigan 2008 for the probit link */
-EXPORT i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules,
+QUICK i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules,
                             const riata_weights *weights, i64 json, riata_answer *out);
 
 /* Turn the n records of `row` into features of row `number` of `sink`, which is unchanged if the row is refused.
  * Returns   OK, or why not; *at is then the position of the record at fault
  * Source    riata/wire/rows.py */
-EXPORT i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at);
+QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at);
 
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */
-EXPORT const char *riata_sources(void);
-EXPORT i64 riata_size(i64 number);
+QUICK const char *riata_sources(void);
+QUICK i64 riata_size(i64 number);
 
 /* The 64-bit fingerprint of size bytes under `key`, as a part of the kind `tag`. Source: riata/maths/hashing.py. */
-EXPORT u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
+QUICK u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
 
 /* Read `size` bytes as one decimal number, correctly rounded. 8 bytes must be readable behind them, the first of which is no byte
  * of a number.
  *   json     the grammar of RFC 8259; otherwise also a leading +, leading zeros, .5 and 1.
  * Returns    0: exact. 1: no number. 2: more than 19 digits too close to a tie; read it otherwise
  * Source     Clinger 1990; Lemire, "Number parsing at a gigabyte per second", 2021 */
-EXPORT i64 riata_parse_number(const u8 *text, i64 size, i64 json, double *value);
+QUICK i64 riata_parse_number(const u8 *text, i64 size, i64 json, double *value);
 
 #endif

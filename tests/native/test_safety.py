@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.native.library import LIBRARY, PATH, TextStruct, address
+from riata.native.library import PATH, address, core, struct
 from riata.native.reading import Records, rules_struct, sink_struct
 from riata.native.sources import VARIANT, variants
 from riata.wire.encoder import EncoderConfig
@@ -154,11 +154,10 @@ def test_no_reader_touches_the_page_behind_the_room_of_a_body() -> None:
         growth = growth_of(rules)
         sink = make_sink(len(body), len(body) // 2 + 1, growth)
         records = Records(make_row(row_capacity(len(body), growth)))
-        text = TextStruct(address(room), address(room), len(body), len(room), 0)
+        text = struct("riata_text", source=room, data=room, size=len(body), room=len(room))
         for by_line in (1, 0):
             room[len(body)] = 10
             sink.count[:] = 0
-            structs = (text, records.struct, sink_struct(sink), rules_struct(rules))
-            LIBRARY.riata_read_json(*map(ctypes.byref, structs), by_line)
-        del room, whole
+            core.read_json(text, records.struct, sink_struct(sink), rules_struct(rules), by_line)
+        del room, whole, text
         assert libc.mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0

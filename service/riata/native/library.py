@@ -1,149 +1,208 @@
-"""Loads the native core and declares what it exports; `service/native/riata.h` documents every structure and function.
+"""Loads the native core, and makes its structures and functions usable from Python; `service/native/riata.h` documents each.
 
-A structure holds addresses. Who makes one keeps the arrays alive as long as it is used.
+    made = struct("riata_weights", slot=slots, beta=beta, bits=18, ...)     a structure; it keeps its arrays alive
+    core.read_json(text, row, sink, rules, by_line)                         the function `riata_read_json`
+
+Where C takes an address, it may be given as
+
+- an array of numpy, if it is contiguous, has elements of that type and, if C writes to it, is writable;
+- a structure of that kind, or a `StructArray` of them;
+- bytes, for `const u8 *`;
+- `None`, or a number: the address itself, for which the caller answers.
+
+Everything else raises `TypeError`.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
+
 from riata.native.sources import best_library, digest
-
-_I64, _U64, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
-
-
-def _fields(**kinds: str) -> tuple[tuple[str, Any], ...]:
-    """Fields of a structure: names by kind, in the order of the declaration; `kinds` are given as one word for each field."""
-    types = {"pointer": _POINTER, "i64": _I64, "u64": _U64, "f64": _DOUBLE}
-    return tuple((name, types[kind]) for name, kind in kinds.items())
-
-
-class TextStruct(ctypes.Structure):
-    """`riata_text`."""
-
-    _fields_ = _fields(source="pointer", data="pointer", size="i64", room="i64", lines="i64")
-
-
-class RecordsStruct(ctypes.Structure):
-    """`riata_records`."""
-
-    _fields_ = _fields(
-        fingerprint="pointer",
-        value="pointer",
-        kind="pointer",
-        span="pointer",
-        field="pointer",
-        order="pointer",
-        bucket="pointer",
-        capacity="i64",
-        sorted="i64",
-    )
-
-
-class SinkStruct(ctypes.Structure):
-    """`riata_sink`."""
-
-    _fields_ = _fields(
-        hash="pointer",
-        value="pointer",
-        capacity="i64",
-        found_fingerprint="pointer",
-        found_value="pointer",
-        found_row="pointer",
-        found_kind="pointer",
-        found_span="pointer",
-        found_capacity="i64",
-        listed="pointer",
-        code="pointer",
-        place="pointer",
-        label="pointer",
-        weight="pointer",
-        row_capacity="i64",
-        count="pointer",
-    )
-
-
-class RulesStruct(ctypes.Structure):
-    """`riata_rules`."""
-
-    _fields_ = _fields(
-        key="u64",
-        labels="i64",
-        labelled="i64",
-        l2="i64",
-        ngrams="i64",
-        words="i64",
-        text="pointer",
-        texts="i64",
-        seen="pointer",
-        seen_size="i64",
-        fields="pointer",
-        fields_size="i64",
-        crosses="pointer",
-        crosses_size="i64",
-        cross_scale="f64",
-    )
-
-
-class WeightsStruct(ctypes.Structure):
-    """`riata_weights`."""
-
-    _fields_ = _fields(
-        slot="pointer",
-        beta="pointer",
-        bucket="pointer",
-        buckets="i64",
-        bits="i64",
-        link="i64",
-        intercept="f64",
-        negative="f64",
-    )
-
-
-class AnswerStruct(ctypes.Structure):
-    """`riata_answer`."""
-
-    _fields_ = _fields(margin="f64", probability="f64", label="f64", known="i64", unknown="i64")
-
-
-STRUCTS: Final = (TextStruct, RecordsStruct, SinkStruct, RulesStruct, WeightsStruct, AnswerStruct)
 
 
 class NativeCoreMissing(ImportError):
     """The native core is not built, or was built from other sources."""
 
 
-def _load(path: Path, kind: type[ctypes.CDLL]) -> Any:
+try:
+    from riata.native.declarations import FUNCTIONS, SOURCES, STRUCTS
+except ImportError:
+    raise NativeCoreMissing("the native core of riata is not built; run: make setup") from None
+
+_SCALARS: Final[dict[str, Any]] = {
+    "i64": ctypes.c_int64,
+    "u64": ctypes.c_uint64,
+    "i32": ctypes.c_int32,
+    "u32": ctypes.c_uint32,
+    "u8": ctypes.c_uint8,
+    "double": ctypes.c_double,
+    "bool": ctypes.c_bool,
+    "void": None,
+    "const char *": ctypes.c_char_p,
+}
+_ELEMENTS: Final = {
+    **{name: np.dtype(kind) for name, kind in _SCALARS.items() if name not in ("void", "const char *")},
+    "double": np.dtype(np.float64),
+}
+
+
+def address(array: Any) -> int:
+    """Return where an array begins. The caller answers for its type and length, and keeps it."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+class Pointer:
+    """A type of address in C, such as `const double *`."""
+
+    def __init__(self, declared: str) -> None:
+        self.declared = declared
+        self.kind = declared.removeprefix("const ").removesuffix(" *")
+        self.is_const = declared.startswith("const ")
+        self.dtype = _ELEMENTS.get(self.kind)
+
+    def of(self, given: Any) -> int | None:
+        """Return the address of what was given. Raises `TypeError` if C cannot use it as this type."""
+        if type(given) is np.ndarray:
+            flags = given.flags
+            if given.dtype == self.dtype and flags.c_contiguous and flags.aligned and (self.is_const or flags.writeable):
+                return address(given)
+        elif given is None or type(given) is int:
+            return given
+        elif getattr(given, "_declared", None) == self.kind:
+            found: int = given._as_parameter_
+            return found
+        raise TypeError(f"{_described(given)} was given where C takes {self.declared}")
+
+    def from_param(self, given: Any) -> Any:
+        """Return what ctypes passes; see `of`."""
+        if type(given) is bytes and self.declared == "const u8 *":
+            return ctypes.c_char_p(given)
+        return ctypes.c_void_p(self.of(given))
+
+
+def _described(given: Any) -> str:
+    if not isinstance(given, np.ndarray):
+        return str(getattr(given, "_declared", type(given).__name__))
+    how = "" if given.flags.c_contiguous and given.flags.aligned else " that is not contiguous"
+    return f"an array of {given.dtype}{how}" + ("" if given.flags.writeable else " that is read only")
+
+
+@cache
+def _pointer(declared: str) -> Pointer:
+    return Pointer(declared)
+
+
+class Struct(ctypes.Structure):
+    """A structure of the core. Its address is the same as long as it lives; it keeps what its fields point to."""
+
+    _declared: str
+    _pointers: dict[str, Pointer]
+    _names: frozenset[str]
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__["_kept"] = {}
+        self.__dict__["_as_parameter_"] = ctypes.addressof(self)
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field. Raises `TypeError` if the structure has no such field, or C cannot use the value."""
+        pointer = self._pointers.get(name)
+        if pointer is not None:
+            self._kept[name] = value
+            value = pointer.of(value)
+        elif name not in self._names:
+            raise TypeError(f"{self._declared} has no field {name}")
+        elif isinstance(value, Struct):
+            self._kept[name] = value  # copied; what it points to is not
+        super().__setattr__(name, value)
+
+
+def _field_type(declared: str) -> Any:
+    if declared.endswith("]"):
+        kind, _, size = declared[:-1].partition("[")
+        return _field_type(kind) * int(size)
+    return ctypes.c_void_p if declared.endswith("*") else _SCALARS.get(declared) or _class(declared)
+
+
+@cache
+def _class(name: str) -> type[Struct]:
+    """Return the class of a structure."""
+    fields = STRUCTS[name]
+    pointers = {field: _pointer(declared) for field, declared in fields if declared.endswith("*")}
+    content = {
+        "_fields_": [(field, _field_type(declared)) for field, declared in fields],
+        "_declared": name,
+        "_pointers": pointers,
+        "_names": frozenset(field for field, _ in fields),
+    }
+    return type(name, (Struct,), content)
+
+
+def struct(name: str, **values: Any) -> Any:
+    """Make a structure; fields that are not given are zero. Raises `TypeError` as its fields do."""
+    return _class(name)(values)
+
+
+class StructArray:
+    """Structures one behind another, as copies; what they point to is kept."""
+
+    def __init__(self, name: str, structs: Sequence[Any]) -> None:
+        """Raises `TypeError` if one of `structs` is not a structure of this name."""
+        self._declared = name
+        self._kept = tuple(structs)
+        self._array = (_class(name) * len(structs))(*structs)
+        self._as_parameter_ = ctypes.addressof(self._array)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _loaded(path: Path, kind: type[ctypes.CDLL]) -> Any:
     try:
         return kind(str(path))
     except OSError as error:
         raise NativeCoreMissing(f"the native core of riata cannot be loaded ({error}); run: make setup") from None
 
 
-def _check(library: Any) -> None:
-    """Refuse a library that was built from other sources than this code."""
-    library.riata_sources.restype = ctypes.c_char_p
-    library.riata_size.argtypes, library.riata_size.restype = (_I64,), _I64
-    sizes = [library.riata_size(number) for number in range(len(STRUCTS))]
-    known = digest()
-    if (known and library.riata_sources().decode() != known) or sizes != [ctypes.sizeof(struct) for struct in STRUCTS]:
+def _functions(path: Path) -> Any:
+    """Return the functions of a library, by their names without `riata_`.
+
+    Those that keep the interpreter's lock take structures and addresses, no arrays: checking one takes longer than the call.
+    """
+    libraries = {False: _loaded(path, ctypes.CDLL), True: _loaded(path, ctypes.PyDLL)}
+    found = SimpleNamespace()
+    for name, (result, is_quick, arguments) in FUNCTIONS.items():
+        function = getattr(libraries[is_quick], name)
+        function.restype = _SCALARS[result]
+        function.argtypes = [
+            _SCALARS[kind] if kind in _SCALARS else ctypes.c_void_p if is_quick else _pointer(kind) for kind in arguments
+        ]
+        setattr(found, name.removeprefix("riata_"), function)
+    return found
+
+
+def _checked(path: Path) -> Any:
+    """Load a library, unless it was built from other sources than this code."""
+    try:
+        found = _functions(path)
+        sizes = [found.size(number) for number in range(len(STRUCTS))]
+        is_ours = found.sources().decode() == SOURCES == (digest() or SOURCES)
+    except AttributeError:
+        is_ours, sizes = False, []
+    if not is_ours or sizes != [ctypes.sizeof(_class(name)) for name in STRUCTS]:
         raise NativeCoreMissing("the native core of riata was built from other sources; run: make setup")
+    return found
 
 
 PATH: Final = best_library()
-LIBRARY: Final = _load(PATH, ctypes.CDLL)  # calls release the interpreter's lock
-QUICK: Final = _load(PATH, ctypes.PyDLL)  # calls keep it: for what takes less time than to take it again
-_check(LIBRARY)
-LIBRARY.riata_read_json.argtypes, LIBRARY.riata_read_json.restype = (_POINTER,) * 4 + (_I64,), _I64
-QUICK.riata_finish_row.argtypes, QUICK.riata_finish_row.restype = (_POINTER, _I64, _POINTER, _POINTER, _I64, _POINTER), _I64
-QUICK.riata_hash.argtypes, QUICK.riata_hash.restype = (_POINTER, _I64, _U64, _U64), _U64
-QUICK.riata_parse_number.argtypes, QUICK.riata_parse_number.restype = (_POINTER, _I64, _I64, _POINTER), _I64
-QUICK.riata_answer_row.argtypes, QUICK.riata_answer_row.restype = (_POINTER,) * 5 + (_I64, _POINTER), _I64
-
-
-def address(array: Any) -> int:
-    """Return where an array begins; the array must be contiguous."""
-    found: int = array.__array_interface__["data"][0]
-    return found
+core: Final = _checked(PATH)

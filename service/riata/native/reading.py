@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from typing import Any, Final, SupportsInt
 
 import numpy as np
 
-from riata.native.library import LIBRARY, QUICK, RecordsStruct, RulesStruct, SinkStruct, TextStruct, address
+from riata.native.library import address, core, struct
 
 _PAD: Final = 8  # bytes that must be readable behind a number
+_SINK_ARRAYS: Final = (
+    *("hash", "value", "found_fingerprint", "found_value", "found_row", "found_kind", "found_span", "listed"),
+    *("code", "place", "label", "weight", "count"),
+)
 
 
 class Records:
-    """A `RecordsStruct` of a `RecordScratch`."""
+    """A `riata_records` of a `RecordScratch`."""
 
     def __init__(self, row: Any) -> None:
         self.row = row
-        self.field = np.empty(len(row.value), np.uint64)
-        arrays = (row.fingerprint, row.value, row.kind, row.span, self.field, row.order, row.bucket)
-        self.struct = RecordsStruct(*map(address, arrays), len(row.value), 0)
+        self.struct = struct(
+            "riata_records",
+            fingerprint=row.fingerprint,
+            value=row.value,
+            kind=row.kind,
+            span=row.span,
+            field=np.empty(len(row.value), np.uint64),
+            order=row.order,
+            bucket=row.bucket,
+            capacity=len(row.value),
+        )
 
 
 class _Held(threading.local):
@@ -38,20 +49,45 @@ def records_of(row: Any) -> Records:
     return held
 
 
-def sink_struct(sink: Any) -> SinkStruct:
-    """Return the structure of a `BatchBuilder`."""
-    found = (sink.found_fingerprint, sink.found_value, sink.found_row, sink.found_kind, sink.found_span)
-    rows = (sink.listed, sink.code, sink.place, sink.label, sink.weight)
-    features = (address(sink.hash), address(sink.value), len(sink.hash))
-    count = (len(sink.code), address(sink.count))
-    return SinkStruct(*features, *map(address, found), len(sink.found_value), *map(address, rows), *count)
+def sink_struct(sink: Any) -> Any:
+    """Return the `riata_sink` of a `BatchBuilder`."""
+    names = (
+        "hash",
+        "value",
+        "found_fingerprint",
+        "found_value",
+        "found_row",
+        "found_kind",
+        "found_span",
+        "listed",
+        "code",
+        "place",
+    )
+    arrays = {name: getattr(sink, name) for name in (*names, "label", "weight", "count")}
+    sizes = {"capacity": len(sink.hash), "found_capacity": len(sink.found_value), "row_capacity": len(sink.code)}
+    return struct("riata_sink", **arrays, **sizes)
 
 
-def rules_struct(rules: Any) -> RulesStruct:
-    """Return the structure of `Rules`."""
-    arrays = (rules.text, rules.seen, rules.fields, rules.crosses)
-    scalars = (int(rules.key), rules.labels, rules.labelled, rules.l2, rules.ngrams, rules.words)
-    return RulesStruct(*scalars, *(number for array in arrays for number in (address(array), len(array))), rules.cross_scale)
+def rules_struct(rules: Any) -> Any:
+    """Return the `riata_rules` of `Rules`."""
+    return struct(
+        "riata_rules",
+        key=int(rules.key),
+        labels=rules.labels,
+        labelled=rules.labelled,
+        l2=rules.l2,
+        ngrams=rules.ngrams,
+        words=rules.words,
+        text=rules.text,
+        texts=len(rules.text),
+        seen=rules.seen,
+        seen_size=len(rules.seen),
+        fields=rules.fields,
+        fields_size=len(rules.fields),
+        crosses=rules.crosses,
+        crosses_size=len(rules.crosses),
+        cross_scale=rules.cross_scale,
+    )
 
 
 def read_json(text: Any, row: Any, sink: Any, rules: Any, by_line: bool) -> int:
@@ -63,9 +99,8 @@ def read_json(text: Any, row: Any, sink: Any, rules: Any, by_line: bool) -> int:
 
     Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS; of a document also SYNTAX or TOO_DEEP
     """
-    given = TextStruct(text.at, address(text.data), text.size, len(text.data), 0)
-    structs = (given, records_of(row).struct, sink_struct(sink), rules_struct(rules))
-    code: int = LIBRARY.riata_read_json(*map(ctypes.byref, structs), int(by_line))
+    given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
+    code: int = core.read_json(given, records_of(row).struct, sink_struct(sink), rules_struct(rules), by_line)
     if by_line:
         text.ends[-1] = given.lines
     return code
@@ -76,22 +111,21 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
 
     Returns (OK, 0), or (why not, position of the record at fault).
     """
-    at = ctypes.c_int64()
+    at = np.zeros(1, np.int64)
     records = records_of(row)
     records.struct.sorted = 0
-    structs = (ctypes.byref(sink_struct(sink)), ctypes.byref(rules_struct(rules)))
-    code: int = QUICK.riata_finish_row(ctypes.byref(records.struct), n, *structs, number, ctypes.byref(at))
-    return code, at.value
+    code: int = core.finish_row(records.struct, n, sink_struct(sink), rules_struct(rules), number, address(at))
+    return code, int(at[0])
 
 
 def hash_of(text: bytes, key: int, tag: SupportsInt) -> int:
     """Hash one part of a name; see `maths.hashing`."""
-    found: int = QUICK.riata_hash(text, len(text), int(key), int(tag))
+    found: int = core.hash(text, len(text), int(key), int(tag))
     return found
 
 
 def parse_number(text: bytes) -> tuple[float, int]:
     """Read all of `text` as a number in JSON: its value, and EXACT, NOT_A_NUMBER or HAND_OVER of `wire.scan.numbers`."""
-    value = ctypes.c_double()
-    status: int = QUICK.riata_parse_number(text + bytes(_PAD), len(text), 1, ctypes.byref(value))
-    return value.value, status
+    value = np.zeros(1)
+    status: int = core.parse_number(text + bytes(_PAD), len(text), 1, address(value))
+    return float(value[0]), status

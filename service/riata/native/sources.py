@@ -43,7 +43,7 @@ def digest() -> str:
     if not SOURCES.is_dir():
         return ""
     found = hashlib.blake2b(digest_size=16)
-    for path in [*sorted(SOURCES.glob("*.[ch]")), SOURCES / "tables.py", SOURCES / "build.py", UNICODE]:
+    for path in [*sorted(SOURCES.glob("*.[ch]")), SOURCES / "tables.py", SOURCES / "header.py", SOURCES / "build.py", UNICODE]:
         content = path.read_bytes()
         found.update(b"%s %d\n" % (path.name.encode(), len(content)) + content)
     return found.hexdigest()

@@ -13,15 +13,14 @@ A `OneRow` belongs to one thread.
 
 from __future__ import annotations
 
-import ctypes
-import struct
-from typing import Any, Final
+from struct import Struct
+from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import U32
 from riata.learn.learner import Weights
-from riata.native.library import QUICK, AnswerStruct, TextStruct, WeightsStruct, address
+from riata.native.library import core, struct
 from riata.native.reading import Records, rules_struct, sink_struct
 from riata.wire.codes import OK
 from riata.wire.parse import Context, make_rules
@@ -33,13 +32,13 @@ ROW_READER: Final = READER  # the format of a single row
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
 NGRAMS_MAX: Final = 3
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
-_ANSWER: Final = struct.Struct("=dddqq")
+_ANSWER: Final = Struct("=dddqq")
 
 
 class Plan:
     """What the call needs to know about one version of a linear model. Any thread may use it."""
 
-    __slots__ = ("_kept", "rules", "weights")
+    __slots__ = ("rules", "weights")
 
     def __init__(self, weights: Weights, bucket: U32, link: int, context: Context) -> None:
         """
@@ -50,41 +49,30 @@ class Plan:
         rules = make_rules(context, labelled=False)
         negative = -1.0 if context.labels == "-1/+1" else 0.0
         self.rules = rules_struct(rules)
-        self.weights = WeightsStruct(
-            address_of(weights.slot),
-            address_of(weights.beta),
-            address_of(bucket),
-            len(bucket) - 1,
-            weights.bits,
-            link,
-            weights.intercept,
-            negative,
+        self.weights = struct(
+            "riata_weights",
+            slot=weights.slot,
+            beta=weights.beta,
+            bucket=bucket,
+            buckets=len(bucket) - 1,
+            bits=weights.bits,
+            link=link,
+            intercept=weights.intercept,
+            negative=negative,
         )
-        self._kept = (weights, bucket, rules)  # the structures hold the addresses of their arrays
-
-
-def address_of(array: np.ndarray[Any, Any]) -> int:
-    """The address of an array. Raises `ValueError` if it is not contiguous or not aligned."""
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        raise ValueError("an array that is read by its address has to be contiguous and aligned")
-    return address(array)
 
 
 class OneRow:
     """The memory of one thread, into which rows are copied."""
 
     def __init__(self) -> None:
-        capacity = row_capacity(BYTES_MAX, NGRAMS_MAX)
         room = np.zeros(FRONT + room_of(BYTES_MAX), np.uint8)[FRONT:]
-        sink = make_sink(BYTES_MAX, 1, NGRAMS_MAX)
         self._bytes = memoryview(room.data)
-        self._text = TextStruct(address(room), address(room), 0, len(room), 0)
-        self._records = Records(make_row(capacity))
-        self._answer = AnswerStruct()
-        self._kept = (sink, sink_struct(sink))
-        structs = (self._text, self._records.struct, self._kept[1])
-        self._at = tuple(map(ctypes.addressof, structs))
-        self._answer_at = ctypes.addressof(self._answer)
+        self._text = struct("riata_text", source=room, data=room, room=len(room))
+        self._records = Records(make_row(row_capacity(BYTES_MAX, NGRAMS_MAX))).struct
+        self._sink = sink_struct(make_sink(BYTES_MAX, 1, NGRAMS_MAX))
+        self._answer = struct("riata_answer")
+        self._at = tuple(found._as_parameter_ for found in (self._text, self._records, self._sink))
 
     def answer(self, plan: Plan, row: bytes, json: bool) -> RowAnswer | None:
         """Predict a JSON object or a query; None if the general path has to handle it.
@@ -96,8 +84,7 @@ class OneRow:
             return None
         self._bytes[:length] = row
         self._text.size = length
-        rules, weights = ctypes.byref(plan.rules), ctypes.byref(plan.weights)
-        if QUICK.riata_answer_row(*self._at, rules, weights, json, self._answer_at) != OK:
+        if core.answer_row(*self._at, plan.rules, plan.weights, json, self._answer) != OK:
             return None
         found: RowAnswer = _ANSWER.unpack(self._answer)
         return found

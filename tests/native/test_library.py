@@ -1,0 +1,83 @@
+"""The binding: what C may be given, and what the header declares."""
+
+from __future__ import annotations
+
+import runpy
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from riata.native.library import StructArray, address, core, struct
+from tests.running import ROOT
+
+HEADER = runpy.run_path(str(ROOT / "service" / "native" / "header.py"))
+SLOTS = np.arange(4, dtype=np.uint32)
+
+
+def test_a_structure_keeps_its_arrays_and_reads_back() -> None:
+    made = struct("riata_weights", slot=np.arange(3, dtype=np.uint32), beta=np.ones(3), bits=18, intercept=0.5)
+    assert (made.bits, made.intercept, made.link) == (18, 0.5, 0)
+    assert made.slot == address(made._kept["slot"])
+    made.beta = None
+    assert made.beta is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.arange(4), "an array of int64 was given where C takes const u32 *"),
+        (SLOTS[::2], "an array of uint32 that is not contiguous was given where C takes const u32 *"),
+        ([1, 2], "list was given where C takes const u32 *"),
+        (struct("riata_answer"), "riata_answer was given where C takes const u32 *"),
+    ],
+)
+def test_what_c_cannot_use_is_refused(value: object, said: str) -> None:
+    with pytest.raises(TypeError, match="^" + said.replace("*", r"\*") + "$"):
+        struct("riata_weights", slot=value)
+    assert struct("riata_weights", slot=SLOTS).slot == address(SLOTS)
+
+
+def test_an_array_that_c_writes_must_be_writable() -> None:
+    frozen = np.zeros(2, np.int64)
+    frozen.flags.writeable = False
+    with pytest.raises(TypeError, match="an array of int64 that is read only was given where C takes i64"):
+        struct("riata_sink", count=frozen)
+    assert struct("riata_sink", count=np.zeros(2, np.int64)).count
+    with pytest.raises(TypeError, match="riata_answer has no field size"):
+        struct("riata_answer", size=1)
+
+
+def test_functions_take_structures_of_their_kind_only() -> None:
+    answer = struct("riata_answer")
+    with pytest.raises(Exception, match="riata_answer was given where C takes riata_text"):
+        core.read_json(answer, answer, answer, answer, 0)
+
+
+def test_structures_stand_one_behind_another() -> None:
+    answers = [struct("riata_answer", margin=float(i), known=i) for i in range(3)]
+    made = StructArray("riata_answer", answers)
+    assert (len(made), made._declared) == (3, "riata_answer")
+    found = np.ctypeslib.as_array(made._array)
+    assert found["margin"].tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(TypeError):
+        StructArray("riata_answer", [struct("riata_text")])
+
+
+def test_a_header_is_read_declaration_by_declaration() -> None:
+    text = """
+    enum { SIZE = 4 };
+    typedef struct { const double *a, *b; /* comment; */ i64 n; u8 flags[SIZE]; } riata_x;
+    typedef struct { riata_x inner; } riata_y;
+    QUICK double riata_f(const riata_x *x, bool on);
+    EXPORT void riata_g(void);
+    """
+    found = HEADER["Header"](dedent(text))
+    assert found.structs["riata_x"] == (("a", "const double *"), ("b", "const double *"), ("n", "i64"), ("flags", "u8[4]"))
+    assert found.structs["riata_y"] == (("inner", "riata_x"),)
+    assert found.functions == {
+        "riata_f": ("double", True, ("const riata_x *", "bool")),
+        "riata_g": ("void", False, ()),
+    }
+    with pytest.raises(HEADER["BadHeader"], match="float: not a type that the binding knows"):
+        HEADER["Header"]("typedef struct { float a; } riata_z;")
