@@ -1,10 +1,7 @@
 /* One row, from its bytes to a prediction. */
-#include <math.h>
-
+#include "links.h"
 #include "query.h"
-#include "riata.h"
 
-enum { LOGISTIC, IDENTITY, HINGE, REAL, PROBIT };
 enum { LISTED_MAX = 1024 }; /* records of a query with lists */
 
 /* intercept + beta . x, added in the order of the features, as learning does. The top bits of a slot give its bucket, whose entries
@@ -29,25 +26,6 @@ static double margin_of(const u32 *hash, const double *value, i64 n, const riata
         }
     }
     return total;
-}
-
-static void answer(double margin, i64 link, double negative, riata_answer *out) {
-    double p = NAN;
-    bool above = margin > 0.0;
-    if (link == LOGISTIC) {
-        double e = exp(-fabs(margin)); /* of a number <= 0, which cannot overflow */
-        p = margin >= 0.0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
-        above = p > 0.5;
-    } else if (link == PROBIT) {
-        p = 0.5 * erfc(-0.70710678118654757 * margin); /* sqrt(0.5) as a double */
-        above = p > 0.5;
-    } else if (link == IDENTITY) {
-        p = margin < 0.0 ? 0.0 : margin > 1.0 ? 1.0 : margin;
-        above = margin > 0.5;
-    }
-    out->margin = margin;
-    out->probability = p;
-    out->label = link == REAL ? margin : above ? 1.0 : negative;
 }
 
 static bool read_row(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules, bool json) {
@@ -77,6 +55,7 @@ EXPORT i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *si
     out->unknown = n - out->known;
     if (!isfinite(margin))
         return HANDOVER;
-    answer(margin, weights->link, weights->negative, out);
+    out->margin = margin;
+    answer_margin(margin, weights->link, weights->negative, &out->probability, &out->label);
     return OK;
 }
