@@ -202,6 +202,32 @@ QUICK i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *sin
  * Source    riata/wire/rows.py */
 QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at);
 
+/* ---- rows.h, table.h ---------------------------------------------------------------------------------------------- */
+
+/* The events of a batch in the form that learners take; read only. Two hashes of a row that share a slot are adjacent, since slots are
+ * the top bits of sorted hashes.
+ *   indptr   i64[n + 1]        the features of row i are indptr[i] to indptr[i + 1], of `features` in all
+ *   hash u32[features], value f64[features]   by increasing hash in each row
+ *   label, weight f64[n], skip bool[n]        rows with a true `skip` are predicted only */
+typedef struct {
+    const i64 *indptr;
+    const u32 *hash;
+    const double *value, *label, *weight;
+    const bool *skip;
+    i64 n, features;
+} riata_rows;
+
+/* The map of a compact table of slots. `entries` is 0 if the table is direct: the line of a slot is then the slot.
+ *   entry    i64[entries]      (slot + 1) 2^32 + line, or 0; open addressing; `entries` is a power of two above `lines`
+ *   slot_of  u32[lines]        the slot of each line in use
+ *   used     lines in use
+ *   down     32 - log2(entries) */
+typedef struct {
+    i64 *entry;
+    u32 *slot_of;
+    i64 entries, lines, used, down;
+} riata_slot_map;
+
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */
 QUICK const char *riata_sources(void);
