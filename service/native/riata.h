@@ -243,4 +243,30 @@ QUICK u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
  * Source     Clinger 1990; Lemire, "Number parsing at a gigabyte per second", 2021 */
 QUICK i64 riata_parse_number(const u8 *text, i64 size, i64 json, double *value);
 
+/* ---- links.c ------------------------------------------------------------------------------------------------------- */
+
+/* Turn n margins, which are finite, into probabilities, NaN if the link has none, and labels.
+ *   link       0 logistic, 1 identity (clipped to 0..1), 2 hinge, 3 any number, 4 probit
+ *   label      1 if the probability is above 1/2 (hinge: the margin above 0), otherwise `negative`; any number: the margin
+ * Source       Langford, Li & Zhang 2009, section 2; Balakrishnan & Madigan 2008 for the probit link */
+EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative, double *probability, double *label);
+
+/* Derivative of a loss (0 logistic, 1 squared, 2 hinge) at a finite margin, with respect to it.
+ * Source       Langford, Li & Zhang 2009, section 5 */
+QUICK double riata_slope(i64 loss, double margin, double label);
+
+/* Change of the margin by a row that is learnt with importance as time; strength = rate * importance * squared length, >= 0.
+ * Source       Karampatziakis & Langford 2011, table 1 */
+QUICK double riata_travel(i64 loss, double margin, double label, double strength);
+
+/* ---- numerics.c ---------------------------------------------------------------------------------------------------- */
+
+enum { LEAVES = 8 };
+
+/* Evaluate each function that kernels call and that machines may round differently, at n finite points.
+ *   rest       f64[n]       minus the rounded product of x and power
+ *   out        f64[n, 8]    exp(-|x|), expm1(-|x|), log(|x|) (of 0: -inf), log1p(|x|), erfc(x), (1 + |x|)^-|power|, sqrt(|x|), and
+ *                           x * power + rest, which is 0 unless both were done with one rounding */
+EXPORT void riata_leaves(i64 n, const double *x, const double *power, const double *rest, double *out);
+
 #endif

@@ -6,7 +6,8 @@ import math
 from typing import Final, Literal, NamedTuple
 
 from riata.base.arrays import F64
-from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel
+from riata.native.library import core
 
 Link = Literal["logistic", "probit", "identity", "hinge"]
 Answers = Link | Literal["real"]  # what a model answers: by its link, or any number
@@ -20,8 +21,7 @@ WITH_PROBABILITY: Final = (LOGISTIC, IDENTITY, PROBIT)
 
 
 class LinkFunction(NamedTuple):
-    """A link function. The formulas are in the kernels, which branch on the code: `answers` here, `score_event` of
-    `watch.accumulate`, and `maths.taylor` for the links of the Taylor sketch.
+    """A link function. The formulas are in the native core, which branches on the code.
 
     prior : the margin of a model that has learnt nothing; probability 1/2 if the link has one
     """
@@ -60,39 +60,6 @@ def normal_cdf(margin: float) -> float:
     return 0.5 * math.erfc(-ROOT_HALF * margin)
 
 
-@kernel
 def answers(margin: F64, link: int, negative: float, probability: F64, label: F64) -> None:
-    """Turn margins into probabilities and labels.
-
-    Parameters
-    ----------
-    margin : f64[n]       finite; read only
-    link : int            LOGISTIC: sigma(margin); PROBIT: normal_cdf(margin); IDENTITY: margin clipped to [0, 1]; HINGE and
-                          REAL: no probability
-    negative : float      value of the negative class: 0 or -1
-    probability : f64[n]  overwritten; NaN if the link has none
-    label : f64[n]        overwritten: 1 if the probability is above 1/2 (HINGE: the margin above 0), otherwise `negative`;
-                          REAL: the margin itself
-
-    Returns            nothing
-    Cost               one exponential, or one erfc, for each row
-    Source             Langford, Li & Zhang 2009, section 2 (losses and what they predict); Balakrishnan & Madigan 2008
-                       for the probit link
-    """
-    for i in range(margin.shape[0]):
-        m = margin[i]
-        probability[i] = math.nan
-        above = m > 0.0
-        if link == LOGISTIC:
-            probability[i] = sigma(m)
-            above = probability[i] > 0.5
-        elif link == PROBIT:
-            probability[i] = normal_cdf(m)
-            above = probability[i] > 0.5
-        elif link == IDENTITY:
-            probability[i] = min(max(m, 0.0), 1.0)
-            above = m > 0.5
-        if link == REAL:
-            label[i] = m
-        else:
-            label[i] = 1.0 if above else negative
+    """Turn finite margins into probabilities and labels, as `riata_answers` says; `negative` is the label 0 or -1."""
+    core.answers(len(margin), margin, link, negative, probability, label)

@@ -2,21 +2,20 @@
 
 Sums, products, quotients and square roots are the same everywhere (IEEE 754, and no compiler flag here changes them).
 Exponentials, logarithms, powers and the error function are not. Each C library rounds them in its own way, and glibc has several
-versions of each and selects one for the processor. So they are evaluated here, compiled as the learners' kernels are, at points
-over their ranges, ends included, and the bits of the results are hashed.
+versions of each and selects one for the processor. So the native core evaluates them, where the learners are, at points over
+their ranges, ends included, and the bits of the results are hashed.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from functools import cache
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.jit.kernel import kernel
+from riata.native.library import core
 
 COLUMNS: Final = 8  # exp, expm1, log, log1p, erfc, pow, sqrt, and a product with a sum
 _VERSION: Final = b"numerics 1"  # other points or other functions are another fingerprint
@@ -25,32 +24,13 @@ _SPREAD: Final = 25
 _ENDS: Final = (0.0, -0.0, 5e-324, 2.2e-308, 1e-16, 2.0**-53, 1.0, 26.5, 27.2, 700.0, 709.7, 745.1)
 
 
-@kernel
 def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:
-    """Evaluate each function that kernels call and that machines may round differently.
+    """Evaluate each function that kernels call and that machines may round differently. `rest` is minus the rounded product.
 
-    Parameters
-    ----------
-    x : f64[n]        finite; read only
-    power : f64[n]    finite; read only
-    rest : f64[n]     minus the rounded product of x and power; read only
     out : f64[n, 8]   overwritten: exp(-|x|), expm1(-|x|), log(|x|) (of 0: -inf), log1p(|x|), erfc(x), (1 + |x|)^-|power|,
                       sqrt(|x|), and x * power + rest, which is 0 unless both were done with one rounding
-
-    Returns            nothing
-    Cost               7 n calls of the C library
-    Source             none: these are the functions named above, and nothing else
     """
-    for i in range(x.shape[0]):
-        size = abs(x[i])
-        out[i, 0] = math.exp(-size)
-        out[i, 1] = math.expm1(-size)
-        out[i, 2] = math.log(size) if size > 0.0 else -math.inf
-        out[i, 3] = math.log1p(size)
-        out[i, 4] = math.erfc(x[i])
-        out[i, 5] = math.pow(1.0 + size, -abs(power[i]))
-        out[i, 6] = math.sqrt(size)
-        out[i, 7] = x[i] * power[i] + rest[i]
+    core.leaves(len(x), x, power, rest, out)
 
 
 def points() -> tuple[F64, F64, F64]:

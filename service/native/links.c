@@ -1,0 +1,13 @@
+/* Links and losses of arrays and of single margins; `links.h` and `losses.h` have the formulas. */
+#include "losses.h"
+
+EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative, double *probability, double *label) {
+    for (i64 i = 0; i < n; i++)
+        answer_margin(margin[i], link, negative, &probability[i], &label[i]);
+}
+
+QUICK double riata_slope(i64 loss, double margin, double label) { return loss_slope(loss, margin, label); }
+
+QUICK double riata_travel(i64 loss, double margin, double label, double strength) {
+    return invariant_travel(loss, margin, label, strength);
+}
