@@ -1,5 +1,5 @@
 """`python -m riata` is the command `riata`."""
 
-from riata.cli.app import main
+from riata.cli.main import main
 
 main()

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from riata import wiring
 from riata.base.priority import lower_priority
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.run.engine import Engine
 from riata.run.writer_queue import Logged

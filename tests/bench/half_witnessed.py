@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.store.sqlite.witness import Witness
 
 SLOT_S: Final = 0.1

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from riata.cli.app import main
+from riata.cli.main import main
 from tests.bench.measured import NORMAL
 from tests.running import Running, free_port
 

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Sequence
 
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.run.service import Service
 from riata.store.sqlite.store import SqliteStore
 from riata.store.store import PendingPrediction

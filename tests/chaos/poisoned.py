@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from riata.base.arrays import BOOL
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.learn.learner import Stepped
 from riata.learn.truncated_gradient.learner import TruncatedGradient
 from riata.wire.batch import Batch, join_batches

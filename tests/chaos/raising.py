@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 
 from riata.base.arrays import BOOL
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.learn.learner import Stepped
 from riata.learn.truncated_gradient.learner import TruncatedGradient
 from riata.wire.batch import Batch, join_batches, slice_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import riata.wiring
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.run.engine_settings import EngineSettings
 
 if __name__ == "__main__":

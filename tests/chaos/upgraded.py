@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from riata.cli.app import main
+from riata.cli.main import main
 from riata.learn import registry
 
 if __name__ == "__main__":

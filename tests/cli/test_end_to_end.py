@@ -23,7 +23,7 @@ PATIENT = f"""
 from functools import partialmethod
 from riata.client import Patience, riata
 riata.Riata.__init__ = partialmethod(riata.Riata.__init__, patience=Patience({HANG_S}))
-from riata.cli.app import main
+from riata.cli.main import main
 main()
 """
 

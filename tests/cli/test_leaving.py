@@ -9,7 +9,7 @@ import pytest
 
 OWED = """
 import atexit, sys, threading
-from riata.cli.app import main
+from riata.cli.main import main
 
 atexit.register(print, "reported at the end")
 threading.Thread(target=lambda: (threading.main_thread().join(), print("waited for"))).start()
@@ -31,7 +31,7 @@ def test_threads_and_exit_functions_have_their_turn(verb: str, code: int, first:
 
 
 def test_what_cannot_be_written_is_not_passed_over() -> None:
-    code = "import sys; from riata.cli.app import leave; sys.stdout.write('x'); leave(0)"
+    code = "import sys; from riata.cli.main import leave; sys.stdout.write('x'); leave(0)"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, timeout=900, check=False

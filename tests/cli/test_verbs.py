@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from riata import __version__
 from riata.base.errors import BadInput, Busy, Conflict, Malformed
-from riata.cli.app import app, asked_for, exit_code
+from riata.cli.app import app
 from riata.cli.forget import told
+from riata.cli.main import asked_for
+from riata.cli.verbs import VERBS as TABLE
+from riata.cli.verbs import exit_code
 from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
@@ -41,11 +46,23 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def test_only_the_requested_verb_is_built_and_all_if_none_is_requested() -> None:
-    verbs = app.registered_commands
-    assert [verb.name for verb in asked_for(["fit", "--help"], verbs)] == ["fit"]
-    for arguments in ([], ["--help"], ["fitt", "fit"], ["keys", "list"]):
-        assert asked_for(arguments, verbs) is verbs
+def names(made: typer.Typer) -> list[str]:
+    return list(get_command(made).commands)  # type: ignore[attr-defined]
+
+
+def test_only_the_requested_verb_is_imported_and_all_if_none_is_known() -> None:
+    every = [verb.name for verb in TABLE]
+    assert names(asked_for(["fit", "--help"])) == ["fit"]
+    assert names(asked_for(["keys", "list"])) == ["keys"]
+    for arguments in ([], ["--help"], ["fitt", "fit"], ["--version"]):
+        assert sorted(names(asked_for(arguments))) == sorted(every)
+
+
+def test_the_list_of_verbs_says_what_each_says_of_itself() -> None:
+    command = get_command(app)
+    for verb in TABLE:
+        help_text = command.commands[verb.name].help or ""  # type: ignore[attr-defined]
+        assert " ".join(help_text.split("\n\n")[0].split()) == verb.about, verb.name
 
 
 def test_version_is_the_packages() -> None:

@@ -49,6 +49,6 @@ if __name__ == "__main__":
     import riata  # the package itself; its modules are imported after the overlay is in place
 
     sys.meta_path.insert(0, Overlay(Path(os.environ["OVERLAY"]), Path(riata.__file__).parent))
-    from riata.cli.app import main
+    from riata.cli.main import main
 
     main()

@@ -55,7 +55,7 @@ def put(*values: Any) -> None:
 
 
 if __name__ == "__main__":
-    from riata.cli.app import main
+    from riata.cli.main import main
 
     with being(int(os.environ.get(ALGO_VERSION, VERSION)), os.environ.get(NUMERICS, "")):
         main()

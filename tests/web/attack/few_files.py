@@ -7,7 +7,7 @@ import resource
 FILES = 64
 
 if __name__ == "__main__":
-    from riata.cli.app import main
+    from riata.cli.main import main
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
     main()
