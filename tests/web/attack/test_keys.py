@@ -91,7 +91,7 @@ def client(service: FakeService) -> Iterator[Client]:
 def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:
     path = template.replace("{model}", model).replace("{build}/{asset}", f"{build()}/app.js")
     path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
-    path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{generation}", "1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     options = f"?confirm={model}" if method == "DELETE" and not verb else "?events=1" if verb == "stream" else ""
