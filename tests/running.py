@@ -98,7 +98,10 @@ class Running:
         return Running(directory, {**short, **(environment or {})}, arguments=("--role", role, "--store", store))
 
     def wait_until_ready(self) -> None:
-        """Wait until events and predictions are accepted, and everything from before the start is learnt."""
+        """Wait until events and predictions are accepted, and everything from before the start is learnt.
+
+        Raises `RuntimeError` if the process ends, or its liveness probe fails.
+        """
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -107,6 +110,9 @@ class Running:
                 answer = httpx.get(f"{self.url}/readyz", timeout=5)
                 if answer.status_code == 200 and not answer.json().get("replaying"):
                     return
+                alive = httpx.get(f"{self.url}/livez", timeout=5)
+                if alive.status_code != 200:
+                    raise RuntimeError(f"the service is not alive: {alive.text}:\n{self.output()}")
             except httpx.TransportError:
                 pass
             time.sleep(0.02)

@@ -62,7 +62,7 @@ def test_an_update_that_raises_midway_is_never_served_and_is_left_out_alone(tmp_
         assert (refused.status_code, refused.json()["outcome"]) == (503, "not_accepted")
         running.kill()
         starts = 1
-        while not running.lives():
+        while not running.lives():  # it serves what it has learnt, until it comes to the event; then its liveness probe fails
             starts += 1
             if running.process.poll() is None:
                 running.kill()

@@ -249,7 +249,8 @@ class Refits:
             if not self._engine.leads or not self._engine.started or self._engine.stopping:
                 continue
             try:
-                for model in list(self._engine.served_models):
+                served = [name for name, model in self._engine.served_models.items() if model.published is not None]
+                for model in served:
                     if self._running is None and (asked := self._due(model)) is not None:
                         self.begin(model, asked)
                 if self._running is None and (left := self._left_behind()):
