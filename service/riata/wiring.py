@@ -64,8 +64,10 @@ _ANSWER_S = 0.5  # seconds in which open requests are answered that their outcom
 
 
 def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: Callable[[str], None] | None = None) -> Engine:
-    """Build the engine on the store that the settings name. Opens nothing yet."""
+    """Build the engine on the store that the settings name. Opens nothing yet. Raises `BadInput` (`bad_store_url`)."""
     scheme = settings.store_scheme
+    if scheme.shared and read_url(settings.store).aside:
+        raise BadInput("store URL: a model that was set aside is not served; leave out aside", "bad_store_url")
     engine_settings = EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
         retention=Retention(

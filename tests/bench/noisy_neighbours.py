@@ -255,7 +255,7 @@ def main() -> None:
     text = (
         TEXT
         + table(HEADS, lines)
-        + f"\n{held} wait is within these bounds.\n\n"
+        + f"\n{held}\n\n"
         + conditions(f"python -m tests.bench.{NAME}", ["numpy", "numba"])
     )
     publish(NAME, text, write=not options.no_write and not options.only)

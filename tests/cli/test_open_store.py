@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
@@ -25,6 +26,21 @@ def test_a_shared_store_is_inspected_and_replayed_while_it_is_in_use(tmp_path: P
         assert "default: events 1 to 501 in the log" in shown.stdout, shown.stderr
         verified = riata("replay", "--store", redis.url, "--verify")
         assert (verified.returncode, "at event 501: equal" in verified.stdout) == (0, True), verified.stdout + verified.stderr
+        assert running.stop() == 0
+        said = riata("repair", "--store", redis.url, "--model", "default", "--action", "set_aside")
+        assert (said.returncode, "--yes sets the model aside" in said.stdout) == (0, True), said.stdout + said.stderr
+        done = riata("repair", "--store", redis.url, "--model", "default", "--action", "set_aside", "--yes")
+        found = re.search(r"\?aside=(default-\S+)", done.stdout)
+        assert found is not None, done.stdout + done.stderr
+        assert "default: events 1 to 2 in the log" in riata("inspect", "--store", redis.url).stdout  # it begins again
+        aside = f"{redis.url}?aside={found[1]}"
+        assert "default: events 1 to 502 in the log" in riata("inspect", "--store", aside).stdout  # one of them says why
+        verified = riata("replay", "--store", aside, "--verify")
+        assert (verified.returncode, "equal" in verified.stdout) == (0, True), verified.stdout + verified.stderr
+        refused = riata("serve", "--store", aside, "--data", str(tmp_path / "aside"))
+        assert (refused.returncode != 0, "is not served" in refused.stderr) == (True, True), refused.stdout + refused.stderr
+        running.start()
+        assert httpx.get(f"{running.url}/models/default", timeout=300).json()["examples"] == 0
         assert running.stop() == 0
 
 

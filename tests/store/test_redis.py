@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.base.errors import Conflict, Unavailable
+from riata.base.errors import Conflict, NotFound, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.layout import checkpoint_digest, split_chunks
 from riata.store.payload import decode_batch
 from riata.store.records import encode_restore
 from riata.store.redis.conditions import ATTESTED
+from riata.store.redis.keys import Keys
 from riata.store.redis.link import Credentials, Link, Lost, Reply
 from riata.store.redis.store import RedisSettings, RedisStore, open_redis
 from riata.store.redis.url import read_url
@@ -59,6 +60,47 @@ def test_what_each_process_has_used_of_quotas_is_added_up_and_kept_for_a_day(sto
     other.use(9, "two", {})
     assert store.use(7, "three", {}) == {}
     other.close()
+
+
+def test_a_model_that_is_set_aside_is_whole_under_its_url_and_gone_here(store: RedisStore, server: RedisServer) -> None:
+    store.create("m", LINEAGE)
+    store.create("n", LINEAGE)
+    before = store.append([observe("m", one_row(1))])[0]
+    owner = own(store)
+    save(store, owner, "m", store.head("m"), b"content")
+    head, log = store.head("m"), store.read("m", 0)
+    web = open_redis(server.url, RedisSettings(dedupe_events=1000))
+    assert web.append([observe("m", one_row(1))])[0].seq == before.seq  # it knows the number of the model
+    with pytest.raises(Conflict) as caught:
+        store.set_aside(Owner(owner.epoch, b"x" * 16), "m", "m-1")
+    assert caught.value.code == "fenced"
+    for _ in range(2):  # the second time as a retry whose first answer was lost
+        keys = Keys("riata", "m-1")
+        store._run(
+            "aside", [PREFIX.encode() + b"models", store._keys.of(1).meta, keys.models, keys.of(1).meta],
+            [b"%d" % owner.epoch, owner.nonce, b"m", b"1"],
+        )  # fmt: skip
+    assert store.models() == web.models() == ["n"]
+    for one in (store, web):
+        assert isinstance(one.append([observe("m", one_row(2))])[0].refused, NotFound)
+    store.create("m", LINEAGE)
+    store.append([observe("m", one_row(3))])
+    with pytest.raises(NotFound):
+        store.set_aside(owner, "nobody", "nobody-1")
+    aside = open_redis(f"{server.url}?aside=m-1")
+    assert (aside.models(), aside.head("m"), aside.read("m", 0)) == (["m"], head, log)
+    assert aside.open_generation("m", 1) == b"content"
+    with pytest.raises(Conflict):
+        aside.create("o", LINEAGE)
+    with pytest.raises(NotFound) as missing:
+        open_redis(f"{server.url}?aside=m-2")
+    assert missing.value.code == "no_store"
+    aside.drop(owner, "m")
+    assert (aside.models(), store.models()) == ([], ["m", "n"])
+    store.idle()
+    assert server.cli("KEYS", f"{PREFIX}m:1:*") == []
+    aside.close()
+    web.close()
 
 
 # What makes a server unfit

@@ -24,7 +24,7 @@ EXAMPLE: Final = """Examples:
 - `riata repair --data ./riata-data --yes` repairs it and loses as little as possible.
 - `riata repair --data ./riata-data --model clicks --action set_aside --yes` moves a model out of the way, damaged or not."""
 STORE_HELP: Final = (
-    "URL of a Redis store, as for `riata serve --store`, instead of a directory. Only `restore` is possible there."
+    "URL of a Redis store, as for `riata serve --store`, instead of a directory. A log there cannot be cut."
 )
 ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its checkpoint
 
@@ -50,8 +50,9 @@ def repair(
 
     **cut**: the damage is after that snapshot. The log is cut before the damage. The events from there on are lost and counted.
 
-    **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. Its name is then free. With
-    --model it works on any model, damaged or not: also on one whose next event takes for ever to learn.
+    **set_aside**: the model is moved, unchanged, into a directory of its own below DIR/set-aside. A Redis keeps it, and the
+    commands that read a store find it under the URL with `?aside=NAME-TIME`. Its name is then free. With --model it works on any
+    model, damaged or not: also on one whose next event takes for ever to learn.
 
     Acknowledged events that are missing at the end of a log are reported first, and with --yes their loss is accepted. A Redis
     is compared with the note in --data, the directory of a process of the service. Processes that wait for the loss to be
@@ -62,7 +63,7 @@ def repair(
     """
     wanted = _action(action)
     if store is not None:
-        if missing_in_shared_store(store, data, yes):
+        if not _is_aside(store) and missing_in_shared_store(store, data, yes):
             raise typer.Exit(0 if yes else 1)
         data = None
     elif data is not None and missing_in_directory(data, yes):
@@ -82,6 +83,13 @@ def repair(
         left = [name for name in _names(opened, model) if not _mend(opened, repairer, name, (wanted, sound), data)]
     if left:
         raise typer.Exit(1)
+
+
+def _is_aside(store: str) -> bool:
+    """Whether a URL is of a model that was set aside: no process has noted what is there."""
+    from riata.store.redis.url import read_url
+
+    return bool(read_url(store).aside)
 
 
 def _action(text: str | None) -> Action | None:
@@ -186,8 +194,9 @@ def _advance(advance: Callable[[int, int], None], of: int, done: int) -> None:
     advance(done, of)
 
 
-def _beside(data: Path | None, name: str) -> Path | None:
-    """Return a new path below DIR/set-aside for a model that is set aside; None for a shared store."""
+def _beside(data: Path | None, name: str) -> Path:
+    """Return a new path for a model that is set aside: below DIR/set-aside, for a shared store a name alone."""
     import time
 
-    return None if data is None else data / "set-aside" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}"
+    place = Path(f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 10**9:09d}")
+    return place if data is None else data / "set-aside" / place

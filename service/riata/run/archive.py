@@ -1,7 +1,7 @@
 """The archive: what is trimmed from a log of the embedded store stays in segments.
 
 Theory of operation
-    A thread of the lowest priority reads the events that a trim is about to take and writes them as segments. It reads through
+    A thread of low priority reads the events that a trim is about to take and writes them as segments. It reads through
     the store's thread, in slices, only while nothing else waits there, and at a limited rate; so it delays no acknowledgement.
     A segment is closed when its rows are a quarter of what the log keeps, or its bytes an eighth of the bound, so that the log
     keeps little more than it is to keep, and the oldest segment can go without the others. Small neighbours are merged later, so
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from riata.base.errors import RiataError
 from riata.base.limits import GENERATIONS_KEPT_MIN
-from riata.base.priority import lower_priority
+from riata.base.priority import BESIDE, lower_priority
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.segment_building import build_segments, segments_of
 from riata.run.store_pace import StorePace
@@ -148,7 +148,7 @@ class Archive:
             raise _Stopped
 
     def _run(self) -> None:
-        lower_priority()
+        lower_priority(BESIDE)
         while not self._stopping.wait(EVERY_S):
             try:
                 self.step()

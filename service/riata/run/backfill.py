@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Busy, LogGap
-from riata.base.priority import lower_priority
+from riata.base.priority import BESIDE, lower_priority
 from riata.run.backtest import OWN, Contestant, compare, turns
 from riata.run.config import ModelConfig, change_from_payload
 from riata.run.effective_log import chain_at, read_effective_log
@@ -59,7 +59,7 @@ def learn_past(call: Call, leader: str, theirs: ModelConfig, ours: ModelConfig, 
     Raises `Busy` (code `changed_meanwhile`) if the leader was changed or its log trimmed, `candidate_behind` if the log grows
     faster than it is learnt, and what reading a log raises.
     """
-    lower_priority()
+    lower_priority(BESIDE)
     both = [Contestant(OWN, theirs), Contestant(BACKFILL, ours)]
     try:
         log = read_effective_log(call, leader, bytes_max=PACED_BYTES)

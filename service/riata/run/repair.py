@@ -1,7 +1,7 @@
 """Diagnose damage in a store, say what each way to repair it would lose, and repair it. No service may use the store meanwhile.
 
-    set_aside   the model is moved unchanged into a directory of its own, and its name is free; also one without damage, such as
-                one that cannot be learnt in any time
+    set_aside   the model is moved unchanged into a directory of its own, or in a Redis into a list of its own, and its name is
+                free; also one without damage, such as one that cannot be learnt in any time
     cut         the log is cut before the damage: events from there on are lost
     restore     the newest checkpoint that verifies is after the damage: it is restored, the events after it are learnt again, and
                 the log begins at it. Nothing of the model is lost except its history
@@ -11,24 +11,27 @@ Each is an event of kind `repair` in the model's log, which changes no state. So
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from riata.base.errors import Conflict, Corrupt, LogFork
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.learn.registry import ALGO_VERSION
 from riata.run.checkpointer import Checkpointer, Retention
+from riata.run.cluster.accepting import begin_default_again
 from riata.run.damage import harms_one_model
+from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.generations import verifies
 from riata.run.publishing import generation_info
 from riata.run.recovery import Recovery
 from riata.run.replay import in_this_thread
 from riata.store.records import encode_document, next_chain
 from riata.store.sqlite.repairs import RepairStore
-from riata.store.store import Append, Generation, Head, Owner, Store, Verdict
+from riata.store.store import Append, Generation, Head, Owner, SharedStore, Store, Verdict
 
 Action = Literal["restore", "cut", "set_aside"]
 ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
@@ -130,7 +133,7 @@ def _end_lost(head: Head, event: int) -> str:
 
 def _all_lost(head: Head) -> str:
     return (
-        f"loses the model with all of its {head.seq} events: its stored data is moved to a separate directory, nothing is "
+        f"loses the model with all of its {head.seq} events: its stored data is moved to a place of its own, nothing is "
         "deleted, and the name is free for a new model"
     )
 
@@ -150,8 +153,9 @@ class Repairer:
         """Release the store."""
         self._store.release(self._owner)
 
-    def repair(self, found: Diagnosis, action: Action, directory: Path | None, on_progress: Callable[[int], None]) -> str:
-        """Do one of the repairs in `found.loses`; return what was done. `directory`: where a model is set aside.
+    def repair(self, found: Diagnosis, action: Action, place: Path, on_progress: Callable[[int], None]) -> str:
+        """Do one of the repairs in `found.loses`; return what was done. `place`: where a model is set aside; of a shared store
+        only its name counts.
 
         Raises `Conflict` (code `cannot_repair`) if the store or the damage does not allow it."""
         if action not in found.loses:
@@ -159,13 +163,15 @@ class Repairer:
             raise Conflict(f"{found.model}: {action} does not repair this damage; possible repairs: {ways}", "cannot_repair")
         if action == "restore":
             return self._restore(found, on_progress)
+        if action == "set_aside":
+            return self._set_aside(found, place)
         if not isinstance(self._store, RepairStore):
             raise Conflict(
-                f"{found.model}: {action} is not supported on a shared store; drop the model with DELETE /models/{found.model}, "
-                "or restore a backup of the store",
+                f"{found.model}: {action} is not supported on a shared store; set the model aside with --action set_aside, drop it "
+                f"with DELETE /models/{found.model}, or restore a backup of the store",
                 "cannot_repair",
             )
-        return self._cut(self._store, found) if action == "cut" else self._set_aside(self._store, found, directory)
+        return self._cut(self._store, found)
 
     def _cut(self, store: RepairStore, found: Diagnosis) -> str:
         event, last = found.event or 1, found.head.seq
@@ -177,13 +183,17 @@ class Repairer:
         store.cut(self._owner, self._append(found.model, facts), event)
         return f"cut: the log now ends at event {event - 1}; {lost} events are lost"
 
-    def _set_aside(self, store: RepairStore, found: Diagnosis, directory: Path | None) -> str:
-        if directory is None:
-            raise Conflict("set_aside needs a store in a directory", "cannot_repair")
+    def _set_aside(self, found: Diagnosis, place: Path) -> str:
         facts = {"action": "set_aside", "from": found.event or 0, "events": found.head.seq, "what": found.what or BY_REQUEST}
-        store.append([self._append(found.model, facts)])
-        store.set_aside(self._owner, found.model, directory)
-        return f"set aside: the model is now in the separate data directory {directory}"
+        self._store.append([self._append(found.model, facts)])
+        if isinstance(self._store, RepairStore):
+            self._store.set_aside(self._owner, found.model, place)
+            return f"set aside: the model is now in the separate data directory {place}"
+        shared: SharedStore = cast(SharedStore, self._store)
+        shared.set_aside(self._owner, found.model, place.name)
+        if found.model == DEFAULT_MODEL:  # without it the processes take the store for another one
+            begin_default_again(shared, found.head, self._now_ms(), secrets.token_bytes)
+        return f"set aside: the model is now alone in the store whose URL ends in ?aside={place.name}"
 
     def _restore(self, found: Diagnosis, on_progress: Callable[[int], None]) -> str:
         store, name, newest = self._store, found.model, found.newest

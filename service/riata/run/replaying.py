@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from riata.base.errors import Corrupt, NotFound
-from riata.base.priority import lower_priority
+from riata.base.priority import BESIDE, lower_priority
 from riata.run.cluster.tail import Tail
 from riata.run.config_changes import config_in
 from riata.run.damage import Damage, harms_one_model
@@ -84,7 +84,7 @@ class Replaying:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        lower_priority()
+        lower_priority(BESIDE)
         try:
             while not self._ending.is_set():
                 self._more.clear()

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from riata.base.priority import lower_priority
+from riata.base.priority import BESIDE, lower_priority
 
 
 class Saver:
-    """Does one thing after another, at the lowest priority. An unfinished one never keeps the process from ending."""
+    """Does one thing after another, at a low priority. An unfinished one never keeps the process from ending."""
 
     def __init__(self, name: str) -> None:
         self._changed = threading.Condition()
@@ -45,7 +45,7 @@ class Saver:
             self._thread.join(wait_s)
 
     def _run(self) -> None:
-        lower_priority()
+        lower_priority(BESIDE)
         while True:
             with self._changed:
                 while not self._waiting and not self._closed:

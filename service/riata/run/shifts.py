@@ -23,13 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from riata.base.priority import LOWEST, lower_priority, lower_priority_of
+from riata.base.priority import BESIDE, LOWEST, lower_priority, lower_priority_of
 from riata.run.priority import StarvationGauge
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
 IDLE_LOOK_S: Final = 0.02  # while nobody waits for a turn that has lasted long
-ASIDE_NICENESS: Final = 10
+ASIDE_NICENESS: Final = BESIDE
 IDLE_MAX: Final = 4  # threads that are kept for the next work
 ASIDE_MAX: Final = 512  # turns that are caught in the loop and finished aside; with more, something else is wrong
 NORMAL: Final = 0

@@ -20,7 +20,7 @@ from typing import Final
 
 from riata.base.errors import Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
-from riata.base.priority import lower_priority
+from riata.base.priority import BESIDE, lower_priority
 from riata.run.compilers import Stopped
 from riata.run.damage import Damage, harms_one_model
 from riata.run.engine_context import EngineContext
@@ -159,7 +159,7 @@ class Starting:
         thread.start()
 
     def _learn_or_fail(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
-        lower_priority()
+        lower_priority(BESIDE)
         self._context.halts.append(halt := Halt())
         try:
             while True:

@@ -17,7 +17,7 @@ from riata.run.config import ModelConfig, config_payload
 from riata.run.engine_context import EngineContext
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.store.records import ACCEPT_LOSS, encode_document
-from riata.store.store import Append, SharedStore, Store
+from riata.store.store import Append, Head, SharedStore, Store
 
 Draw = Callable[[int], bytes]
 
@@ -61,6 +61,14 @@ def accept(store: SharedStore, ledger: Ledger, now_ms: int, draw: Draw) -> Mappi
         if appended.record is None:
             raise appended.refused or Conflict("the record was not appended to the log; try again", "store_contended")
     return missing
+
+
+def begin_default_again(store: Store, before: Head, now_ms: int, draw: Draw) -> None:
+    """Begin the default model again after it was set aside. Processes that knew its log read in the new one that they are to go
+    on with this."""
+    _begin_default(store, now_ms, draw)
+    gone = _facts(Missing(before.seq, before.seq, 0), before.seq)
+    store.append([_repair(DEFAULT_MODEL, {**gone, "instead_of": [before.lineage.hex()]}, now_ms, draw)])
 
 
 def _facts(missing: Missing, lost: int) -> dict[str, Any]:

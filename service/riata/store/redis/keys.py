@@ -13,20 +13,22 @@ from riata.base.errors import BadInput
 
 FORMAT: Final = 1  # of the keys and their content
 NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+ASIDE: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 BUCKET_IDS_MAX: Final = 100  # on average; a lookup reads half a bucket, and Redis stores up to 512 in one compact block
 BUCKET_BITS_MAX: Final = 24
 
 
 class Keys:
-    """Names of the keys of one namespace."""
+    """Names of the keys of one namespace. aside : the name under which a model was set aside, for a store that has only it"""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, aside: str = "") -> None:
         """Raises `BadInput` (code `bad_namespace`) unless it is 1 to 64 letters, digits, `_`, `.` and `-`."""
         if not NAMESPACE.fullmatch(namespace):
             raise BadInput(f"namespace {namespace!r}: expected 1 to 64 letters, digits, _ . and -", "bad_namespace")
         self.prefix = f"{{riata:{namespace}}}:".encode()
         self.own = self.prefix + b"own"
-        self.models = self.prefix + b"models"
+        self.models = self.prefix + (b"aside:" + aside.encode() if aside else b"models")
+        self._meta = b"aside" if aside else b"meta"
         self.dead = self.prefix + b"dead"
         self.processes = self.prefix + b"processes"
         self.used = self.prefix + b"used"
@@ -38,15 +40,15 @@ class Keys:
 
     def of(self, number: int) -> ModelKeys:
         """The keys of one incarnation of a model."""
-        return ModelKeys(self.prefix + b"m:%d:" % number)
+        return ModelKeys(self.prefix + b"m:%d:" % number, self._meta)
 
 
 class ModelKeys:
     """Names of the keys of one incarnation of a model."""
 
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes, meta: bytes) -> None:
         self.prefix = prefix
-        self.meta = prefix + b"meta"
+        self.meta = prefix + meta
         self.log = prefix + b"log"
         self.names = prefix + b"names"
         self.gens = prefix + b"gens"

@@ -27,6 +27,7 @@ _WORDS = {
     "acquire": "OK OWNED OLDER",
     "announce": "OK",
     "append": "OK STALE NOTICKET DAMAGED",
+    "aside": "OK FENCED MODEL",
     "bury": "OK MOVED",
     "chain": "OK MODEL",
     "commit": "OK FENCED CONFLICT BEHIND FORK MISSING MODEL DAMAGED",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from riata.base.errors import Conflict, Corrupt
+from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
@@ -54,6 +54,7 @@ class RedisSettings:
     timeout_ms    : how long a call is repeated until it is answered
     dedupe_events : event ids are remembered over this many events; fixed for a model when it is created
     attested      : skip the check that Redis is configured to keep what it acknowledges
+    aside         : the name under which a model was set aside, to open it alone; the URL has it
     """
 
     namespace: str = "riata"
@@ -61,6 +62,7 @@ class RedisSettings:
     timeout_ms: int = 5000
     dedupe_events: int = DEDUPE_EVENTS
     attested: bool = False
+    aside: str = ""
 
 
 def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
@@ -70,7 +72,8 @@ def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
     """
     settings = settings or RedisSettings()
     address = read_url(url)
-    store = RedisStore(Link(address, Credentials(address.user, settings.password or address.password)), settings)
+    link = Link(address, Credentials(address.user, settings.password or address.password))
+    store = RedisStore(link, replace(settings, aside=address.aside))
     try:
         store.attach()
     except BaseException:
@@ -91,7 +94,7 @@ class RedisStore:
     ) -> None:
         self._settings = settings
         self._draw = draw
-        self._keys = Keys(settings.namespace)
+        self._keys = Keys(settings.namespace, settings.aside)
         self._session = Session(calls, settings.timeout_ms, chance or Chance())
         self._models = Models(self._session, self._keys)
         self._appender = Appender(self._session, self._keys, self._models.number_of, self._models.states, self._begin_ticket)
@@ -165,6 +168,8 @@ class RedisStore:
         return sorted(self._models.refresh())
 
     def create(self, model: str, lineage: bytes) -> Head:
+        if self._settings.aside:
+            raise Conflict(f"{model!r}: a model that was set aside stays alone", "set_aside")
         head = new_head(lineage)
         window = max(self._settings.dedupe_events, 1)
         given = [model.encode(), lineage, head.chain, b"%d" % MODELS_MAX]
@@ -187,6 +192,19 @@ class RedisStore:
             number = b"%d" % (self._models.number_of(model) or 0)
             keys = [self._keys.models, self._keys.dead, of.meta]
             return self._run("drop", keys, [*token(owner), model.encode(), number, AGAIN])
+
+        self._models.on(model, run)
+        self._models.refresh()
+        self._appender.forget(model)
+
+    def set_aside(self, owner: Owner, model: str, name: str) -> None:
+        """Take a model out of the store. It is kept unchanged, and is the only one of a store whose URL has `?aside=name`."""
+        there = Keys(self._settings.namespace, name)
+
+        def run(of: ModelKeys) -> Answer:
+            number = self._models.number_of(model) or 0
+            keys = [self._keys.models, of.meta, there.models, there.of(number).meta]
+            return self._run("aside", keys, [*token(owner), model.encode(), b"%d" % number])
 
         self._models.on(model, run)
         self._models.refresh()
@@ -339,6 +357,8 @@ class RedisStore:
             return self._session.calls.script("open", keys, [drawn, b"%d" % FORMAT, b"%d" % TICKET_MS], timeout_ms)
 
         answer = Answer(self._session.until_answered(attempt, changes=False), "open")
+        if answer.word == "DAMAGED" and self._settings.aside:
+            raise NotFound(f"the store has set nothing aside as {self._settings.aside!r}", "no_store")
         if answer.word == "DAMAGED":
             raise Corrupt(f"the store at {self._session.calls.address} lacks one of its keys `own` and `models`", "store_damaged")
         identity, written = answer.bytes(), answer.number()

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from riata.base.errors import BadInput
+from riata.store.redis.keys import ASIDE
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -21,6 +22,7 @@ class Address:
     path      : of a Unix socket, otherwise empty
     sentinel  : name of the master that the sentinels watch, otherwise empty
     authority : file of the only certificates to trust; empty: those of the system
+    aside     : the name under which a model was set aside; empty: the models that are served
     shown     : the URL without user and password
     """
 
@@ -33,6 +35,7 @@ class Address:
     cluster: bool = False
     user: str = ""
     password: str = field(default="", repr=False)
+    aside: str = ""
     shown: str = ""
 
     def place(self, host: str, port: int) -> str:
@@ -49,9 +52,12 @@ def read_url(url: str) -> Address:
         raise _bad(f"{error}") from None
     if parts.scheme not in SCHEMES:
         raise _bad(f"scheme {parts.scheme!r}, expected one of {', '.join(SCHEMES)}")
-    unknown = set(options) - {"db", "ca"}
+    unknown = set(options) - {"db", "ca", "aside"}
     if unknown:
-        raise _bad(f"unknown option {sorted(unknown)[0]!r}, expected db or ca")
+        raise _bad(f"unknown option {sorted(unknown)[0]!r}, expected db, ca or aside")
+    aside = options.get("aside", "")
+    if "aside" in options and not ASIDE.fullmatch(aside):
+        raise _bad("aside: expected 1 to 128 letters, digits, _ . and -")
     userinfo, _, hosts = parts.netloc.rpartition("@")
     user, _, password = userinfo.partition(":")
     sentinel = parts.scheme.endswith("sentinel")
@@ -66,13 +72,13 @@ def read_url(url: str) -> Address:
     db = _number(options.get("db", "0" if unix or sentinel else path.strip("/") or "0"), "database", 2**31)
     if cluster and db:
         raise _bad("a cluster has no database but 0")
-    shown = f"{parts.scheme}://{hosts}{path}"
+    shown = f"{parts.scheme}://{hosts}{path}" + (f"?aside={aside}" if aside else "")
     nodes = (("", 0),) if unix else tuple(_node(part, SENTINEL_PORT if sentinel else PORT) for part in hosts.split(","))
     if len(nodes) > 1 and not (sentinel or cluster):
         raise _bad("several hosts are only valid with sentinels or a cluster")
     return Address(
         nodes=nodes, path=path if unix else "", db=db, tls=parts.scheme.startswith("rediss"), authority=options.get("ca", ""),
-        sentinel=name, cluster=cluster, user=unquote(user), password=unquote(password), shown=shown,
+        sentinel=name, cluster=cluster, aside=aside, user=unquote(user), password=unquote(password), shown=shown,
     )  # fmt: skip
 
 
