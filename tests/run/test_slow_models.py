@@ -18,7 +18,7 @@ from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import read_config
 from riata.run.model_state import Frozen, ModelState
 from riata.run.published import Published
-from riata.run.writer import Writer
+from riata.run.writer import LARGE_BYTES, Writer
 from riata.run.writer_cell import WriterHooks
 from riata.run.writer_queue import AddModel, CopySketch, DropModel, Logged, SaveNow
 from riata.store.store import Record, Verdict
@@ -234,6 +234,52 @@ def test_the_end_halts_what_takes_long_and_learns_and_keeps_the_rest() -> None:
     assert stuck.halted.wait(LONG_S)
     assert not at.writer.alive()
     assert not at.failed
+
+
+class Unending:
+    """Holds a turn until it is released, whatever the model that it belongs to."""
+
+    def __init__(self) -> None:
+        self.entered, self.release = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.entered.set()
+        assert self.release.wait(LONG_S)
+
+
+def test_the_end_does_not_wait_for_a_turn_that_reads_no_flag() -> None:
+    at, held = RunningWriter(), Unending()
+    slow = a_log("slow")
+    at.add(slow, held)
+    at.put(slow[1:])
+    assert held.entered.wait(LONG_S)
+    settled = at.writer.settle()
+    assert not settled.done()
+    assert at.writer.give_up_unfinished() == ["slow"]
+    settled.result(LONG_S)  # set though the turn is under way
+    assert at.writer.given_up == {"slow"}
+    at.writer.close(0.05)  # neither does this
+    held.release.set()
+    until(lambda: not at.writer.alive())
+
+
+def test_a_large_checkpoint_that_waits_or_is_written_is_known() -> None:
+    with running() as at:
+        log = a_log("m")
+        at.add(log)
+        at.put(log[1:])
+        assert at.save("m").header["applied"] == log[-1].last
+        assert not at.writer.saves_long()
+        held, saver = Unending(), at.writer._turns.saver
+        first = saver.submit(1, held)
+        assert held.entered.wait(LONG_S)
+        assert not at.writer.saves_long()
+        second = saver.submit(LARGE_BYTES, lambda: None)
+        assert at.writer.saves_long()
+        held.release.set()
+        for future in (first, second):
+            future.result(LONG_S)
+        until(lambda: not at.writer.saves_long())
 
 
 def test_an_error_in_a_turn_that_is_aside_ends_learning_and_whoever_waits_is_told() -> None:

@@ -9,7 +9,7 @@ import threading
 from typing import Final
 
 LOWEST: Final = 19
-BESIDE: Final = 10  # of threads that work in the background beside others: the system runs a thread of the lowest priority so
+BESIDE: Final = 5  # of threads that work in the background beside others: the system runs a thread of the lowest priority so
 # seldom that the interpreter's lock, if it holds it, is held for a tenth of a second or more
 
 

@@ -23,9 +23,7 @@ EXAMPLE: Final = """Examples:
 - `riata repair --data ./riata-data` shows what is damaged and what each possible repair would lose.
 - `riata repair --data ./riata-data --yes` repairs it and loses as little as possible.
 - `riata repair --data ./riata-data --model clicks --action set_aside --yes` moves a model out of the way, damaged or not."""
-STORE_HELP: Final = (
-    "URL of a Redis store, as for `riata serve --store`, instead of a directory. A log there cannot be cut."
-)
+STORE_HELP: Final = "URL of a Redis store, as for `riata serve --store`, instead of a directory. A log there cannot be cut."
 ROUNDS_MAX: Final = 3  # a log that was cut may also be damaged before its checkpoint
 
 

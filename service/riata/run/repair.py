@@ -167,8 +167,8 @@ class Repairer:
             return self._set_aside(found, place)
         if not isinstance(self._store, RepairStore):
             raise Conflict(
-                f"{found.model}: {action} is not supported on a shared store; set the model aside with --action set_aside, drop it "
-                f"with DELETE /models/{found.model}, or restore a backup of the store",
+                f"{found.model}: {action} is not supported on a shared store; set the model aside with --action set_aside, "
+                f"drop it with DELETE /models/{found.model}, or restore a backup of the store",
                 "cannot_repair",
             )
         return self._cut(self._store, found)

@@ -17,6 +17,7 @@ class Saver:
         self._changed = threading.Condition()
         self._waiting: list[tuple[int, int, Callable[[], None], Future[None]]] = []
         self._puts = 0  # makes the entries comparable
+        self._size = 0  # of what is under way
         self._closed = False
         self._name = name
         self._thread: threading.Thread | None = None  # started when it is needed
@@ -32,6 +33,11 @@ class Saver:
                 self._thread.start()
             self._changed.notify_all()
         return future
+
+    def largest(self) -> int:
+        """Return the size of the largest that waits or is under way; 0 if there is none."""
+        with self._changed:
+            return max(self._size, *(entry[0] for entry in self._waiting), 0)
 
     def close(self, wait_s: float | None = None) -> None:
         """Drop what has not begun, and wait for what has, at most `wait_s`."""
@@ -52,7 +58,8 @@ class Saver:
                     self._changed.wait()
                 if self._closed:
                     return
-                *_, work, future = heapq.heappop(self._waiting)
+                self._size, _, work, future = heapq.heappop(self._waiting)
             if future.set_running_or_notify_cancel():
                 work()
                 future.set_result(None)
+            self._size = 0

@@ -23,13 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from riata.base.priority import BESIDE, LOWEST, lower_priority, lower_priority_of
+from riata.base.priority import LOWEST, lower_priority, lower_priority_of
 from riata.run.priority import StarvationGauge
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
 IDLE_LOOK_S: Final = 0.02  # while nobody waits for a turn that has lasted long
-ASIDE_NICENESS: Final = BESIDE
+ASIDE_NICENESS: Final = 10
 IDLE_MAX: Final = 4  # threads that are kept for the next work
 ASIDE_MAX: Final = 512  # turns that are caught in the loop and finished aside; with more, something else is wrong
 NORMAL: Final = 0
@@ -83,12 +83,12 @@ class Shifts:
         self._start(self._normal, "-starving")
         self._watching.start()
 
-    def join(self) -> None:
-        """Wait until `turn` has returned false. What is aside may still be under way."""
+    def join(self, wait_s: float | None = None) -> None:
+        """Wait until `turn` has returned false, at most `wait_s`. What is aside may still be under way."""
         with self._changed:
-            while not self._ended:
-                self._changed.wait()
-        self._watching.join()
+            if self._changed.wait_for(lambda: self._ended, wait_s):
+                self._changed.notify_all()
+        self._watching.join(wait_s)
 
     def begin(self) -> None:
         """Note, in `turn`, that there is something to do."""

@@ -30,6 +30,7 @@ from riata.run.writer_queue import AddModel, DropModel, Item, PublishNow, Writer
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 SLOW_FOR_MS: Final = 60_000  # a model goes aside from the beginning for so long after a slow turn
 LONG_MS: Final = 500  # a turn that has lasted so long may last for hours
+LARGE_BYTES: Final = 2**25  # of a checkpoint: to write and read it back takes about a second
 OTHERS_MS: Final = 10_000  # if no other model had a turn for so long, nobody is held up
 
 
@@ -59,6 +60,7 @@ class Writer:
         self._turns = ModelTurns(self._inbox, checkpointer, clock, hooks, yield_to_loop)
         self._swept_ms, self._learning = 0, True
         self._failed: RiataError | None = None  # why it does not learn any more
+        self.given_up: set[str] = set()  # models of which `give_up_unfinished` has ended a turn
         self._latest: tuple[Line | None, int] = (
             None,
             clock.monotonic_ms(),
@@ -129,6 +131,10 @@ class Writer:
             self._is_slow(line) and line.items for line in lines
         )
 
+    def saves_long(self) -> bool:
+        """Whether a checkpoint that waits or is being written is large. Any thread may call it."""
+        return self._turns.saver.largest() >= LARGE_BYTES
+
     def give_up_unfinished(self, slow_only: bool = False) -> list[str]:
         """End the models that still have something to learn, or those of them that take long, and halt what they compute. Returns
         their names. For the end of the process: the log has it, and the next one learns it."""
@@ -136,6 +142,7 @@ class Writer:
         if slow_only:
             long = {one.model for one in self.busy() if 1000 * one.busy_s >= LONG_MS}
             found = [name for name in found if name in long]
+        self.given_up.update(found)
         for model in found:
             self._drop(model, b"", why=Busy("the service is stopping", "stopping", retry_after_s=5))
         return found
@@ -147,7 +154,7 @@ class Writer:
             self.settle().result(wait_s)
         self.give_up_unfinished()
         self._inbox.end()
-        self._shifts.join()
+        self._shifts.join(wait_s)
         self._turns.saver.close(wait_s)
 
     def _drop(self, model: str, lineage: bytes, but: bytes | None = None, why: RiataError | None = None) -> None:

@@ -13,6 +13,7 @@ import heapq
 import queue
 import threading
 import time
+from collections import deque
 from typing import Final
 
 from riata.run.turn_size import ROWS_TOGETHER
@@ -118,7 +119,11 @@ class WriterQueue:
             if not line.busy:
                 self._waiting -= len(line.items)
                 self._pressing -= line.pressing
-            return line
+            drains = [item.drain for item in line.items if isinstance(item, DrainOne)]
+            line.items = deque(item for item in line.items if not isinstance(item, DrainOne))
+        for drain in drains:  # a turn under way may last for hours, and is of no model any more
+            self.arrived(drain)
+        return line
 
     def waiting_bytes(self, model: str) -> int:
         """Return the bytes of the payloads of the records of a model that wait."""
