@@ -36,7 +36,6 @@ class _SharedModel(memory._Model):
 class _Shared(memory._Kept):
     models: dict[str, _SharedModel] = field(default_factory=dict)  # type: ignore[assignment]
     changes: int = 0  # models created and dropped
-    aside: dict[str, _SharedModel] = field(default_factory=dict)
     notes: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)  # by host: when it was noted, when it lapses
     used: dict[tuple[int, str, str], tuple[int, int]] = field(default_factory=dict)  # events and bytes by day, key and process
     lapses_ms: int | None = None  # end of the lease by the store's clock; None: no end
@@ -151,13 +150,6 @@ class SharedMemoryStore(MemoryStore):
         with self._changed:
             super().drop(owner, model)
             self._kept.changes += 1
-
-    def set_aside(self, owner: Owner, model: str, name: str) -> None:
-        with self._changed:
-            kept = self._open().models.get(model)
-            self.drop(owner, model)
-            if isinstance(kept, _SharedModel):
-                self._kept.aside[name] = kept
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         with self._changed:

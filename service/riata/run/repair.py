@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 from riata.base.errors import Conflict, Corrupt, LogFork
 from riata.base.limits import GENERATIONS_KEPT_MIN
@@ -31,7 +31,7 @@ from riata.run.recovery import Recovery
 from riata.run.replay import in_this_thread
 from riata.store.records import encode_document, next_chain
 from riata.store.sqlite.repairs import RepairStore
-from riata.store.store import Append, Generation, Head, Owner, SharedStore, Store, Verdict
+from riata.store.store import Append, Generation, Head, Owner, Store, Verdict
 
 Action = Literal["restore", "cut", "set_aside"]
 ACTIONS: Final[tuple[Action, ...]] = ("restore", "cut", "set_aside")  # the one that loses least first
@@ -40,6 +40,15 @@ LEASE_MS: Final = 600_000  # of a shared store: longer than a repair takes
 BY_REQUEST: Final = "it was set aside without damage"
 FRESH: Final = GENERATIONS_KEPT_MIN  # checkpoints that a restore writes, so that the log can be trimmed
 OnProgress = Callable[[int, int], None]
+
+
+class SetsAside(Store, Protocol):
+    """A shared store, which keeps what is set aside."""
+
+    def set_aside(self, owner: Owner, model: str, name: str) -> None:
+        """Take a model out of the store; it is kept unchanged under `name`, where the commands that read a store find it.
+
+        Raises `NotFound` (`model_not_found`), `Conflict` (`fenced`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +198,7 @@ class Repairer:
         if isinstance(self._store, RepairStore):
             self._store.set_aside(self._owner, found.model, place)
             return f"set aside: the model is now in the separate data directory {place}"
-        shared: SharedStore = cast(SharedStore, self._store)
+        shared = cast(SetsAside, self._store)
         shared.set_aside(self._owner, found.model, place.name)
         if found.model == DEFAULT_MODEL:  # without it the processes take the store for another one
             begin_default_again(shared, found.head, self._now_ms(), secrets.token_bytes)

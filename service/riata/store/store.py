@@ -320,12 +320,6 @@ class SharedStore(Store, Protocol):
     def standings(self) -> Mapping[str, Standing]:
         """The standing of every model, for followers."""
 
-    def set_aside(self, owner: Owner, model: str, name: str) -> None:
-        """Take a model out of the store; it is kept unchanged under `name`, where the commands that read a store find it.
-
-        Raises `NotFound` (`model_not_found`), `Conflict` (`fenced`).
-        """
-
     def changes(self) -> int:
         """How often a model was created or dropped, as of the last `standings`; decreases only if the store is rolled back."""
 

@@ -6,7 +6,6 @@ Every change of the store is a script in `lua/`, so it is atomic, and every scri
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,8 @@ from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
 from riata.store.processes import Holder, Process
-from riata.store.records import check_read, names_digest
-from riata.store.redis import conditions, editions, generations, housekeeping, pending_predictions, usage
+from riata.store.records import check_read
+from riata.store.redis import conditions, editions, feature_names, generations, housekeeping, pending_predictions, usage
 from riata.store.redis.append import TICKET_MS, Appender
 from riata.store.redis.codec import Answer, read_head, read_record
 from riata.store.redis.generations import token
@@ -38,10 +37,8 @@ from riata.store.store import (
     Standing,
     Verdict,
 )
-from riata.wire.names import Names
 
 READ_BYTES_AT_ONCE = 2**20  # read per call, so that appends in between do not wait long
-NAMES_AT_ONCE = 64
 ROUNDS_MAX = 100
 
 
@@ -248,25 +245,7 @@ class RedisStore:
         return head, before, ended, [read_record(model, answer.nested()) for _ in range(len(answer))]
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        def read_after(after: int) -> Answer:
-            def run(of: ModelKeys) -> Answer:
-                return self._run("names", [of.meta, of.names], [b"%d" % after, b"%d" % NAMES_AT_ONCE], changes=False)
-
-            answer = self._models.on(model, run)
-            if answer.number() != answer.number():
-                raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
-            return answer
-
-        def all_after(answer: Answer) -> Iterator[Names]:
-            while len(answer):
-                last, digest, names = answer.number(), answer.bytes(), answer.bytes()
-                if digest != names_digest(names):
-                    raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
-                yield Names.from_bytes(names)
-                if not len(answer):
-                    answer = read_after(last)
-
-        return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
+        return feature_names.names(self._models, model, after_seq)
 
     def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
         there = {name: self._models.number_of(name) for name in after}
