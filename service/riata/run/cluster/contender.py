@@ -206,6 +206,7 @@ class Contender:
 
     def _take_over(self, owner: Owner) -> None:
         context = self._context
+        begun_ms = context.clock.monotonic_ms()
         context.log_thread.call(lambda s: s.drop_stale_stages(owner)).result()
         learning: list[Learning] = []
 
@@ -233,6 +234,7 @@ class Contender:
         self._publishing = PollThread("riata-editions", context.open_store, self._publish_step, self._failed)
         self._publishing.at_end = lambda store: publisher.step(shared(store), at_once=True)
         learning[0].on_published = self._publishing.kick
+        context.tally.recovered(0, max(1, context.clock.monotonic_ms() - begun_ms) / 1000)  # what is replayed is counted later
         self.learning = learning[0]
         self._tailing.start()
         self._publishing.start()
