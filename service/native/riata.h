@@ -268,5 +268,230 @@ enum { LEAVES = 8 };
  *   out        f64[n, 8]    exp(-|x|), expm1(-|x|), log(|x|) (of 0: -inf), log1p(|x|), erfc(x), (1 + |x|)^-|power|, sqrt(|x|), and
  *                           x * power + rest, which is 0 unless both were done with one rounding */
 EXPORT void riata_leaves(i64 n, const double *x, const double *power, const double *rest, double *out);
+/* ---- taylor.h ------------------------------------------------------------------------------------------------------- */
+
+/* Slope r and curvature h of the log-likelihood of n labels, each at its margin, and the log-likelihood itself.
+ *   link              0 logistic, 4 probit
+ *   margin f64[n]     finite;  label f64[n]   0 or 1
+ *   r, h, log_p f64[n]   written: d log p / dc, -d^2 log p / dc^2, log p
+ * Source    Balakrishnan & Madigan 2008, appendix A */
+EXPORT void riata_taylor(i64 link, const double *margin, const double *label, i64 n, double *r, double *h, double *log_p);
+
+/* ---- rank_update.c -------------------------------------------------------------------------------------------------- */
+
+/* A square matrix H of `size` lines, `stride` numbers apart, whose diagonal is never read. */
+typedef struct {
+    double *cross;
+    i64 stride, size;
+} riata_matrix;
+
+/* Rows that wait to be added to H: row i is start[i] to start[i + 1].
+ *   start i64[n + 1]   at u32[..]: positions, distinct within a row;  x f64[..]: values;  h f64[n]: curvatures */
+typedef struct {
+    const i64 *start;
+    const u32 *at;
+    const double *x, *h;
+    i64 n;
+} riata_terms;
+
+/* Add h_i x_ij x_il of rows to the elements above the diagonal, by the faster of two paths; those below it too if they are kept.
+ *   work       f64[riata_rank_update_room(size, n)]
+ *   mirrored   whether elements below the diagonal are equal to those above it
+ * Returns   whether they are afterwards
+ * Cost      n size^2 / 2 fused multiply-adds, or the pairs of features of all rows, each of which takes longer
+ * Source    Balakrishnan & Madigan 2008, algorithm 2, step 3; Goto & van de Geijn 2008; Gustavson 1978 */
+EXPORT bool riata_rank_update(const riata_matrix *h, const riata_terms *rows, double *work, bool mirrored);
+QUICK i64 riata_rank_update_room(i64 size, i64 n);
+
+/* ---- shooting.c ----------------------------------------------------------------------------------------------------- */
+
+/* A quadratic about its present weights, and the L1 penalty of each weight, all in the same units.
+ *   beta, gradient f64[size]    weights; G, at them
+ *   curvature f64[size]         D, the diagonal; a weight without curvature stays 0
+ *   gamma f64[size]             penalties in force, >= 0; inf keeps a weight at 0
+ *   cross f64[>= size, stride]  H, symmetric; its diagonal is never read
+ *   halt i64[1]                 once another thread has set it, a solve leaves after its sweep, short of the optimum
+ *   worst                       written: the violation of the optimality conditions that remains
+ *   mirrored                    whether H below the diagonal equals H above it; written by riata_shoot_active */
+typedef struct {
+    double *beta, *gradient;
+    const double *curvature, *gamma;
+    double *cross;
+    i64 stride, size;
+    const i64 *halt;
+    double worst;
+    bool mirrored;
+} riata_quadratic;
+
+/* Move the weights until no optimality condition is violated by more than `slack`: |G_j - gamma_j sgn beta_j| if beta_j is not 0,
+ * |G_j| - gamma_j otherwise.
+ *   slack        a share of gamma, or if gamma is 0, of the gradient of one event
+ *   sweeps_max   >= 1; at least one sweep is made
+ * Returns   sweeps made
+ * Cost      size for each sweep and for each weight moved
+ * Source    Balakrishnan & Madigan 2008, algorithm 1, in gradient form */
+EXPORT i64 riata_shoot(riata_quadratic *problem, double slack, i64 sweeps_max);
+
+/* Do what riata_shoot does, on the working set where that is faster. H is read only above the diagonal, unless it is mirrored here.
+ *   work   f64[riata_shoot_active_room(size)]
+ * Cost      size k for each round with a working set of k, and k for each sweep and each weight moved
+ * Source    Balakrishnan & Madigan 2008, algorithm 1 on the active set of algorithm 3 */
+EXPORT i64 riata_shoot_active(riata_quadratic *problem, double slack, i64 sweeps_max, double *work);
+QUICK i64 riata_shoot_active_room(i64 size);
+
+/* ---- block.c -------------------------------------------------------------------------------------------------------- */
+
+/* A quadratic in up to `cap` weights. In the units of the owner: G, D, H and h may all be divided by one common scale.
+ *   beta, gradient, curvature f64[cap]   weights; G; D without the prior
+ *   peak f64[cap]                 largest x^2 seen
+ *   gamma f64[cap]                penalty factor: gamma_j in force is gamma[j] times the gamma of a solve
+ *   cross f64[cap, stride]        H above the diagonal, without the waiting rows
+ *   row_start i64[129], row_at u32[128 cap], row_x f64[128 cap], row_h f64[128]   the rows that wait, as in riata_terms
+ *   work f64[riata_block_room(cap)]
+ *   counts i64[4]                 members, at positions from 0 on; waiting rows; 1 while H is mirrored; 1 once the computation is halted */
+typedef struct {
+    double *beta, *gradient, *curvature, *peak, *gamma, *cross;
+    i64 cap, stride;
+    i64 *row_start;
+    u32 *row_at;
+    double *row_x, *row_h, *work;
+    i64 *counts;
+} riata_block;
+
+QUICK i64 riata_block_room(i64 cap);
+
+/* Add the Taylor coefficients of one event: slope r and curvature h of its log-likelihood, times importance, in the block's units.
+ *   at u32[k]: positions, distinct, below counts[0];  x f64[k]: values
+ * Cost      k; every 128th call also that of riata_block_flush
+ * Source    Balakrishnan & Madigan 2008, algorithm 2, in gradient form */
+EXPORT void riata_block_add(riata_block *b, const u32 *at, const double *x, i64 k, double r, double h);
+
+/* Add every waiting row to the cross curvature. All functions below do that first. Source: algorithm 2, step 3. */
+EXPORT void riata_block_flush(riata_block *b);
+
+/* Maximise the sketch from the present weights until no optimality condition is violated by more than `slack`.
+ *   prior   initial curvature of every feature for each unit of its largest x^2
+ *   gamma   penalty in force, in the block's units, multiplied by gamma[j] for member j
+ *   worst   f64[1], written: the violation that remains; or NULL
+ * Returns   sweeps made, at most sweeps_max
+ * Source    Balakrishnan & Madigan 2008, algorithm 1 */
+EXPORT i64 riata_block_solve(riata_block *b, double prior, double gamma, double slack, i64 sweeps_max, double *worst);
+
+/* Move one weight to zero, through the sketch: all gradients become those of the sketch there. Source: second-order model. */
+EXPORT void riata_block_set_zero(riata_block *b, i64 j, double prior);
+
+/* Free a position: its numbers, and its line and column of H become zero. Source: the sketch without coordinate j. */
+EXPORT void riata_block_clear(riata_block *b, i64 j);
+
+/* Multiply gradients, curvature and cross curvature by q > 0. Source: a change of units. */
+EXPORT void riata_block_rescale(riata_block *b, double q);
+
+/* ---- taylor_sketch.c ------------------------------------------------------------------------------------------------ */
+
+/* The configuration; `learn/taylor_sketch/config.py` describes its settings.
+ *   link          0 logistic, 4 probit
+ *   outside       0: there is no table. 1: features outside the block have no weight. 2: they are updated one coordinate at a time
+ *   opens         a feature enters the block when it first appears, while there is room
+ *   exchanges     features enter and leave the block by merit
+ *   prior_by_row  the prior of a feature outside depends on the row
+ *   lifts         the prior of a member is no more than that of the value 1 once its curvature is half its largest
+ *   shift         key = hash >> shift
+ *   limit         largest number of positions of the block, including position 0, the intercept's
+ *   schedule      of the penalty: 0 fixed, 1 linear, 2 root */
+typedef struct {
+    i64 link, outside;
+    bool opens, exchanges, intercept, prior_by_row, lifts;
+    i64 shift, limit, block, rounds, swaps, schedule, burn_in, sweeps_max, warm_up, reexpand;
+    double ramp, gamma, gamma_events, gamma_floor, prior, floor, admit, hysteresis, rho, power, tolerance;
+} riata_sketch_settings;
+
+/* A map from the keys of features to numbers: entry i64[size], a power of two, at least twice the keys; all zero, or filled. */
+typedef struct {
+    i64 *entry;
+    i64 size;
+} riata_key_map;
+
+/* The whole state of a Taylor sketch.
+ *   block, key i64[cap], members    the block, the keys by position (-1 for the intercept and for positions that are free), and their map
+ *   line f64[lines, 4], map         of the features outside: weight, G, Dhat, and m, the largest x^2; m is below zero while the slot waits.
+ *                                   The line of a member stores its position p as a Dhat of -1 - p; its weight and G are zero
+ *   alive, seen, waiting u32[..]    slots whose weight may be non-zero; slots that were ever outside, once; slots updated since the last
+ *                                   round that had room for any, once. Each has room for the features of the rows to come
+ *   own, own_gamma f64[owns]        penalties of single features before growth, and the map of their keys
+ *   held_indptr i64[rows + 1], held_hash u32[..], held_value f64[..], held_label, held_weight, held_margin, held_r, held_h f64[rows]
+ *                                   rows that will be relinearised, and the terms that were added for them. Weight is importance divided by
+ *                                   scale; r and h have to be multiplied by it; margin is the members' part of the row's margin
+ *   shadow_gamma f64[shadows], shadow_factor, shadow_beta f64[shadows, cap], shadow_gradient f64[cap], shadow_margin f64[shadows],
+ *   shadow_loss f64[shadows, 4]     other penalties before growth: of each position, weights, work, work; weight and loss, in all and faded
+ *   counts i64[8]                   rows learnt; alive, seen, waiting; rows held, their features; rows learnt at the end of the last block;
+ *                                   blocks since the last round
+ *   scalars f64[4]                  scale: the factor from stored to true sums; importance after forgetting; importance; growth of penalties */
+typedef struct {
+    riata_block *block;
+    i64 *key;
+    riata_key_map members, own;
+    double *line;
+    const riata_slot_map *map;
+    u32 *alive, *seen, *waiting;
+    const double *own_gamma;
+    i64 owns;
+    i64 *held_indptr;
+    u32 *held_hash;
+    double *held_value, *held_label, *held_weight, *held_margin, *held_r, *held_h;
+    const double *shadow_gamma;
+    double *shadow_factor, *shadow_beta, *shadow_gradient, *shadow_margin, *shadow_loss;
+    i64 shadows;
+    i64 *counts;
+    double *scalars;
+} riata_sketch;
+
+/* Work for one row, each array with room for one more number than the longest row has features: position and value of its members; slot,
+ * value, weight, G, Dhat, m, penalty and new weight of its features outside; key and value of the features that would enter the block. */
+typedef struct {
+    u32 *at;
+    double *x;
+    u32 *slot;
+    double *y, *beta, *gradient, *curvature, *peak, *gamma, *after;
+    u32 *fresh;
+    double *z;
+} riata_sketch_scratch;
+
+/* The results of each row: margin before learning, whether it was refused, and whether it was refused for lack of room.
+ *   why   0: no row is left, or the computation is halted. 1: the next row needs a larger block. 2, 3: the held rows have to be
+ *         relinearised first, by riata_sketch_linearise_anew, or riata_sketch_linearise_again */
+typedef struct {
+    double *margin;
+    bool *refused, *no_room;
+    i64 why;
+} riata_sketch_answers;
+
+/* Predict and learn rows in order from `start`, until all are done or the caller has to do something first. A row is looked up, computed and
+ * written; a block of events ends with a solve.
+ * Returns   the row to continue with; the reason is answers->why
+ * Source    Balakrishnan & Madigan 2008, algorithm 2, Online */
+EXPORT i64 riata_sketch_learn(riata_sketch *s, const riata_sketch_settings *c, const riata_rows *rows, i64 start, riata_sketch_scratch *w,
+                              riata_sketch_answers *answers);
+
+/* Fit the held rows: linearise them about the current weights, solve, and repeat until the weights are optimal. The lists have room for every
+ * slot seen.
+ *   key i64[cap], beta f64[cap], outside f64[seen]   work
+ * Returns   passes over the rows, 12 and one for each halved step at most
+ * Source    section 5 (MP); with features outside the block, algorithm 3 (RMMP) with this package's rule for the active set */
+EXPORT i64 riata_sketch_linearise_anew(riata_sketch *s, const riata_sketch_settings *c, riata_sketch_scratch *w, i64 *key, double *beta,
+                                       double *outside);
+
+/* Relinearise the held rows about the current weights instead of those at the time of learning, and solve. No row is held afterwards.
+ * Source    section 4.1, second heuristic */
+EXPORT void riata_sketch_linearise_again(riata_sketch *s, const riata_sketch_settings *c, riata_sketch_scratch *w);
+
+/* Apply another penalty: solve for the block, update each feature outside, and let all of these wait. The lists have room for every slot seen.
+ * Source    algorithm 1 */
+EXPORT void riata_sketch_solve(riata_sketch *s, const riata_sketch_settings *c);
+
+/* Set the scale to 1 and every stored sum to the true sum. Source: a change of units. */
+EXPORT void riata_sketch_renormalise(riata_sketch *s);
+
+/* Rebuild a map from key i64[n]: key[i] to i, unless it is -1. Source: open addressing with linear probing. */
+EXPORT void riata_fill_key_map(const riata_key_map *map, const i64 *key, i64 n);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "lanes.h"
 #include "riata.h"
 
 #define LEAST 0.25             /* share of the slack that a violation may have and not be mended, after the first sweep */
@@ -52,5 +53,18 @@ static inline double excess(double beta, double g, double gamma, double curvatur
         return fabs(g - copysign(gamma, beta));
     return target(g, gamma, curvature) != 0.0 ? fabs(g) - gamma : 0.0;
 }
+
+/* Update all gradients for a step of weight j with this curvature; `line` is line j of H. The update of Omega in the paper. */
+static inline void shift(double *gradient, const double *line, i64 size, i64 j, double step, double curvature) {
+    double own = __builtin_fma(-step, curvature, gradient[j]);
+    add_multiple(gradient, -step, line, size);
+    gradient[j] = own;
+}
+
+/* Whether another thread does not want the result any more. */
+static inline bool is_halted(const i64 *halt) { return *(const volatile i64 *)halt != 0; }
+
+/* Largest violation of the optimality conditions, over the weights that can move. */
+double violation(const riata_quadratic *p);
 
 #endif
