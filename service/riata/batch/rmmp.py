@@ -38,8 +38,7 @@ from riata.batch.separation import refuse_separable, separation_request
 from riata.batch.solution import Certificate, Solution, Spent, Stopped, Sums, TraceRow, Watch, watch_nothing
 from riata.batch.start import first_weights
 from riata.learn.learner import Weights
-from riata.maths.shooting import Quadratic
-from riata.maths.working_set import shoot_active
+from riata.maths.shooting import Quadratic, shoot_active
 
 K: Final = 3000
 PASSES_MAX: Final = 100

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import F64, I64, U32
 from riata.learn.adopt import Adopted, Sums
 from riata.maths.links import LINKS
-from riata.maths.taylor import taylor
+from riata.native.library import core
 
 _DENSE_NUMBERS: Final = 2**22  # of the rows whose members are laid out as a dense matrix at once
 
@@ -89,9 +89,9 @@ def _sums(sums: F64, peak: F64) -> Sums:
 
 def slopes(link: Literal["logistic", "probit"], margin: F64, label: F64) -> tuple[F64, F64]:
     """Return slope and curvature of the log-likelihood of each label, -1 or 1, at its margin."""
-    events = zip(margin.tolist(), label.tolist(), strict=True)
-    found = np.array([taylor(LINKS[link].code, m, 1.0 if y > 0.0 else 0.0) for m, y in events]).reshape(-1, 2)
-    return found[:, 0].copy(), found[:, 1].copy()
+    slope, curvature, log_p = np.empty((3, len(margin)))
+    core.taylor(LINKS[link].code, margin, np.where(label > 0.0, 1.0, 0.0), len(margin), slope, curvature, log_p)
+    return slope, curvature
 
 
 def _add_cross(cross: F64, entries: tuple[I64, I64, F64], curvature: F64) -> None:

@@ -1,35 +1,21 @@
-"""Modified Shooting: coordinate ascent of a quadratic under an L1 penalty, on plain arrays.
+"""Shooting: coordinate ascent of a quadratic under an L1 penalty; `service/native/shooting.c` has the theory of operation.
 
-    maximise  G . (b - beta) - (b - beta)' (H + diag(D)) (b - beta) / 2 - sum_j gamma_j |b_j|
+maximise  G . (b - beta) - (b - beta)' (H + diag(D)) (b - beta) / 2 - sum_j gamma_j |b_j|
 
-For every user of such a quadratic: the Taylor sketch, the regularisation path, and batch solvers.
-
-    problem = Quadratic(beta, gradient, curvature, gamma, cross)    G is the gradient at beta; H is symmetric
-    sweeps, worst = shoot(problem, slack, sweeps_max)               overwrites beta and G with the optimum and G there
-
-The working set of a larger problem is a problem of its own, of k members. `working_set.shoot_active` chooses it, and needs H
-only above the diagonal.
-
-There are two changes to the printed algorithm. Neither changes its optimum, or the rule by which the optimum is recognised.
-
-The first weight, if it has no penalty (as an intercept), moves along with every other: a weight is moved to the optimum of the
-two coordinates together. With text the intercept is nearly a sum of features, and updating one coordinate at a time converges
-slowly along that valley (measured: 381 sweeps became 17). This needs no second update of the gradients: the optimum of the first
-weight follows from its own gradient at any time, so it moves once, at the end of the sweep.
-
-After the first sweep only weights that violate their condition by more than a quarter of the slack are updated (LEAST).
+problem = Quadratic(beta, gradient, curvature, gamma, cross)    G is the gradient at beta; H is symmetric
+sweeps, worst = shoot(problem, slack, sweeps_max)               overwrites beta and G with the optimum and G there
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.jit.kernel import inline_kernel, kernel
-from riata.jit.simd.fma import fma
+from riata.jit.kernel import inline_kernel
+from riata.native.library import core, struct
 
 LEAST: Final = 0.25
 FLAT: Final = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone (rounding)
@@ -54,6 +40,31 @@ class Quadratic(NamedTuple):
     gamma: F64
     cross: F64
     halt: I64 = NEVER
+
+
+def shoot(problem: Quadratic, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Move the weights until no optimality condition is violated by more than `slack`; see `riata_shoot`.
+
+    Returns the sweeps made, and the violation that remains.
+    """
+    given = _struct_of(problem)
+    return core.shoot(given, slack, sweeps_max), given.worst
+
+
+def shoot_active(problem: Quadratic, slack: float, sweeps_max: int, mirrored: bool) -> tuple[int, float, bool]:
+    """Do what `shoot` does, on the working set where that is faster; see `riata_shoot_active`. H is read above the diagonal only.
+
+    mirrored : whether H below the diagonal equals H above it
+
+    Returns the sweeps made, the violation that remains, and whether H is mirrored now.
+    """
+    given, work = _struct_of(problem), np.empty(core.shoot_active_room(len(problem.beta)))
+    given.mirrored = mirrored
+    return core.shoot_active(given, slack, sweeps_max, work), given.worst, given.mirrored
+
+
+def _struct_of(problem: Quadratic) -> Any:
+    return struct("riata_quadratic", **problem._asdict(), stride=problem.cross.shape[1], size=len(problem.beta))
 
 
 @inline_kernel
@@ -105,62 +116,3 @@ def excess(beta: float, g: float, gamma: float, curvature: float) -> float:
     if beta != 0.0:
         return abs(g - math.copysign(gamma, beta))
     return abs(g) - gamma if target(g, gamma, curvature) != 0.0 else 0.0
-
-
-@inline_kernel
-def violation(problem: Quadratic) -> float:
-    """Largest violation of the optimality conditions, over the weights that can move: |G_j - gamma_j sgn beta_j| if beta_j is
-    not 0, max(0, |G_j| - gamma_j) otherwise.
-
-    Source    Karush-Kuhn-Tucker conditions of the sketch
-    """
-    p, worst = problem, 0.0
-    for j in range(len(p.beta)):
-        worst = max(worst, excess(p.beta[j], p.gradient[j], p.gamma[j], p.curvature[j]))
-    return worst
-
-
-@inline_kernel
-def shift(gradient: F64, line: F64, j: int, step: tuple[float, float]) -> None:
-    """Update all gradients for a move of weight j; `step`: how far, and its curvature. `line` is line j of H.
-
-    Source    Balakrishnan & Madigan 2008, algorithm 1: the update of Omega
-    """
-    own = fma(-step[0], step[1], gradient[j])
-    for c in range(len(gradient)):
-        gradient[c] = fma(-step[0], line[c], gradient[c])
-    gradient[j] = own
-
-
-@kernel
-def shoot(problem: Quadratic, slack: float, sweeps_max: int) -> tuple[int, float]:
-    """Move the weights until no optimality condition is violated by more than `slack`.
-
-    Parameters
-    ----------
-    problem : Quadratic    beta and gradient are overwritten
-    slack : float          largest violation that may remain: a share of gamma, or if gamma is 0, of the gradient of one event
-    sweeps_max : int       limit of the sweeps, >= 1; at least one is made
-
-    Returns                sweeps made; the violation that remains
-    Cost                   d for each sweep and for each weight moved
-    Source                 Balakrishnan & Madigan 2008, algorithm 1, in gradient form
-    """
-    beta, g, curvature, gamma, cross, halt = problem
-    size = len(beta)
-    led = 1 if size > 1 and leads(beta[0], g[0], gamma[0], curvature[0]) else 0
-    sweeps, worst, least = 0, math.inf, 0.0
-    while sweeps < sweeps_max and worst > slack and halt[0] == 0:
-        for j in range(led, size):
-            lead = (cross[0, j], g[0], curvature[0]) if led else (0.0, 0.0, 1.0)
-            new = aim(beta[j], g[j], gamma[j], curvature[j], lead, least)
-            if new != beta[j]:
-                shift(g, cross[j], j, (new - beta[j], curvature[j]))
-                beta[j] = new
-        if led:
-            new = target(g[0] + curvature[0] * beta[0], 0.0, curvature[0])
-            shift(g, cross[0], 0, (new - beta[0], curvature[0]))
-            beta[0] = new
-        sweeps += 1
-        worst, least = violation(problem), LEAST * slack
-    return sweeps, worst

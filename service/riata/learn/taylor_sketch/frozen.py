@@ -34,25 +34,30 @@ from riata.learn.taylor_sketch.kernel_state import (
     BETA,
     CURVATURE,
     ENDED,
+    FADED_LOSS,
+    FADED_WEIGHT,
     GRADIENT,
     GROWTH,
     HELD_NNZ,
     HYBRID,
     LEARNT,
+    LOSS,
+    LOSSES,
     N_HELD,
     NOTHING,
     PEAK,
     SCALARS,
     SCALE,
     SINCE,
+    WEIGHT,
     Settings,
+    key_map,
 )
 from riata.learn.taylor_sketch.lazy_gradients import check_lazy, settle, without_lazy
-from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, LOSSES, WEIGHT
-from riata.learn.taylor_sketch.slot_map import fill_places
 from riata.learn.taylor_sketch.state import TaylorState
 from riata.maths.block import PENDING, ROWS, SIZE
 from riata.maths.slots import pick
+from riata.native.library import core
 
 _COUNTS: Final = 9
 _LOSS_MAX: Final = 40.0  # the loss of an event is at most -log(1e-15); the rest is a margin for rounding
@@ -142,7 +147,7 @@ def thaw(state: TaylorState, arrays: Arrays, bits: int) -> None:
     block.row_h[:rows] = arrays["pending_h"]
     if lazy:
         settle(block, lazy)
-    fill_places(s.members.key, size, s.members.place)
+    core.fill_key_map(key_map(s.members.place), s.members.key, size)
     if state.settings.outside != NOTHING:
         _thaw_outside(state, arrays)
     if "held_indptr" in arrays:

@@ -1,29 +1,16 @@
-"""The arguments of the Taylor sketch's kernels: settings, state and scratch.
+"""The arguments of the Taylor sketch: settings, state and scratch. `service/native/taylor_sketch.c` has the theory of operation.
 
-Theory of operation
-    The sketch is a quadratic in the weights: the sum of the events' log-likelihoods. Each log-likelihood is expanded to second
-    order about the margin that was predicted for the event. The quadratic is stored relative to the current weights, as
-    gradient G, diagonal curvature D_j = prior m_j + Dhat_j, and off-diagonal cross curvature H. H is stored for the block only:
-    a dense square matrix over the features that are solved for jointly (`maths.block`). Every other feature has one line of a
-    table: weight, G_j, Dhat_j and m_j, the largest x^2. Its cross curvature is taken as zero, which leaves H + D positive
-    semidefinite whatever enters or leaves the block.
-
-    Units. Forgetting multiplies G, Dhat and H by one factor, so only one number is updated: the stored sums are the true sums
-    divided by `SCALE`. The terms of new rows are divided by it. Penalty and prior are also divided by it when they are combined
-    with stored sums.
-
-    Keys. A feature is identified by hash >> shift. That is its slot, or its whole hash if no feature can be outside the block.
+A feature is identified by its key, hash >> shift. That is its slot, or its whole hash if no feature can be outside the block.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from riata.base.arrays import BOOL, F64, I64, U32
-from riata.jit.kernel import inline_kernel
-from riata.jit.raw.unowned import borrow
+from riata.base.arrays import F64, I64, U32
 from riata.learn.slot_table import Places
-from riata.maths.block import Block, lent
+from riata.maths.block import Block, block_struct
+from riata.native.library import struct
 
 BETA: Final = 0  # columns of Outside.line
 GRADIENT: Final = 1
@@ -50,6 +37,14 @@ SCALARS: Final = 4
 NOTHING: Final = 0  # Settings.outside: there is no table
 STRICT: Final = 1  # features outside the block have no weight
 HYBRID: Final = 2  # features outside the block are updated one coordinate at a time
+
+DONE, GROW, ANEW, AGAIN = 0, 1, 2, 3  # why `core.sketch_learn` returned
+
+WEIGHT: Final = 0  # columns of Shadows.loss: importance; importance times loss; both with decay
+LOSS: Final = 1
+FADED_WEIGHT: Final = 2
+FADED_LOSS: Final = 3
+LOSSES: Final = 4
 
 FIXED: Final = 0  # Settings.schedule
 LINEAR: Final = 1
@@ -148,7 +143,7 @@ class Shadows(NamedTuple):
     beta : f64[s, cap]      weights of the block
     gradient : f64[cap]     work
     margin : f64[s]         work
-    loss : f64[s, 4]        columns WEIGHT .. FADED_LOSS of `taylor_sketch.shadow`
+    loss : f64[s, 4]        columns WEIGHT .. FADED_LOSS
     """
 
     gamma: F64
@@ -189,38 +184,40 @@ class Scratch(NamedTuple):
     z: F64
 
 
-class Answers(NamedTuple):
-    """The results of each row: margin before learning, whether it was refused, and whether it was refused for lack of room."""
-
-    margin: F64
-    refused: BOOL
-    no_room: BOOL
+def settings_struct(settings: Settings) -> Any:
+    """The `riata_sketch_settings`."""
+    return struct("riata_sketch_settings", **settings._asdict())
 
 
-@inline_kernel
-def lent_places(places: Places) -> Places:
-    """The same map without reference counts.
-
-    Source    borrowed
-    """
-    return Places(borrow(places.entry), places.down, places.odd, places.nowhere)
+def scratch_struct(scratch: Scratch) -> Any:
+    """The `riata_sketch_scratch`."""
+    return struct("riata_sketch_scratch", **scratch._asdict())
 
 
-@inline_kernel
-def borrowed(state: State) -> State:
-    """Return the same state without reference counts (`borrow`): with them, passing it on would cost more than learning a row.
+def sketch_struct(state: State) -> Any:
+    """The `riata_sketch` of these arrays."""
+    members, outside, own, shadows, places = state.members, state.outside, state.own, state.shadows, state.outside.places
+    return struct(
+        "riata_sketch",
+        block=block_struct(members.block),
+        key=members.key,
+        members=key_map(members.place),
+        own=key_map(own.place),
+        line=outside.line,
+        map=struct("riata_slot_map", entry=places.entry, entries=len(places.entry), lines=places.nowhere, down=places.down),
+        alive=outside.alive,
+        seen=outside.seen,
+        waiting=outside.waiting,
+        own_gamma=own.gamma,
+        owns=len(own.gamma),
+        **{f"held_{name}": array for name, array in state.held._asdict().items()},
+        **{f"shadow_{name}": array for name, array in shadows._asdict().items()},
+        shadows=len(shadows.gamma),
+        counts=state.counts,
+        scalars=state.scalars,
+    )
 
-    Source    this package's measurements
-    """
-    m, o, own, e, w = state.members, state.outside, state.own, state.held, state.shadows
-    return State(
-        Members(lent(m.block), borrow(m.key), borrow(m.place)),
-        Outside(borrow(o.line), lent_places(o.places), borrow(o.alive), borrow(o.seen), borrow(o.waiting)),
-        Own(borrow(own.place), borrow(own.key), borrow(own.gamma)),
-        Held(
-            borrow(e.indptr), borrow(e.hash), borrow(e.value), borrow(e.label), borrow(e.weight), borrow(e.margin), borrow(e.r),
-            borrow(e.h),
-        ),
-        Shadows(borrow(w.gamma), borrow(w.factor), borrow(w.beta), borrow(w.gradient), borrow(w.margin), borrow(w.loss)),
-        borrow(state.counts), borrow(state.scalars),
-    )  # fmt: skip
+
+def key_map(place: I64) -> Any:
+    """The `riata_key_map` from keys to numbers, with open addressing."""
+    return struct("riata_key_map", entry=place, size=len(place))

@@ -17,33 +17,38 @@ from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.taylor_sketch import frozen
-from riata.learn.taylor_sketch.block_end import renormalise
 from riata.learn.taylor_sketch.config import HASH_BITS, TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.learn.taylor_sketch.kernel_state import (
+    AGAIN,
+    ANEW,
     BETA,
     CURVATURE,
+    DONE,
+    FADED_LOSS,
+    FADED_WEIGHT,
     FIXED,
+    GROW,
     GROWTH,
     HYBRID,
     LEARNT,
     LINEAR,
+    LOSS,
     N_EFF,
     NOTHING,
     ROOT,
     SCALE,
     STRICT,
-    Answers,
+    WEIGHT,
     Settings,
+    scratch_struct,
+    settings_struct,
 )
 from riata.learn.taylor_sketch.penalties import own_penalties
-from riata.learn.taylor_sketch.relinearise import linearise_again, linearise_anew, solve_all
-from riata.learn.taylor_sketch.shadow import FADED_LOSS, FADED_WEIGHT, LOSS, WEIGHT
 from riata.learn.taylor_sketch.state import TaylorState, new_scratch
-from riata.learn.taylor_sketch.step import AGAIN, ANEW, DONE, GROW, learn_rows
-from riata.maths.block import HALT, flush, full_cross, grown
+from riata.maths.block import HALT, block_struct, full_cross, grown
 from riata.maths.links import LINKS
-from riata.maths.rows import Rows
 from riata.maths.slots import pick, prune
+from riata.native.library import core, struct
 from riata.wire.batch import Batch
 
 __all__ = ["TaylorSketch", "TaylorSketchConfig"]
@@ -53,7 +58,7 @@ _OUTSIDE: Final = {"refuse": NOTHING, "strict": STRICT, "hybrid": HYBRID}
 
 
 def kernel_settings(config: TaylorSketchConfig, bits: int, standardised: bool = False) -> Settings:
-    """Return the kernels' settings. Numbers are converted to float: another type would compile every kernel again.
+    """Return the settings as the kernels take them.
 
     standardised : whether columns come in units of their spread
     """
@@ -111,11 +116,13 @@ class TaylorSketch:
         self.config = config
         self.bits = key_bits(config, bits)
         self._settings = kernel_settings(config, bits, standardised)
+        self._native_settings = settings_struct(self._settings)
         self._own = own_penalties(config, bits, hash_key)
         self._state = self._empty()
         self._state.arrays.members.block.beta[0] = start
         self._state.arrays.shadows.beta[:, 0] = start
         self._scratch = new_scratch(1)
+        self._native_scratch = scratch_struct(self._scratch)
 
     @property
     def learnt(self) -> int:
@@ -125,24 +132,26 @@ class TaylorSketch:
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are only predicted."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
+        columns = {name: getattr(batch, name) for name in ("indptr", "hash", "value", "label", "weight")}
+        rows = struct("riata_rows", **columns, skip=skip, n=batch.n, features=batch.nnz)
         self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))
         self._state.table.enter(batch.hash)
         self._state.make_room(batch.n, batch.nnz)
-        answers = Answers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
-        at, why = 0, GROW
-        while why != DONE:
+        margin, refused, no_room = np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_)
+        answers = struct("riata_sketch_answers", margin=margin, refused=refused, no_room=no_room, why=GROW)
+        settings, scratch, at = self._native_settings, self._native_scratch, 0
+        while answers.why != DONE:
             with self._lent():
-                at, why = learn_rows(self._state.arrays, self._settings, rows, at, self._scratch, answers)
-            if why == GROW:
+                at = core.sketch_learn(self._state.sketch, settings, rows, at, scratch, answers)
+            if answers.why == GROW:
                 self._state.grow_block(min(2 * len(self._state.arrays.members.key), self._settings.limit))
-            elif why == ANEW:
+            elif answers.why == ANEW:
                 self._warm_up()
-            elif why == AGAIN:
+            elif answers.why == AGAIN:
                 with self._lent():
-                    linearise_again(self._state.arrays, self._settings, self._scratch)
-        no_room = answers.no_room if self._settings.outside == NOTHING else None
-        return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), no_room)
+                    core.sketch_linearise_again(self._state.sketch, settings, scratch)
+        closed = no_room if self._settings.outside == NOTHING else None
+        return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()), closed)
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches, one batch at a time."""
@@ -155,21 +164,22 @@ class TaylorSketch:
         """
         self.config = config
         self._settings = self._settings._replace(gamma=float(config.gamma))
+        self._native_settings = settings_struct(self._settings)
         self._state.set_penalties(self._settings)
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)
         with self._lent():
-            solve_all(self._state.arrays, self._settings)
+            core.sketch_solve(self._state.sketch, self._native_settings)
 
     def forget(self, keep: float) -> None:
         """Multiply the sketch by `keep`, as forgetting at rho would over many events, and solve for the weights."""
         scalars = self._state.arrays.scalars
         scalars[[SCALE, N_EFF]] *= keep
         self._state.make_room(0, len(self._state.seen))
-        renormalise(self._state.arrays)
+        core.sketch_renormalise(self._state.sketch)
         self._state.alive.keep(0)
         with self._lent():
-            solve_all(self._state.arrays, self._settings)
+            core.sketch_solve(self._state.sketch, self._native_settings)
 
     def weights(self) -> Weights:
         """Return the non-zero weights, without changing the state."""
@@ -198,7 +208,7 @@ class TaylorSketch:
         scale, growth = (float(number) for number in state.arrays.scalars[[SCALE, GROWTH]])
         members = state.arrays.members
         block = grown(members.block, len(members.key))
-        flush(block)
+        core.block_flush(block_struct(block))
         used = members.key[: state.size] >= 0
         used[0] = self.config.intercept
         at = np.flatnonzero(used)
@@ -272,13 +282,16 @@ class TaylorSketch:
     def _make_scratch(self, longest: int) -> None:
         if longest >= len(self._scratch.x):
             self._scratch = new_scratch(2 * longest)
+            self._native_scratch = scratch_struct(self._scratch)
 
     def _warm_up(self) -> None:
         """Relinearise the held rows from an empty sketch; drop them at the end of the warm-up."""
         self._state.make_room(0, len(self._state.seen))
         self._state.alive.keep(0)
+        cap = len(self._state.arrays.members.key)
+        work = (np.empty(cap, np.int64), np.empty(cap), np.empty(len(self._state.seen)))
         with self._lent():
-            linearise_anew(self._state.arrays, self._settings, self._scratch)
+            core.sketch_linearise_anew(self._state.sketch, self._native_settings, self._native_scratch, *work)
         if self.learnt == self._settings.warm_up:
             self._state.let_go()
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from riata.base.arrays import I64
 from riata.learn.taylor_sketch.config import TaylorSketchConfig, key_bits
-from riata.learn.taylor_sketch.kernel_state import Own
-from riata.learn.taylor_sketch.slot_map import fill_places
+from riata.learn.taylor_sketch.kernel_state import Own, key_map
 from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, FIELD_WORD, NUMBER
+from riata.native.library import core
 from riata.native.reading import hash_of
 
 _FINGERPRINT_BITS: Final = 64
@@ -19,7 +19,7 @@ _PLACES_MIN: Final = 16
 
 
 def places_for(keys: int) -> I64:
-    """Return an empty map (`slot_map`) for `keys` keys. It is at most an eighth full, so a lookup rarely needs a second probe."""
+    """Return an empty map (`key_map`) for `keys` keys. It is at most an eighth full, so a lookup rarely needs a second probe."""
     return np.zeros(max(_PLACES_MIN, 1 << (8 * keys - 1).bit_length()), np.int64)
 
 
@@ -32,7 +32,7 @@ def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:
             gamma[fingerprint >> (_FINGERPRINT_BITS - width)] = float(own.gamma)
     key = np.array(list(gamma), np.int64)
     place = places_for(len(key))
-    fill_places(key, len(key), place)
+    core.fill_key_map(key_map(place), key, len(key))
     return Own(place, key, np.array(list(gamma.values()), np.float64))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from riata.learn.taylor_sketch.kernel_state import (
     HELD_NNZ,
     HYBRID,
     LEARNT,
+    LOSSES,
     N_ALIVE,
     N_HELD,
     N_SEEN,
@@ -31,11 +32,12 @@ from riata.learn.taylor_sketch.kernel_state import (
     Settings,
     Shadows,
     State,
+    key_map,
+    sketch_struct,
 )
 from riata.learn.taylor_sketch.penalties import places_for
-from riata.learn.taylor_sketch.shadow import LOSSES
-from riata.learn.taylor_sketch.slot_map import fill_places
 from riata.maths.block import SIZE, grown, new_block
+from riata.native.library import core
 
 _CAP_MIN: Final = 64  # initial number of positions if features enter the block when they first appear
 _HELD_MIN: Final = 64  # rows
@@ -82,6 +84,7 @@ class TaylorState:
             counts=counts,
             scalars=scalars,
         )
+        self._sketch, self._sketch_of = sketch_struct(self.arrays), self.arrays
         self.set_penalties(settings)
 
     @property
@@ -125,7 +128,17 @@ class TaylorState:
             n_rows, n_features = int(counts[N_HELD]), int(counts[HELD_NNZ])
             if n_rows + rows > len(held.label) or n_features + features > len(held.hash):
                 held = _copy_held(held, n_rows, n_features, 2 * (n_rows + rows) + _HELD_MIN, 2 * (n_features + features))
-        self.arrays = self.arrays._replace(held=held, outside=self._present())
+        outside, before = self._present(), self.arrays.outside
+        grew = any(getattr(outside, name) is not getattr(before, name) for name in ("line", "alive", "seen", "waiting"))
+        if grew or held is not self.arrays.held:  # otherwise `sketch` stays as it is
+            self.arrays = self.arrays._replace(held=held, outside=outside)
+
+    @property
+    def sketch(self) -> Any:
+        """The `riata_sketch` of the arrays, for one call of the native core."""
+        if self._sketch_of is not self.arrays:
+            self._sketch, self._sketch_of = sketch_struct(self.arrays), self.arrays
+        return self._sketch
 
     def _present(self) -> Outside:
         """The arrays of the features outside, which are others after they have grown."""
@@ -148,7 +161,7 @@ class TaylorState:
         key = np.full(cap, -1, np.int64)
         key[: self.size] = members.key[: self.size]
         place = places_for(cap)
-        fill_places(key, self.size, place)
+        core.fill_key_map(key_map(place), key, self.size)
         wider = _new_shadows(tuple(shadows.gamma.tolist()), cap)
         wider.beta[:, : self.size] = shadows.beta[:, : self.size]
         wider.factor[:, : self.size] = shadows.factor[:, : self.size]
