@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.jit.simd import fma as fused
-from riata.maths.block_arrays import zeros
+from riata.maths.block import zeros
 from tests.twins.rank_update import exact_fma
 
 NUMBER = st.floats(-1e6, 1e6)

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput
-from riata.learn.registry import build_learner, warm_up
-from riata.learn.taylor_sketch import relinearise, slot_map
-from riata.learn.taylor_sketch import step as sketch_step
 from riata.learn.taylor_sketch.config import FeatureGamma
 from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
 from riata.learn.taylor_sketch.penalties import own_penalties
-from riata.maths import slots
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.learn.contract import same
@@ -283,18 +279,3 @@ def test_config_survives_a_document_and_refuses_what_means_nothing() -> None:
             TaylorSketchConfig(**settings_)
     with pytest.raises(BadInput, match="bits"):
         TaylorSketch(config, 27)
-
-
-def test_warm_up_leaves_nothing_to_compile_for_events_of_any_mode() -> None:
-    kernels: list[Any] = [
-        sketch_step.learn_rows, relinearise.linearise_anew, relinearise.linearise_again, relinearise.solve_all,
-        slot_map.fill_places, slots.prune, slots.pick,
-    ]  # fmt: skip
-    warm_up(TaylorSketchConfig(), to_batch(sparse_events(2, seed=1)))
-    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)
-    for one in [*MODES, {"mode": "exact", "reexpand": 7, "features_max": 9, "beyond": "hybrid", "shadow": (0.1,)}]:
-        learner = build_learner(TaylorSketchConfig(**{"gamma": 1, "rho": 1, **one}), BITS)
-        learner.step(to_batch(sparse_events(40, seed=1)))
-        learner.thaw(learner.freeze())
-        assert learner.sketch() is not None
-    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from riata.base.arrays import F64, U32
 from riata.maths import block as fast
-from riata.maths.block import MIRRORED, PENDING, ROWS, SIZE, Block, solve
+from riata.maths.block import MIRRORED, PENDING, ROWS, SIZE, Block, block_struct
+from riata.native.library import core
+from riata.native.sources import VARIANT, variants
 from tests.twins import block as slow
 from tests.twins.shooting import violation
 
@@ -42,7 +42,18 @@ def empty_block(size: int, cap: int) -> Block:
 def add(block: Block, row: Row) -> None:
     """Add one row."""
     at, x, r, h = row
-    fast.add_row(block, at, x, len(x), r, h)
+    core.block_add(block_struct(block), at, x, len(x), r, h)
+
+
+def flush(block: Block) -> None:
+    """Add the waiting rows."""
+    core.block_flush(block_struct(block))
+
+
+def solve(block: Block, prior: float, gamma: float, slack: float, sweeps_max: int) -> tuple[int, float]:
+    """Solve; the sweeps, and the violation that remains."""
+    worst = np.empty(1)
+    return core.block_solve(block_struct(block), prior, gamma, slack, sweeps_max, worst), float(worst[0])
 
 
 def add_to_twin(twin: slow.Plain, row: Row) -> None:
@@ -54,7 +65,7 @@ def add_to_twin(twin: slow.Plain, row: Row) -> None:
 def flushed(block: Block) -> slow.Plain:
     """The numbers of a block, which is not changed."""
     copy = fast.grown(block, len(block.beta))
-    fast.flush(copy)
+    flush(copy)
     return slow.plain(copy)
 
 
@@ -80,7 +91,7 @@ def test_rows_add_up_to_the_bits_of_their_twin_however_they_wait(size: int, dens
     for row in rows:
         add(together, row)
         add(singly, row)
-        fast.flush(singly)
+        flush(singly)
         add_to_twin(twin, row)
     assert together.counts[PENDING] == len(rows)
     assert_same_bits(flushed(singly), twin)
@@ -97,7 +108,7 @@ def test_a_row_beyond_those_that_may_wait_adds_up_all_before_it() -> None:
     assert block.counts[PENDING] == 1
     for row in rows:
         add(one_by_one, row)
-        fast.flush(one_by_one)
+        flush(one_by_one)
     assert_same_bits(flushed(block), flushed(one_by_one))
 
 
@@ -117,7 +128,7 @@ def test_a_weight_taken_to_zero_takes_all_gradients_along() -> None:
     block = learnt(12, 12)
     twin = flushed(block)
     for j in np.flatnonzero(twin.beta)[:3].tolist():
-        fast.set_zero(block, j, 2.0)
+        core.block_set_zero(block_struct(block), j, 2.0)
         slow.set_zero(twin, j, 2.0)
         assert block.beta[j] == 0.0
     assert_close(slow.plain(block), twin)
@@ -127,7 +138,7 @@ def test_a_position_that_was_freed_holds_nothing() -> None:
     block = learnt(12, 12)
     twin = flushed(block)
     for j in (0, 5, 11):
-        fast.clear(block, j)
+        core.block_clear(block_struct(block), j)
         slow.clear(twin, j)
     assert_same_bits(slow.plain(block), twin)
 
@@ -135,7 +146,7 @@ def test_a_position_that_was_freed_holds_nothing() -> None:
 def test_other_units_are_a_factor() -> None:
     block = learnt(12, 12)
     twin = flushed(block)
-    fast.rescale(block, 0.125)
+    core.block_rescale(block_struct(block), 0.125)
     slow.rescale(twin, 0.125)
     assert_same_bits(slow.plain(block), twin)
     assert block.counts[PENDING] == 0
@@ -196,7 +207,7 @@ def test_gradients_are_those_of_the_rows_after_any_number_of_moves() -> None:
         whole[at] = x
         rows.append((whole, block.beta.copy(), h))
         gradient += r * whole
-        fast.add_row(block, at, x, len(x), r, h)
+        add(block, (at, x, r, h))
         if rng.random() < 0.5:
             solve(block, 0.0, 3.0, 0.03, 100)
     for whole, beta, h in rows:
@@ -207,37 +218,29 @@ def test_gradients_are_those_of_the_rows_after_any_number_of_moves() -> None:
 
 STREAM_DIGEST = """
 import hashlib, numpy as np
-from riata.maths.block import SIZE, add_row, flush, full_cross, new_block, solve
+from riata.maths.block import SIZE, block_struct, full_cross, new_block
+from riata.native.library import core
 digest, rng = hashlib.sha256(), np.random.default_rng(5)
 for size, share, every in ((30, 1.0, 1), (200, 1.0, 1), (200, 0.05, 40)):
     block = new_block(size)
+    native = block_struct(block)
     block.counts[SIZE], block.gamma[1:] = size, 1.0
     for i in range(200):
         at = rng.permutation(size)[: int(share * size)].astype(np.uint32)
-        add_row(block, at, rng.standard_normal(len(at)), len(at), rng.uniform(-1, 1), rng.uniform(0, 0.25))
+        core.block_add(native, at, rng.standard_normal(len(at)), len(at), rng.uniform(-1, 1), rng.uniform(0, 0.25))
         if (i + 1) % every == 0:
-            solve(block, 1.0, 6.0, 0.06, 1000)
-    flush(block)
+            core.block_solve(native, 1.0, 6.0, 0.06, 1000, None)
+    core.block_flush(native)
     for array in (block.beta, block.gradient, block.curvature, full_cross(block)):
         digest.update((array + 0.0).tobytes())
 print(digest.hexdigest())
 """
-PROCESSORS = {"this one": {}, "AVX2": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}} | {
-    "no fused multiply-add": {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": "+sse2"}
-}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names processors of one kind")
-def test_the_bits_are_the_same_on_every_processor(tmp_path: Path) -> None:
+def test_the_bits_are_the_same_in_every_variant() -> None:
     digests = set()
-    for name, processor in PROCESSORS.items():
-        environment = {
-            **os.environ,
-            **processor,
-            "NUMBA_CACHE_DIR": str(tmp_path / name),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
+    for variant in variants():
+        environment = {**os.environ, VARIANT: variant, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", STREAM_DIGEST]
         digests.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert len(digests) == 1

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.maths.shooting import WEIGHT_MAX
-from riata.maths.taylor import log_likelihood, taylor  # which have twins of their own
-from tests.twins.sketch_best import sort_best
+from riata.native.library import core
 from tests.twins.truncated_step import Event
-
-TWINS_OF = (
-    "learn/taylor_sketch/block_end",
-    "learn/taylor_sketch/relinearise",
-    "learn/taylor_sketch/round",
-    "learn/taylor_sketch/shadow",
-    "learn/taylor_sketch/step",
-)
 
 INTERCEPT = -1  # its key
 SHARPNESS = 1e-13  # of a solve, relative to the penalty or the largest gradient
 FADE = 2.0 ** (-1.0 / 10_000.0)
 LOSS_MAX = -math.log(1e-15)
+
+
+def sort_best(entries: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Pairs of score and key: the highest score first, and of equal ones the lowest key."""
+    return sorted(entries, key=lambda entry: (-entry[0], entry[1]))
+
+
+def of_label(link: int, margin: float, label: float) -> tuple[float, float, float]:
+    """Slope, curvature and log-likelihood of a label, which have a twin of their own."""
+    found = np.empty((3, 1))
+    core.taylor(link, np.array([margin]), np.array([label]), 1, *found)
+    slope, curvature, log_p = found[:, 0].tolist()
+    return slope, curvature, log_p
 
 
 @dataclass
@@ -122,7 +128,7 @@ def excess(beta: float, gradient: float, gamma: float) -> float:
 def terms(plain: Plain, margin: float, label: float) -> tuple[float, float]:
     """Slope and curvature of one event."""
     link = LOGISTIC if plain.config.link == "logistic" else PROBIT
-    r, h = taylor(link, margin, label)
+    r, h, _ = of_label(link, margin, label)
     return r, max(h, plain.config.curvature_floor * abs(r)) if link == LOGISTIC else h
 
 
@@ -199,7 +205,7 @@ def score_shadows(plain: Plain, x: dict[int, float], event: Event) -> None:
     link = LOGISTIC if plain.config.link == "logistic" else PROBIT
     for c, loss in enumerate(plain.loss):
         margin = sum(shadow_weight(plain, c, key) * value for key, value in x.items())
-        nats = min(LOSS_MAX, -log_likelihood(link, margin, event.label))
+        nats = min(LOSS_MAX, -of_label(link, margin, event.label)[2])
         loss[0] += event.weight
         loss[1] += event.weight * nats
         loss[2] = FADE * loss[2] + event.weight
@@ -354,7 +360,7 @@ def linearise_held(plain: Plain) -> float:
     objective = -sum(plain.gamma(key) * abs(one.beta) for key, one in plain.feature.items())
     for row in plain.held:
         margin = margin_of(plain, row.x)
-        objective += row.weight * log_likelihood(link, margin, row.label)
+        objective += row.weight * of_label(link, margin, row.label)[2]
         r, h = terms(plain, margin, row.label)
         add(plain, row.x, row.weight * r, row.weight * h)
         for key, value in members_of(plain, row.x).items():
