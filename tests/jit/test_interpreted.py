@@ -12,22 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = [
     *(f"tests/jit/test_{name}.py" for name in ("address", "bytes8", "f64x8", "fma", "rank", "u64x8")),
-    *(f"tests/maths/test_{name}.py" for name in ("auc", "dot", "hashing", "links", "losses", "slots", "taylor", "truncation")),
-    "tests/maths/test_rank_update.py",
-    *(f"tests/learn/test_{name}.py" for name in ("sketch_best", "sketch_row", "slot_list", "slot_map", "truncated_row")),
+    *(f"tests/maths/test_{name}.py" for name in ("auc", "dot", "hashing", "links", "losses", "slots", "truncation")),
+    *(f"tests/learn/test_{name}.py" for name in ("slot_list", "truncated_row")),
     "tests/learn/test_ftrl_proximal.py::test_learner_equals_its_twin",
-    "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin",
     "tests/learn/test_truncated_step.py",
     "tests/predict/test_uncertainty.py",
     "tests/watch/test_score_event.py",
 ]
 LONG = [  # minutes without the compiler
-    "tests/learn/test_sketch_row.py::test_a_row_is_gathered_and_moved_as_by_its_twins[exact]",
-    "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin[exact]",
-    "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin[hybrid-warm-up-burn-in]",
-    "tests/learn/test_taylor_twin.py::test_learner_is_its_slow_twin[strict-warm-up-shadow]",
     "tests/maths/test_hashing.py::test_slots_of_many_names_spread_evenly",
-    "tests/maths/test_rank_update.py::test_each_path_adds_up_a_matrix_of_many_blocks",
 ]
 
 
