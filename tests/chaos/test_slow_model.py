@@ -17,6 +17,7 @@ from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append
 from tests.running import HANG_S, Running
 
+ONE_EACH = httpx.Limits(max_keepalive_connections=0)  # a service that got no processor for long may close one that waits
 STOP_S = 60.0  # the bench measures it; a step that is not given up takes hours
 HOURS: dict[str, Any] = {
     "kind": "taylor_sketch", "mode": "exact", "block": 1, "warm_up": 0, "sweeps_max": 10**6, "tolerance": 1e-300,
@@ -67,7 +68,7 @@ def learn(client: httpx.Client, model: str = "default") -> None:
 
 
 def test_others_learn_and_are_saved_while_one_step_takes_hours_and_requests_about_it_are_answered(running: Running) -> None:
-    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
+    with httpx.Client(base_url=running.url, timeout=HANG_S, limits=ONE_EACH) as client:
         begin(client)
         learn(client)
         assert client.put("/models/other", json={}).status_code in (httpx.codes.CREATED, httpx.codes.OK)
@@ -91,7 +92,7 @@ def test_others_learn_and_are_saved_while_one_step_takes_hours_and_requests_abou
 
 
 def test_a_model_is_dropped_in_the_middle_of_its_step_and_its_name_is_free(running: Running) -> None:
-    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
+    with httpx.Client(base_url=running.url, timeout=HANG_S, limits=ONE_EACH) as client:
         begin(client)
         assert client.delete("/models/slow?confirm=slow").is_success
         await_busy(client, False)
@@ -100,7 +101,7 @@ def test_a_model_is_dropped_in_the_middle_of_its_step_and_its_name_is_free(runni
 
 
 def test_a_stop_signal_ends_the_service_in_the_middle_of_a_step_and_saves_the_others(running: Running) -> None:
-    with httpx.Client(base_url=running.url, timeout=HANG_S) as client:
+    with httpx.Client(base_url=running.url, timeout=HANG_S, limits=ONE_EACH) as client:
         begin(client)
         learn(client)
     begun = time.monotonic()

@@ -181,6 +181,7 @@ def test_a_process_that_is_gone_and_one_with_a_failing_disk_fire_their_alerts_an
         keys.write_text("this is no file of keys")
         until(lambda: scrape(probes)[failures] == 1.0)
         until(lambda: scrape(probes)[f'riata_log_damaged{{{target}, model="history"}}'] == 1.0)
+        until(lambda: scrape(probes)[f'riata_checkpoints_total{{{target}, outcome="failed"}}'] > 0)  # when it has learnt its log
         until(lambda: ready(other.url))
         during = scrape(probes) | scrape(other.url, "two")
     assert fired(tmp_path, before, [during], OF_A_DISK) == ""

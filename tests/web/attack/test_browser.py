@@ -90,7 +90,7 @@ def asked_first(method: str, body: str | None = None) -> dict[str, Any]:
 
 URL_ENCODED, PLAIN = "application/x-www-form-urlencoded", "text/plain"
 ATTACKS = {
-    "form, snapshot": Attack(FORM, "/models/default/snapshots", (URL_ENCODED, "a", "1")),
+    "form, snapshot": Attack(FORM, "/models/default/snapshots", (URL_ENCODED, "a", "1"), works=False),
     "form of text, observe": Attack(FORM, "/observe", (PLAIN, '{"features":{"a":1},"label":1,"x":"', '"}'), works=False),
     "form of text, restore": Attack(FORM, "/models/default/restore", (PLAIN, '{"generation":1,"x":"', '"}'), works=False),
     "fetch without cors, observe": Attack(FETCH, "/observe", (simple("POST", ROW),), works=False),
@@ -100,7 +100,7 @@ ATTACKS = {
     ),
     "image, remembered": Attack(IMAGE, "/predict?a=1&_remember=true", works=False, refused=""),
     "image, export": Attack(IMAGE, "/models/default/export"),
-    "beacon, snapshot": Attack(BEACON, "/models/default/snapshots", ("x",)),
+    "beacon, snapshot": Attack(BEACON, "/models/default/snapshots", ("",)),
     "web socket, export": Attack(SOCKET, "/models/default/export"),
     "put": Attack(FETCH, "/models/new", (asked_first("PUT", "{}"),), works=False, refused=""),
     "patch": Attack(FETCH, "/models/default", (asked_first("PATCH", '{"publish_every_ms":50}'),), works=False, refused=""),
