@@ -494,4 +494,130 @@ EXPORT void riata_sketch_renormalise(riata_sketch *s);
 /* Rebuild a map from key i64[n]: key[i] to i, unless it is -1. Source: open addressing with linear probing. */
 EXPORT void riata_fill_key_map(const riata_key_map *map, const i64 *key, i64 n);
 
+/* ---- particles.c ---------------------------------------------------------------------------------------------------- */
+
+/* Weighted particles: theta f64[d, M], the M particles of a parameter adjacent, and weight f64[M], >= 0. `line` is f64[M], overwritten.
+ * Random numbers are those of `seed` and `stream` (Philox4x32-10; Salmon, Moraes, Dror & Shaw 2011). */
+
+/* The effective sample size (sum w)^2 / sum w^2, in 1 .. M; 0 if all weights are zero. Source: Balakrishnan 2007, section 2.3. */
+EXPORT double riata_effective(i64 particles, const double *weight, double *line);
+
+/* Set `after` to the weights times a power of the likelihood of an event, p(y | x, beta) = sigma(+-beta . x), under each particle.
+ *   margin       f64[M]   beta . x of each particle, finite
+ *   label        1, or another number for the negative class
+ *   importance   the power, > 0
+ * Returns   the effective sample size of `after`
+ * Source    Balakrishnan 2007, figure 2.2 */
+EXPORT double riata_weigh(i64 particles, const double *weight, const double *margin, double label, double importance, double *line,
+                          double *after);
+
+/* Set the weighted mean f64[d] and covariance f64[d, d], whose divisor is the sum of the weights. `lines` f64[2, M] is overwritten.
+ * Source    Balakrishnan 2007, eq. 2.9 */
+EXPORT void riata_moments(i64 d, i64 particles, const double *theta, const double *weight, double *mean, double *covariance,
+                          double *lines);
+
+/* Set L f64[d, d] to the Cholesky factor of a positive semidefinite matrix f64[d, d]: L L' = matrix, zero above the diagonal. A direction
+ * in which the matrix is singular has a column of zeros.
+ * Returns   the first index whose row depends on the rows before it, or -1
+ * Source    Golub & Van Loan, Matrix Computations, section 4.2.8 */
+EXPORT i64 riata_factorise(i64 d, const double *matrix, double *lower);
+
+/* Systematic resampling: point (i + u) / M picks the first particle whose cumulative weight exceeds it; `picked` i64[M] is increasing.
+ * Not all weights are zero; u is in [0, 1).
+ * Source    Kitagawa 1996; Balakrishnan 2007, section 2.3 */
+EXPORT void riata_resample(i64 particles, const double *weight, double u, i64 *picked);
+
+/* Move particles to a theta + (1 - a) mean + b L z with standard normal z, to which `noise` f64[d, M] is set. The draws 0 .. d M / 2 of
+ * the stream are used.
+ * Source    Balakrishnan 2007, figure 2.3 */
+EXPORT void riata_draw_about(i64 d, i64 particles, const double *mean, const double *lower, u64 seed, u64 stream, double a, double b,
+                             double *theta, double *noise);
+
+/* Memory for `riata_rejuvenate`: line f64[2, M], noise f64[d, M], picked i64[M], mean f64[d], covariance, lower f64[d, d]. */
+typedef struct {
+    double *line, *noise;
+    i64 *picked;
+    double *mean, *covariance, *lower;
+} riata_particle_room;
+
+/* Draw the particles anew from the mixture of normal distributions with shrinkage of bandwidth b, in [0, 1]; all weights become 1.
+ * Source    Balakrishnan 2007, figure 2.3 */
+EXPORT void riata_rejuvenate(i64 d, i64 particles, double *theta, double *weight, double b, u64 seed, u64 stream,
+                             riata_particle_room *room);
+
+/* ---- metropolis.c --------------------------------------------------------------------------------------------------- */
+
+enum { BURN_IN = 500 }; /* sweeps */
+
+/* n rows of logistic regression with d parameters.
+ *   x            f64[d, n]   the values of a parameter are adjacent; the intercept's are ones
+ *   sign         f64[n]      1 or -1
+ *   importance   f64[n]      > 0
+ *   halt         i64[1]      once another thread has set it, what is computed is left unfinished */
+typedef struct {
+    const double *x, *sign, *importance;
+    const i64 *halt;
+    i64 d, n;
+} riata_labelled;
+
+/* Memory for the functions below: line f64[3, n]; margin, slope, shift, reached f64[n]; z f64[d, n]; hessian, lower, axes f64[d, d];
+ * beta, step, gradient, moved, precision f64[d]. */
+typedef struct {
+    double *line, *margin, *slope, *shift, *reached, *z;
+    double *hessian, *lower, *axes, *beta, *step, *gradient, *moved, *precision;
+} riata_chain_room;
+
+/* The log-likelihood at the given margins f64[n]: the sum of importance log sigma(sign margin). e, line f64[n] are overwritten. */
+EXPORT double riata_log_likelihood(const riata_labelled *rows, const double *margin, double *e, double *line);
+
+/* Set beta f64[d] to the mode under the normal prior of precision gamma^2 / 2, gamma f64[d], and L to the Cholesky factor of the
+ * curvature there, by Newton's method with halved steps.
+ * Returns   whether the curvature is positive definite in floating point; if not, beta is the last good point
+ * Source    Nocedal & Wright, Numerical Optimization, section 3.1 */
+EXPORT bool riata_mode(const riata_labelled *rows, const double *gamma, double *beta, double *lower, riata_chain_room *room);
+
+/* Draw from the posterior under the Laplace prior exp(-gamma_j |beta_j|): theta f64[d, count] gets one draw after each sweep, after
+ * BURN_IN sweeps without. Random numbers are those of `seed` and `stream`.
+ * Returns   the acceptance over the draws; -1 if the curvature at the mode is not positive definite: theta is then unchanged
+ * Source    Balakrishnan 2007, section 2.2; metropolis.c */
+EXPORT double riata_draw_posterior(const riata_labelled *rows, const double *gamma, u64 seed, u64 stream, i64 count, double *theta,
+                                   riata_chain_room *room);
+
+/* ---- particle_filter.c ---------------------------------------------------------------------------------------------- */
+
+/* A particle filter: settings, state and memory. C columns, M particles.
+ *   keep, floor   effective sample sizes below which particles move, and below which a row is taken in parts
+ *   bandwidth     f64[C + 1]   by the number of columns in use
+ *   start         rows after which those held are dropped
+ *   theta f64[C, M], weight f64[M], key i64[C]    the particles; the key of a column is the hash of its feature, -1 for the intercept
+ *   x f64[C, held_max], label, importance f64[held_max]   the rows held; held_max is `start`, 0 once they are dropped
+ *   counts        i64[7]       rows learnt, columns in use, moves, rows tempered, streams of random numbers used, rows held, and 1 + the
+ *                              column that depends on those before it in the first rows, 0 if none
+ *   halt          i64[1]       once another thread has set it, the state is not wanted any more, and rows are left unlearnt
+ *   margin, after, old_weight f64[M], old_theta f64[C, M]   overwritten
+ *   at            i64[longest]                              overwritten; longer rows are not taken
+ *   redraw        set: whether the particles have to be drawn anew from the rows held */
+typedef struct {
+    bool intercept, redraw;
+    double gamma, gamma_intercept, keep, floor;
+    const double *bandwidth;
+    i64 start;
+    u64 seed;
+    double *theta, *weight;
+    i64 *key;
+    double *x, *label, *importance;
+    i64 *counts;
+    const i64 *halt;
+    i64 columns_max, particles, held_max;
+    riata_particle_room *room;
+    double *margin, *after, *old_weight, *old_theta;
+    i64 *at, longest;
+} riata_filter;
+
+/* Predict and learn rows in order from row `start` on, until all are done, the particles have to be drawn anew, or it is halted.
+ *   margin f64[n], refused, no_room bool[n]   set, one entry for each row
+ * Returns   the row to continue with; -1, with nothing done, if a row does not lie within the features or has more than `longest`
+ * Source    Balakrishnan 2007, figure 2.2 */
+EXPORT i64 riata_filter_learn(riata_filter *filter, const riata_rows *rows, i64 start, double *margin, bool *refused, bool *no_room);
+
 #endif

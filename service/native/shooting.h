@@ -5,8 +5,8 @@
 
 #include <math.h>
 
+#include "halt.h"
 #include "lanes.h"
-#include "riata.h"
 
 #define LEAST 0.25             /* share of the slack that a violation may have and not be mended, after the first sweep */
 #define FLAT 1e-8              /* share of its curvature that a weight must keep beside the first; below it, it moves alone (rounding) */
@@ -60,9 +60,6 @@ static inline void shift(double *gradient, const double *line, i64 size, i64 j, 
     add_multiple(gradient, -step, line, size);
     gradient[j] = own;
 }
-
-/* Whether another thread does not want the result any more. */
-static inline bool is_halted(const i64 *halt) { return *(const volatile i64 *)halt != 0; }
 
 /* Largest violation of the optimality conditions, over the weights that can move. */
 double violation(const riata_quadratic *p);

@@ -105,7 +105,7 @@ def chain(x: F64, y: F64) -> tuple[Drawn, float]:
     theta = np.empty((x.shape[1], CHAIN))
     events = Events(np.ascontiguousarray(x.T), np.where(y == 1.0, 1.0, -1.0), np.ones(len(y)))
     began = time.thread_time()
-    draw_posterior(events, np.full(x.shape[1], GAMMA), (np.uint64(1), np.uint64(1)), theta)
+    draw_posterior(events, np.full(x.shape[1], GAMMA), (1, 1), theta)
     return Drawn(theta, np.ones(CHAIN)), time.thread_time() - began
 
 

@@ -13,7 +13,7 @@ from riata.learn.learner import Learner
 from riata.learn.one_pass import Weighed, one_pass
 from riata.learn.particle_filter.learner import ParticleFilter, ParticleFilterConfig, dependent_column
 from riata.learn.particle_filter.spec import SPEC
-from riata.learn.particle_filter.step import MOVES, TEMPERED
+from riata.learn.particle_filter.state import MOVES, TEMPERED
 from riata.learn.registry import build_learner
 from riata.maths.metropolis import Events, draw_posterior
 from riata.wire.batch import Batch
@@ -123,7 +123,7 @@ def drawn(events: list[Event]) -> F64:
     """Draws from the posterior of all events of an intercept and one feature, by the Markov chain."""
     x = np.array([[1.0] * len(events), [event.features[0][1] for event in events]])
     sign, theta = np.array([1.0 if event.label else -1.0 for event in events]), np.empty((2, 4000))
-    draw_posterior(Events(x, sign, np.ones(len(events))), np.array([0.2, 1.0]), (np.uint64(1), np.uint64(1)), theta)
+    draw_posterior(Events(x, sign, np.ones(len(events))), np.array([0.2, 1.0]), (1, 1), theta)
     return theta
 
 
@@ -150,6 +150,25 @@ def test_a_row_of_hopeless_importance_is_refused_and_leaves_no_trace() -> None:
     assert learner.step(to_batch([Event([(1000, 1.0), (5, 1.0)], 0.0, 1e300)])).refused.tolist() == [True]
     assert same(learner.freeze(), before)
     assert learner.step(to_batch([Event([(1000, 1.0), (2000, -1.0), (5, 1.0)], 0.0, 5.0)])).refused.tolist() == [False]
+
+
+def test_weights_do_not_underflow() -> None:
+    learner = ParticleFilter(ParticleFilterConfig(features_max=1, **SMALL), 8)
+    learner.step(to_batch(stream(100, np.array([1.0]), seed=9)))
+    state, row = learner.freeze(), to_batch([Event([(1000, 0.1)], 1.0)])
+    weight, weights = state["weight"].astype(np.float64), []
+    for scale in (2.0**-10, 2.0**-240):
+        learner.thaw({**state, "weight": weight * scale})
+        learner.step(row)
+        weights.append(learner.freeze()["weight"].astype(np.float64) / scale)
+    assert weights[1].tolist() == (weights[0] * 2.0**200).tolist()
+
+
+def test_rows_without_features_are_learnt_without_an_intercept() -> None:
+    learner = ParticleFilter(ParticleFilterConfig(features_max=1, intercept=False, **SMALL), 8)
+    assert learner.step(to_batch([Event([], 1.0)] * 20)).refusals == 0
+    assert learner.learnt == 20
+    assert learner.freeze()["weight"].tolist() == [0.5**4] * 200  # drawn anew after 16 rows
 
 
 def test_names_the_first_column_that_depends_on_others() -> None:

@@ -9,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -78,14 +79,8 @@ def run(code: str, library: Path, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_readers_touch_nothing_outside_their_arrays_and_do_nothing_undefined(tmp_path: Path) -> None:
-    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=False).stdout.strip()
-    if not Path(runtime).is_absolute():
-        pytest.skip("this compiler has no AddressSanitizer")
-    flags = "-fsanitize=address,undefined -fno-sanitize-recover=all -g -O1"
-    library = built(tmp_path, f"--flags={flags}")
-    said = run(READ_ALL, library, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="halt_on_error=1")
-    assert said.startswith("read ")
+def test_the_readers_touch_nothing_outside_their_arrays_and_do_nothing_undefined(sanitised: Callable[[str], str]) -> None:
+    assert sanitised(READ_ALL).startswith("read ")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

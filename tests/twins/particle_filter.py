@@ -14,7 +14,7 @@ from tests.twins.metropolis import draw_posterior
 from tests.twins.particles import effective, rejuvenate, uniform, weigh
 from tests.twins.truncated_step import Event
 
-TWINS_OF = ("learn/particle_filter/step",)
+TWINS_OF = ("learn/particle_filter/learner",)
 INTERCEPT = -1
 
 
@@ -120,10 +120,8 @@ def redraw(made: Filter) -> None:
     rows: Any = [[{INTERCEPT: 1.0, **row}.get(key, 0.0) for row, _, _ in made.held] for key in made.column]
     sign = np.array([1.0 if label == 1.0 else -1.0 for _, label, _ in made.held])
     events = Events(np.array(rows), sign, np.array([weight for _, _, weight in made.held]))
-    d = len(made.column)
     gamma = np.array([made.gamma_intercept if key == INTERCEPT else made.gamma for key in made.column])
-    beta, lower = np.empty(d), np.empty((d, d))
-    mode_of(events, gamma, beta, lower)
+    beta, lower, _ = mode_of(events, gamma)
     draws = draw_posterior(events, gamma, (made.seed, made.stream), (beta, lower), made.particles)
     made.stream += 1
     made.column = {key: draws[c].copy() for c, key in enumerate(made.column)}

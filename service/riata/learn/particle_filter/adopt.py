@@ -9,8 +9,8 @@ from riata.base.errors import BadInput
 from riata.learn.adopt import Adopted, require_bits
 from riata.learn.particle_filter.config import ParticleFilterConfig, parameters_of, particles_of
 from riata.learn.particle_filter.learner import HASH_BITS
-from riata.learn.particle_filter.step import COLUMNS, COUNTS, INTERCEPT, LEARNT, STREAM
-from riata.maths.particles import draw_about, factorise, mean_of, new_scratch
+from riata.learn.particle_filter.state import COLUMNS, COUNTS, INTERCEPT, LEARNT, STREAM
+from riata.maths.particles import draw_about, factorise, moments
 
 
 def around(config: ParticleFilterConfig, solution: Adopted) -> Arrays:
@@ -37,12 +37,10 @@ def around(config: ParticleFilterConfig, solution: Adopted) -> Arrays:
     scale = 1.0 / np.sqrt(np.diag(curvature + np.diag(prior)))[used]
     scaled = (curvature + np.diag(prior))[used, used] * np.outer(scale, scale)
     covariance = np.linalg.inv(scaled) * np.outer(scale, scale)
-    lower, theta = np.empty((d, d)), np.tile(beta[used, np.newaxis], (1, count))
-    factorise(covariance, lower)
-    scratch = new_scratch(d, count)
-    draw_about(beta[used].copy(), lower, (np.uint64(config.seed), np.uint64(0)), (1.0, 1.0), theta, scratch.noise)
-    for j, middle in enumerate(beta[used]):  # the mean of the draws becomes that of the solution
-        theta[j] += middle - mean_of(theta[j], np.ones(count), float(count), scratch.line[0])
+    lower, _ = factorise(covariance)
+    theta = np.tile(beta[used, np.newaxis], (1, count))
+    draw_about(beta[used].copy(), lower, (config.seed, 0), (1.0, 1.0), theta)
+    theta += (beta[used] - moments(theta, np.ones(count))[0])[:, np.newaxis]  # the mean of the draws becomes that of the solution
     counts = np.zeros(COUNTS, np.int64)
     counts[[LEARNT, COLUMNS, STREAM]] = max(solution.events, config.start), d, 1
     nothing = np.zeros(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,26 +14,11 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Posterior, Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.particle_filter.config import BANDWIDTH_MOST, ParticleFilterConfig, parameters_of, particles_of
-from riata.learn.particle_filter.step import (
-    COLUMNS,
-    COUNTS,
-    DEPENDENT,
-    DONE,
-    HELD,
-    INTERCEPT,
-    LEARNT,
-    MOVES,
-    STREAM,
-    TEMPERED,
-    FilterAnswers,
-    Room,
-    Settings,
-    State,
-    learn_rows,
-)
+from riata.learn.particle_filter.state import COLUMNS, COUNTS, DEPENDENT, HELD, INTERCEPT, LEARNT, MOVES, STREAM, TEMPERED, State
 from riata.maths.metropolis import Events, draw_posterior
-from riata.maths.particles import bandwidth, effective, factorise, moments, new_scratch
-from riata.maths.rows import Rows
+from riata.maths.particles import bandwidth, effective, factorise, moments, particle_room
+from riata.native.library import core, struct
+from riata.native.rows import rows_struct
 from riata.wire.batch import Batch
 
 __all__ = ["ParticleFilter", "ParticleFilterConfig"]
@@ -42,23 +27,26 @@ HASH_BITS: Final = 32
 _FLOOR: Final = 0.1  # of the particles: a row that would take the effective sample size below it is tempered
 
 
-def kernel_settings(config: ParticleFilterConfig) -> Settings:
-    """Return the kernels' settings. Numbers are converted: another type would compile every kernel again."""
+def filter_struct(config: ParticleFilterConfig) -> Any:
+    """Return a `riata_filter` with its settings, without a state and its memory."""
     count, most = particles_of(config), parameters_of(config)
-    return Settings(
+    return struct(
+        "riata_filter",
         intercept=config.intercept,
-        gamma=float(config.gamma),
-        gamma_intercept=float(config.gamma_intercept),
-        keep=float(config.keep * count),
-        floor=float(min(_FLOOR, 0.5 * config.keep) * count),
+        gamma=config.gamma,
+        gamma_intercept=config.gamma_intercept,
+        keep=config.keep * count,
+        floor=min(_FLOOR, 0.5 * config.keep) * count,
+        bandwidth=np.array([bandwidth(d, count, config.widen, BANDWIDTH_MOST) for d in range(most + 1)]),
         start=config.start,
-        seed=np.uint64(config.seed),
-        b=np.array([bandwidth(d, count, config.widen, BANDWIDTH_MOST) for d in range(most + 1)]),
+        seed=config.seed,
+        columns_max=most,
+        particles=count,
     )
 
 
 class ParticleFilter:
-    """Balakrishnan 2007, chapter 2. The theory of operation is in `maths.particles` and `particle_filter.step`.
+    """Balakrishnan 2007, chapter 2. The theory of operation is in `service/native/particle_filter.c` and `particles.c`.
 
     Features are identified by all 32 bits of their hashes, so no two share a weight.
     """
@@ -68,12 +56,13 @@ class ParticleFilter:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = HASH_BITS
-        self._settings = kernel_settings(config)
         most, count = parameters_of(config), particles_of(config)
-        particles = new_scratch(most, count)
-        empty = np.empty(count)
-        self._room = Room(particles, empty, empty.copy(), empty.copy(), np.empty((most, count)), np.empty(64, np.int64))
-        self._state = self._empty()
+        self._filter, self._room = filter_struct(config), particle_room(most, count)
+        for name in ("margin", "after", "old_weight"):
+            setattr(self._filter, name, np.empty(count))
+        self._filter.old_theta, self._filter.room = np.empty((most, count)), self._room
+        self._make_room(64)
+        self._take(self._empty())
 
     @property
     def learnt(self) -> int:
@@ -83,16 +72,14 @@ class ParticleFilter:
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are only predicted."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = Rows(batch.indptr, batch.hash, batch.value, batch.label, batch.weight, skip)
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        if longest > len(self._room.at):
-            self._room = self._room._replace(at=np.empty(2 * longest, np.int64))
-        answers = FilterAnswers(np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_))
-        at, why = self._learn_rows(rows, 0, answers)
-        while why != DONE:
+        rows = rows_struct(batch, skip)
+        self._make_room(int(np.diff(batch.indptr).max(initial=0)))
+        margin, refused, no_room = np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_)
+        at = self._learn(rows, 0, margin, refused, no_room)
+        while self._filter.redraw:
             self._draw_anew()
-            at, why = self._learn_rows(rows, at, answers)
-        return Stepped(answers.margin, answers.refused, batch.label, batch.weight, int(answers.refused.sum()), answers.no_room)
+            at = self._learn(rows, at, margin, refused, no_room)
+        return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()), no_room)
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches, one batch at a time."""
@@ -102,7 +89,7 @@ class ParticleFilter:
         """Return the posterior means of the weights, with the particles."""
         state = self._state
         d = int(state.counts[COLUMNS])
-        mean, _ = self._moments(d)
+        mean, _ = moments(state.theta[:d], state.weight)
         key = state.key[:d]
         order = np.argsort(key)
         features = order[key[order] != INTERCEPT]
@@ -114,7 +101,7 @@ class ParticleFilter:
             theta=state.theta[features],
             base=state.theta[:1][:d].copy() if self.config.intercept else np.zeros((1, len(state.weight))),
             weight=state.weight.copy(),
-            figures=np.array([effective(state.weight, self._room.particles), state.counts[MOVES], state.counts[TEMPERED]]),
+            figures=np.array([effective(state.weight), state.counts[MOVES], state.counts[TEMPERED]]),
             dependent=-1 if dependent < 0 else int(np.flatnonzero(features == dependent)[0]),
         )
         slots = key[told].astype(np.uint32)
@@ -137,7 +124,7 @@ class ParticleFilter:
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
-        counts     : i64[7]     see `step.State`
+        counts     : i64[7]     see `state.State`
         key        : i64[d]     hashes of the features in the order of their first events, -1 for the intercept
         theta      : f64[d M]   the particles, one parameter after another
         weight     : f64[M]     of the particles
@@ -168,17 +155,16 @@ class ParticleFilter:
         state.weight[:] = arrays["weight"]
         state.x[:d, :n] = arrays["x"].reshape(d, n)
         state.label[:n], state.importance[:n] = arrays["label"], arrays["importance"]
-        self._state = state
+        self._take(state)
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
-        state, room = self._state, self._room
-        d, n = int(state.counts[COLUMNS]), int(state.counts[HELD])
-        scratch = (*room.particles, room.margin, room.after, room.weight, room.theta, room.at)
+        state = self._state
+        (most, count), d, n = state.theta.shape, int(state.counts[COLUMNS]), int(state.counts[HELD])
         return {
             "particles": state.theta.nbytes + state.weight.nbytes,
             "held": state.x.nbytes + state.label.nbytes + state.importance.nbytes,
-            "scratch": sum(array.nbytes for array in scratch),
+            "scratch": 8 * (2 * most * count + 6 * count + 2 * most * most + most + self._filter.longest),
             "checkpoint": 8 * (COUNTS + d + (d + 1) * len(state.weight) + (d + 2) * n),
         }
 
@@ -195,33 +181,40 @@ class ParticleFilter:
             halt=np.zeros(1, np.int64),
         )
 
-    def _learn_rows(self, rows: Rows, at: int, answers: FilterAnswers) -> tuple[int, int]:
+    def _take(self, state: State) -> None:
+        """Make these arrays the state."""
+        self._state = state
+        for name, array in state._asdict().items():
+            setattr(self._filter, name, array)
+        self._filter.held_max = state.x.shape[1]
+
+    def _make_room(self, features: int) -> None:
+        """Make room for rows of so many features."""
+        if features > self._filter.longest:
+            self._filter.longest = 2 * features
+            self._filter.at = np.empty(2 * features, np.int64)
+
+    def _learn(self, rows: Any, at: int, margin: F64, refused: BOOL, no_room: BOOL) -> int:
         with lent(self._state.halt):
-            return learn_rows(self._state, self._settings, rows, at, self._room, answers)
+            return int(core.filter_learn(self._filter, rows, at, margin, refused, no_room))
 
     def _draw_anew(self) -> None:
         """Draw the particles from the posterior of the rows held; drop the rows when there are `start` of them."""
-        state, settings = self._state, self._settings
+        state, config = self._state, self.config
         d, n = int(state.counts[COLUMNS]), int(state.counts[HELD])
         x = np.ascontiguousarray(state.x[:d, :n])
         sign = np.where(state.label[:n] == 1.0, 1.0, -1.0)
-        gamma = np.where(state.key[:d] == INTERCEPT, settings.gamma_intercept, settings.gamma)
-        chance = (settings.seed, np.uint64(state.counts[STREAM]))
+        gamma = np.where(state.key[:d] == INTERCEPT, config.gamma_intercept, config.gamma).astype(np.float64)
+        chance = (config.seed, int(state.counts[STREAM]))
         state.counts[STREAM] += 1
         with lent(state.halt):
             taken = draw_posterior(Events(x, sign, state.importance[:n].copy(), state.halt), gamma, chance, state.theta[:d])
         if taken >= 0.0:
             state.weight[:] = 1.0  # otherwise the rows are hopelessly dependent, and the particles stay as the filter moved them
-        if n == self.config.start:
+        if n == config.start:
             state.counts[DEPENDENT] = 1 + dependent_column(x)
             state.counts[HELD] = 0
-            self._state = state._replace(x=np.zeros((len(state.key), 0)), label=np.zeros(0), importance=np.zeros(0))
-
-    def _moments(self, d: int) -> tuple[F64, F64]:
-        mean, covariance = np.zeros(d), np.zeros((d, d))
-        if d:
-            moments(self._state.theta[:d], self._state.weight, mean, covariance, self._room.particles)
-        return mean, covariance
+            self._take(state._replace(x=np.zeros((len(state.key), 0)), label=np.zeros(0), importance=np.zeros(0)))
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types and ranges are those of a frozen state."""
@@ -251,4 +244,4 @@ def dependent_column(x: F64) -> int:
     """Return the first row of x, f64[d, n], that is a linear combination of the rows before it, or -1."""
     scale = np.sqrt((x * x).sum(axis=1))
     scaled = x / np.where(scale == 0.0, 1.0, scale)[:, np.newaxis]
-    return int(factorise(scaled @ scaled.T, np.empty((len(x), len(x)))))
+    return factorise(scaled @ scaled.T)[1]
