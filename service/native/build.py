@@ -28,7 +28,7 @@ FILES = sorted(path.stem for path in HERE.glob("*.c"))
 # -ffp-contract=off keeps the bits: a compiler may contract a * b + c otherwise.
 FLAGS = [
     *("-std=c17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
-    *("-ffp-contract=off", "-fno-fast-math", "-fno-trapping-math", "-fno-strict-aliasing", "-fwrapv"),
+    *("-ffp-contract=off", "-fno-fast-math", "-fno-trapping-math", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv"),
     *("-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),
 ]
 LOOPS = ("metropolis", "particle_filter", "particles")  # files of long loops over arrays, which gcc -O2 does not vectorise

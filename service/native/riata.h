@@ -228,6 +228,100 @@ typedef struct {
     i64 entries, lines, used, down;
 } riata_slot_map;
 
+/* ---- slot_table.c --------------------------------------------------------------------------------------------------- */
+
+/* Look up the lines of the slots hash >> shift from hash[at] on, and give a line to each slot that has none.
+ *   out      u32[n]   written: line << up
+ * Returns    the hash to continue with, n at the end: it stops at a new slot if all lines are in use, and at a slot that takes too many
+ *            probes
+ * Source     open addressing with linear probing */
+EXPORT i64 riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out);
+
+/* Merge `tail`, a sorted copy of the last `tails` of the n entries of `slot`, into the rest of them, which is sorted. */
+EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails);
+
+/* Keep the listed slots whose number in one column of a table f64[.., width] is above `floor` in absolute value, each once: 0 keeps what
+ * is not zero, -1 everything.
+ *   slot     u32[n]   non-decreasing; its head is overwritten with the slots kept, strictly increasing
+ * Returns    how many were kept */
+EXPORT i64 riata_prune_slots(const double *line, i64 width, i64 column, double floor, u32 *slot, i64 n);
+
+/* Copy two adjacent columns, the first of which is `column`, of n lines of a table f64[.., width] to left and right, f64[n]. */
+EXPORT void riata_pick_columns(const double *line, i64 width, const u32 *slot, i64 n, i64 column, double *left, double *right);
+
+/* ---- truncated_gradient.c -------------------------------------------------------------------------------------------- */
+
+/* Settings of truncated gradient; riata/learn/truncated_gradient/config.py says what they mean.
+ *   loss, rule   numbers of losses.h and truncation.h
+ *   counting     truncation events all have the same size, so the clock counts them
+ *   counted      normalised: the scale of a feature that is not a column is 1 while its values are at most this; 0: never
+ *   power        0 for a constant step size
+ * normalised implies adaptive; centred implies normalised and an intercept. */
+typedef struct {
+    i64 loss, rule, period;
+    bool adaptive, normalised, invariant, grid, intercept, centred, calibrated, counting;
+    double counted, eta, power, delay, gravity, ceiling, accumulator, reach;
+} riata_gradient_settings;
+
+/* The state of truncated gradient; riata/learn/truncated_gradient/state.py names the numbers.
+ *   line     f64[lines, 4], f64[lines, 2] unless adaptive; on a cache line. hash >> shift is a line, and the last belongs to no slot:
+ *            features that pad a row use it, and leave it all zero except for the clock
+ *   alive    u32[alive_room]   every line that has a weight, even one that truncation has made zero since; counts[1] of them
+ *   seen     u32[seen_room]    adaptive: every line with an accumulator; counts[2] of them
+ *   counts   i64[4], scalars f64[10]
+ *   column, mark               the book of numeric_columns.h; only if centred
+ *   slot_of  as in riata_slot_map; NULL if the table is direct */
+typedef struct {
+    double *line;
+    u32 *alive, *seen;
+    i64 *counts;
+    double *scalars, *column;
+    u8 *mark;
+    const u32 *slot_of;
+    i64 lines, shift, alive_room, seen_room;
+} riata_gradient;
+
+/* Work space for rows of up to `length` features, a multiple of four.
+ *   start    u32[.., length], column f64[.., length]   three and 10 for truncated gradient, one and 5 for FTRL-Proximal */
+typedef struct {
+    u32 *start;
+    double *column;
+    i64 length;
+} riata_room;
+
+/* What is told of rows as they are learnt.
+ *   number   f64[3, n]             written: the margin before learning, the label, the weight
+ *   refused  bool[n]               written: rows that were skipped or would have left the finite range
+ *   longest  written: features of the longest row of the batch at which learning stopped, if the work space is too short for it; or 0
+ *   refusals how many rows were refused; added up */
+typedef struct {
+    double *number;
+    bool *refused;
+    i64 n, longest, refusals;
+} riata_told;
+
+/* Predict and learn the rows of several batches in order, from batch `first` on, as long as there is space for them.
+ *   rows     riata_rows[batches]
+ *   told     of the rows of all batches
+ * Returns    the batch to continue with, `batches` at the end. It stops at a batch if `alive` or `seen` have no space for all of its
+ *            features, or if the work space is too short; -1: the rows of a batch are not inside of its features
+ * Source     Langford, Li & Zhang 2009, algorithm 1; Ross, Mineiro & Langford 2013; Karampatziakis & Langford 2011 */
+EXPORT i64 riata_learn_gradient(const riata_gradient *table, const riata_gradient_settings *settings, const riata_rows *rows, i64 batches,
+                                i64 first, const riata_room *room, riata_told *told);
+
+/* Collect the non-zero weights of listed lines at a given clock.
+ *   listed   u32[n]   non-decreasing; may be `line` itself
+ *   forget   write a zero where truncation has made a weight zero, which changes no later result: required before a slot is removed
+ *            from the list
+ *   line, beta        u32[n], f64[n]: overwritten with the lines kept, each once, and their weights
+ * Returns    how many were kept */
+EXPORT i64 riata_collect_gradient(const riata_gradient *table, const riata_gradient_settings *settings, double clock, bool forget,
+                                  const u32 *listed, i64 n, u32 *line, double *beta);
+
+/* How far one truncation event after `learnt` rows, its own included, advances the clock. norm, importance: scalars of the state.
+ * Source: Langford, Li & Zhang 2009, equation 6. */
+QUICK double riata_event_size(const riata_gradient_settings *settings, double norm, double importance, i64 learnt);
+
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */
 QUICK const char *riata_sources(void);

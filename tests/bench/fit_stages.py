@@ -19,8 +19,8 @@ from unittest.mock import patch
 from riata.cli.blocks import BLOCK_BYTES, blocks, head_of
 from riata.cli.fit_setup import fit_config, recognised
 from riata.cli.source import line_type, open_source
-from riata.learn.truncated_gradient import learner as truncated_gradient
-from riata.learn.truncated_gradient.step import learn_batches
+from riata.learn.truncated_gradient.learner import TruncatedGradient
+from riata.native.library import core
 from riata.run.fit import Fit
 from riata.wire.read_body import FORMATS
 from tests.bench import report
@@ -91,15 +91,15 @@ def stages(path: Path, bits: int) -> tuple[dict[str, float], Fit]:
         reader, learnt = FORMATS[kind], fit.state
         read = reader.functions
         assert read is not None
-        if reader is None or not isinstance(learnt.learner, truncated_gradient.TruncatedGradient):
+        if reader is None or not isinstance(learnt.learner, TruncatedGradient):
             raise TypeError("another reader or learner: its kernel is not the one that is timed")
         stack.enter_context(
             patch.dict(
                 FORMATS, {kind: reader._replace(functions=dataclasses.replace(read, lines=clock.call("parsing", read.lines)))}
             )
         )
-        learn = clock.call(LEARNING, learn_batches)
-        stack.enter_context(patch.object(truncated_gradient, "learn_batches", learn))
+        learn = clock.call(LEARNING, core.learn_gradient)
+        stack.enter_context(patch.object(core, "learn_gradient", learn))
         watched: Any = learnt
         watched.learner = Watched(clock, learnt.learner, {"weights": COUNTING})
         watched.progressive = Watched(clock, learnt.progressive, {"observe": FIGURES})

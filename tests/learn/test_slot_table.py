@@ -11,7 +11,8 @@ from riata.jit.kernel import kernel
 from riata.learn import slot_table
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
-from riata.learn.slot_table import Places, SlotTable, enter, line_at
+from riata.learn.slot_table import Places, SlotTable, line_at
+from riata.native.library import core, struct
 from riata.run.config import read_config
 from tests.learn.contract import same
 from tests.learn.streams import sparse_events, to_batch
@@ -38,9 +39,11 @@ def look_up(places: Places, slots: np.ndarray, lines: np.ndarray) -> None:
 def test_slots_get_lines_in_the_order_in_which_they_are_met(spread: int) -> None:
     hashes = (np.random.default_rng(1).integers(0, 600, 1000) * spread).astype(np.uint32)
     places, slot_of, out = np.zeros(1024, np.int64), np.empty(200, np.uint32), np.empty(1000, np.uint32)
+    found = struct("riata_slot_map", entry=places, slot_of=slot_of, entries=1024, lines=200, down=32 - 10)
     known: dict[int, int] = {}
     expected, stopped = twin.enter(known, hashes.tolist(), 1, 3, 200)
-    assert enter(places, slot_of, hashes, (0, 0), (1, 3, 32 - 10, 0x9E3779B1), out) == (stopped, 200)
+    assert core.enter_slots(found, hashes, len(hashes), 0, 1, 3, out) == stopped
+    assert found.used == 200
     assert out[:stopped].tolist() == expected
     assert slot_of.tolist() == list(known)
     slots = np.array([*known, 2**31], np.uint32)

@@ -7,9 +7,8 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.jit.simd.f64x8 import WIDTH
-from riata.learn.truncated_gradient.columns import DENSE, ENTRIES, ENTRY, KEY, MARKS, centre_row, is_surveyed, note_row, surveyed
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient.state import DENSE, ENTRY
 from riata.wire.batch import Batch
 from tests.learn.contract import served
 from tests.learn.streams import cut, to_batch
@@ -48,36 +47,35 @@ def loss(margin: F64, label: F64) -> float:
 @pytest.mark.parametrize("apart", [1, 512])  # in sets of their own, or all in one set
 def test_the_book_is_its_twin(apart: int) -> None:
     rng = np.random.default_rng(apart)
-    book, column, mark, tracked = twin.Book(), np.zeros((ENTRY, ENTRIES)), np.ones(MARKS, np.uint8), 0
-    start, x, centre, span, entry = np.zeros(16, np.uint32), *np.zeros((4, 16))
-    evicted = 0
-    for learnt in range(DENSE - 300, DENSE + 300):
+    eager, lazy, evicted, before = Eager(BOTH, 13), TruncatedGradient(BOTH, 13), 0, 0
+    for learnt in range(DENSE + 200):
         slots = [slot for slot in range(9) if rng.random() < (0.95 if slot < 3 else 0.03)]
-        k = len(slots)
-        start[:k] = [4 * apart * slot for slot in slots]
-        x[:] = 0.0
-        x[:k] = [1.0 if slot == 8 and learnt < DENSE - 100 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
-        row = {apart * slot: float(value) for slot, value in zip(slots, x, strict=False)}
-        expected = twin.centre_row(book, learnt, 2.0, row)
-        centre_row((column, mark), tracked, learnt, 2.0, (k, start, x, np.zeros(0, np.uint32)), (centre, span, entry))
-        found = {apart * slot: (centre[j], span[j]) for j, slot in enumerate(slots) if centre[j] != 0.0}
-        assert found.keys() == expected.keys()
-        for slot, pair in found.items():
-            assert pair == pytest.approx(expected[slot], rel=1e-9)
-        assert centre[k : -(-k // WIDTH) * WIDTH].tolist() == [0.0] * (-k % WIDTH)
-        x[:k] -= centre[:k]
-        twin.note_row(book, learnt, {slot: x[j] + centre[j] for j, slot in enumerate(row)}, expected)
-        noted = k, start, x, np.zeros(0, np.uint32)
-        before, tracked = tracked, note_row((column, mark), tracked, learnt, noted, (centre, entry))
-        evicted += tracked < before
-        assert tracked == sum(len(inside) for inside in book.sets.values()) == np.count_nonzero(column[KEY])
-    assert {0, apart, 2 * apart} <= set(found) | {apart * slot for slot in range(3) if slot not in slots}
+        x = [1.0 if slot == 8 and learnt < DENSE - 100 else round(rng.normal(5.0 * slot, 1.0), 2) for slot in slots]
+        event = Event([(apart * slot << 19, value) for slot, value in zip(slots, x, strict=True)], float(rng.random() < 0.3))
+        learn_rows(eager, [event])
+        lazy.step(to_batch([event]))
+        frozen = lazy.freeze()
+        found = dict(zip(frozen["column_slot"].tolist(), frozen["survey"].reshape(-1, ENTRY - 1).tolist(), strict=True))
+        columns = {slot: column for inside in eager.book.sets.values() for slot, column in inside.items()}
+        assert found.keys() == columns.keys()
+        evicted += len(found) < before
+        before = len(found)
+        if learnt % 50 == 0 or learnt > DENSE:
+            for slot, column in columns.items():
+                every = column.values + column.between
+                count = len(column.values) - column.lost
+                expected = [count, column.since, sum(column.values), min(every), max(every)]
+                assert found[slot] == pytest.approx(expected, rel=1e-9)
+    assert {0, apart, 2 * apart} <= set(found)
     assert (evicted > 0) == (apart == 512)
 
 
 def test_the_survey_is_its_twin_and_follows_no_period() -> None:
-    assert [is_surveyed(row) for row in range(2**14)] == [twin.in_survey(row) for row in range(2**14)]
-    assert [surveyed(row) for row in range(2**14)] == twin.SURVEYED[:-1]
+    learner, learnt = TruncatedGradient(BOTH, 8), 0
+    for point in [1, 2, *range(DENSE - 2, DENSE + 100), *range(5000, 5040), *range(2**14 - 40, 2**14)]:
+        learner.step(table(np.full((point - learnt, 1), 2.0), np.ones(point - learnt)))
+        learnt = point
+        assert learner.freeze()["survey"][0] == twin.SURVEYED[point]
     later = [row for row in range(DENSE, 2**14) if twin.in_survey(row)]
     for period in range(2, 33):
         met = np.bincount(np.array(later) % period, minlength=period)

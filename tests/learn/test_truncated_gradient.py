@@ -12,12 +12,8 @@ import pytest
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.registry import build_learner, warm_up
-from riata.learn.table_rows import SPREAD_MAX
-from riata.learn.truncated_gradient import row
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.step import learn_batches
-from riata.maths import losses, slots
+from riata.maths import losses
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_row import collect
@@ -139,7 +135,7 @@ def test_rows_of_any_length_and_rows_left_out_take_the_same_steps_one_by_one(con
     skip = np.arange(batch.n) % 5 == 2
     lengths = np.diff(batch.indptr)
     assert lengths.min() < 16
-    assert lengths.max() > 2 * SPREAD_MAX
+    assert lengths.max() > 160
     together, alone = TruncatedGradient(config, 16), TruncatedGradient(config, 16)
     reported = together.step(batch, skip)
     one_by_one = [alone.step(cut(batch, i, i + 1), skip[i : i + 1]) for i in range(batch.n)]
@@ -172,34 +168,20 @@ def test_arrays_that_are_not_in_one_piece_are_learnt_too() -> None:
     assert same(given.freeze(), plain.freeze())
 
 
-def _compiled(kernel: Any) -> int:
-    return len(kernel.signatures)
+def test_rows_that_are_not_inside_of_their_features_are_refused() -> None:
+    batch = to_batch(sparse_events(3, seed=9))
+    for indptr in (batch.indptr + 1, batch.indptr[::-1].copy()):
+        with pytest.raises(ValueError, match="not inside of its features"):
+            TruncatedGradient(_config(), BITS).step(replace(batch, indptr=indptr))
 
 
-def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> None:
-    def step(config: TruncatedGradientConfig) -> None:
-        TruncatedGradient(config, BITS).step(to_batch([Event([(1, 1.0)], 1.0)]))
-
-    step(TruncatedGradientConfig())
-    before = _compiled(learn_batches)
-    step(TruncatedGradientConfig(eta=1, gravity=0, ceiling=1, accumulator=1, reach=2, delay=1, power=0))
-    step(_config(eta=1, rate="decaying", power=1))
-    assert _compiled(learn_batches) == before
-
-
-@pytest.mark.parametrize(
-    "config", [TruncatedGradientConfig(), _config(), _config(rule="round", ceiling=1.0)], ids=["defaults", "constant", "round"]
-)
-def test_warm_up_leaves_nothing_to_compile(config: TruncatedGradientConfig) -> None:
-    kernels: list[Any] = [learn_batches, row.collect, slots.merge_tail, slots.pick]
-    warm_up(config, to_batch([Event([(1, 1.0)], 1.0)]))
-    before = [_compiled(kernel) for kernel in kernels]
-    assert min(before) > 0
-    learner = build_learner(config, BITS)
-    learner.step(to_batch(sparse_events(50, seed=1)))
-    learner.thaw(learner.freeze())
-    learner.weights()
-    assert [_compiled(kernel) for kernel in kernels] == before
+@pytest.mark.parametrize("short", ["indptr", "hash", "value", "label", "weight"])
+def test_arrays_of_other_lengths_are_refused(short: str) -> None:
+    batch = to_batch(sparse_events(3, seed=9))
+    with pytest.raises(ValueError, match="do not have the same lengths"):
+        TruncatedGradient(_config(), BITS).step(replace(batch, **{short: getattr(batch, short)[:-1]}))
+    with pytest.raises(ValueError, match="do not have the same lengths"):
+        TruncatedGradient(_config(), BITS).step(batch, np.zeros(2, np.bool_))
 
 
 @pytest.mark.parametrize("config", [_config(), _config(rate="adaptive"), TruncatedGradientConfig()], ids=_name)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.row import CLOCK, CLOCK_LOST
+from riata.learn.truncated_gradient.state import CLOCK, CLOCK_LOST
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins.truncated_step import Eager, event_size, learn_rows
 

@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-TWINS_OF = ("learn/truncated_gradient/columns",)
-
 SETS, WAYS = 512, 4
 
 

@@ -10,8 +10,6 @@ from riata.learn.truncated_gradient.config import COUNTED
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 
-TWINS_OF = ("learn/truncated_gradient/step",)
-
 LOSSES = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
 GRID = 2.0**-40
 

@@ -31,9 +31,10 @@ def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
     shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
     before = registry.ALGO_VERSION, numerics.fingerprint, _gradient.kernel_settings
 
-    def settings(config: Any, bits: int) -> Any:
-        found = _settings(config, bits)
-        return found._replace(eta=found.eta * shift)
+    def settings(config: Any) -> Any:
+        found = _settings(config)
+        found.eta *= shift
+        return found
 
     def fingerprint() -> str:
         return arithmetic or _fingerprint()

@@ -8,7 +8,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U32
 from riata.learn.slot_table import SlotTable
-from riata.maths.slots import merge_tail
+from riata.native.library import core
 
 _ROOM_MIN: Final = 1024
 
@@ -50,7 +50,8 @@ class SlotList:
         """The entries, non-decreasing; a view. The head is still sorted from the last time, so only the tail has to be sorted."""
         used = self.slot[: len(self)]
         if self._in_order < len(used):
-            merge_tail(used, np.sort(used[self._in_order :]))
+            tail = np.sort(used[self._in_order :])
+            core.merge_tail(used, len(used), tail, len(tail))
             self._in_order = len(used)
         return used
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32, aligned
-from riata.jit.kernel import inline_kernel, kernel
+from riata.jit.kernel import inline_kernel
+from riata.native.library import core, struct
 
 HASH_BITS: Final = 32
 _COMPACT_SHARE: Final = 64
@@ -34,8 +35,7 @@ _CACHE_LINE_BYTES: Final = 64
 _HUGE_BYTES: Final = 2 * 2**20
 _MAPPED_BYTES_MIN: Final = 64 * 2**10  # from here on a mapping of its own, so that what a table outgrows returns to the system
 _WORD: Final = 0xFFFFFFFF
-_ODD: Final = 0x9E3779B1  # 2^32 / golden ratio: adjacent slots are mapped far apart
-_PROBES_MAX: Final = 64  # a map at most a quarter full needs one or two, unless its names were chosen to collide
+_ODD: Final = 0x9E3779B1  # as in table.h
 
 
 def zero_table(lines: int, width: int) -> F64:
@@ -62,49 +62,6 @@ def place_of(slot: int, odd: int, down: int) -> int:
     Source    multiplicative hashing, Dietzfelbinger et al. 1997
     """
     return ((slot * odd) & _WORD) >> down
-
-
-@kernel
-def enter(
-    places: I64, slot_of: U32, hashes: U32, place: tuple[int, int], how: tuple[int, int, int, int], out: U32
-) -> tuple[int, int]:
-    """Look up the lines of hashes, and give a line to each slot that has none.
-
-    Parameters
-    ----------
-    places : i64[2^m]      the map: (slot + 1) 2^32 + line, or 0; it has more entries than there are lines; overwritten
-    slot_of : u32[lines]   the slot of each line in use; overwritten
-    hashes : u32[k]        slots are hash >> shift
-    place                  the hash to begin with; the number of lines in use
-    how                    shift; up: a line is returned as line << up; down: 32 - m; the odd factor of `place_of`
-    out : u32[k]           overwritten
-
-    Returns                the hash to continue with, k at the end: it stops at a new slot if all lines are in use, and at a slot
-                           that takes too many probes; and the number of lines in use
-    Cost                   O(k); one or two reads for each hash, mostly from the caches: the map of a compact table is small
-    Source                 open addressing with linear probing
-    """
-    shift, up, down, odd = how
-    at, used = place
-    mask = len(places) - 1
-    for p in range(at, len(hashes)):
-        slot = int(hashes[p]) >> shift
-        i, probes = place_of(slot, odd, down), 0
-        entry = int(places[i])
-        while entry >> HASH_BITS != slot + 1:
-            if entry == 0:
-                if used == len(slot_of):
-                    return p, used
-                entry = (slot + 1) << HASH_BITS | used
-                places[i], slot_of[used] = entry, slot
-                used += 1
-            else:
-                i, probes = (i + 1) & mask, probes + 1
-                if probes == _PROBES_MAX:
-                    return p, used
-                entry = int(places[i])
-        out[p] = (entry & _WORD) << up
-    return len(hashes), used
 
 
 class Places(NamedTuple):
@@ -147,10 +104,10 @@ class SlotTable:
     def __init__(self, bits: int, width: int) -> None:
         self._bits, self._width = bits, width
         self._compact_lines = max(2**bits // _COMPACT_SHARE, _COMPACT_MIN)
-        self._used = 0
         self._slot_of: U32 = np.empty(0, np.uint32)
         self._places: I64 = np.empty(0, np.int64)
         self.is_direct = bits <= SMALL_BITS
+        self._map = struct("riata_slot_map")
         self.shift = HASH_BITS - (bits if self.is_direct else self._compact_lines.bit_length() - 1)
         self.line = zero_table((2**bits if self.is_direct else 0) + 1, width)
         if not self.is_direct:
@@ -165,7 +122,7 @@ class SlotTable:
     def growth(self) -> int:
         """Bytes that the next step of the table takes; 0 while an eighth of its lines is free, and of a direct table."""
         lines = len(self._slot_of)
-        if self.is_direct or 8 * self._used < 7 * lines:
+        if self.is_direct or 8 * self._map.used < 7 * lines:
             return 0
         return 8 * self._width * 2**self._bits if 2 * lines > self._compact_lines else self.nbytes
 
@@ -179,6 +136,11 @@ class SlotTable:
         if self.is_direct:
             return hashes
         return self._look_up(np.ascontiguousarray(hashes, np.uint32), HASH_BITS - self._bits, self.shift)
+
+    @property
+    def map(self) -> Any:
+        """The `riata_slot_map` of the present table."""
+        return self._map
 
     @property
     def places(self) -> Places:
@@ -204,31 +166,33 @@ class SlotTable:
     def _look_up(self, hashes: U32, shift: int, up: int) -> U32:
         out, at = np.empty(len(hashes), np.uint32), 0
         while True:
-            how = (shift, up, _down(self._places), _ODD)
-            at, self._used = enter(self._places, self._slot_of, hashes, (at, self._used), how, out)
+            found = self._map
+            at = core.enter_slots(found, hashes, len(hashes), at, shift, up, out)
             if at == len(hashes):
                 return out
-            if 2 * self._used > self._compact_lines or self._used < len(self._slot_of) or not self._grow(2 * self._used):
+            if 2 * found.used > self._compact_lines or found.used < found.lines or not self._grow(2 * found.used):
                 self._make_direct()
                 return hashes
 
     def _grow(self, lines: int) -> bool:
         """Change to a compact table with room for this many lines; false if their slots collide in its map."""
-        used, known = self._used, self._slot_of[: self._used]
-        places, slot_of = _zeros(8 * _SPARSE * lines).view(np.int64), np.empty(lines, np.uint32)
+        used = self._map.used
+        known, places, slot_of = self._slot_of[:used], _zeros(8 * _SPARSE * lines).view(np.int64), np.empty(lines, np.uint32)
+        new = struct("riata_slot_map", entry=places, slot_of=slot_of, entries=len(places), lines=lines, down=_down(places))
         # In the order of their lines, so they keep them.
-        at, _ = enter(places, slot_of, known, (0, 0), (0, 0, _down(places), _ODD), np.empty(used, np.uint32))
-        if at == used:
-            longer = zero_table(lines + 1, self._width)
-            longer[:used] = self.line[:used]
-            self.line, self._slot_of, self._places = longer, slot_of, places
-        return at == used
+        if core.enter_slots(new, known, used, 0, 0, 0, np.empty(used, np.uint32)) < used:
+            return False
+        longer = zero_table(lines + 1, self._width)
+        longer[:used] = self.line[:used]
+        self.line, self._slot_of, self._places, self._map = longer, slot_of, places, new
+        return True
 
     def _make_direct(self) -> None:
-        table = zero_table(2**self._bits + 1, self._width)
-        table[self._slot_of[: self._used]] = self.line[: self._used]
+        table, used = zero_table(2**self._bits + 1, self._width), self._map.used
+        table[self._slot_of[:used]] = self.line[:used]
         self.line, self.shift, self.is_direct = table, HASH_BITS - self._bits, True
         self._slot_of, self._places = self._slot_of[:0].copy(), self._places[:0].copy()
+        self._map = struct("riata_slot_map")
 
 
 def _down(places: I64) -> int:

@@ -18,7 +18,7 @@ from riata.learn.particle_filter.state import COLUMNS, COUNTS, DEPENDENT, HELD, 
 from riata.maths.metropolis import Events, draw_posterior
 from riata.maths.particles import bandwidth, effective, factorise, moments, particle_room
 from riata.native.library import core, struct
-from riata.native.rows import rows_struct
+from riata.native.rows import RowsArray
 from riata.wire.batch import Batch
 
 __all__ = ["ParticleFilter", "ParticleFilterConfig"]
@@ -72,7 +72,7 @@ class ParticleFilter:
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are only predicted."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = rows_struct(batch, skip)
+        rows = RowsArray([batch], skip, [batch.hash])
         self._make_room(int(np.diff(batch.indptr).max(initial=0)))
         margin, refused, no_room = np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_)
         at = self._learn(rows, 0, margin, refused, no_room)

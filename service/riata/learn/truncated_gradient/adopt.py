@@ -7,7 +7,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.learn.adopt import Adopted, require_bits, require_logistic
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
-from riata.maths.truncation import GRID
+from riata.learn.truncated_gradient.state import GRID
 
 
 def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
@@ -30,7 +30,7 @@ def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
         "beta": beta[alive],
         "tau": np.zeros(int(alive.sum())),
     }
-    settings = kernel_settings(config, bits)
+    settings = kernel_settings(config)
     if settings.calibrated:  # the optimum is calibrated
         arrays = {**arrays, "calibration": np.array([1.0, 0.0, squares, squares])}
     if settings.centred:  # columns are found again by the next rows

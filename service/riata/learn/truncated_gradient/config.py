@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.errors import BadInput
-from riata.learn.truncated_gradient.rate import Settings
-from riata.maths import losses, truncation
+from riata.learn.truncated_gradient.state import ROUND, SUBGRADIENT, TRUNCATE
+from riata.maths import losses
+from riata.native.library import struct
 
 _LOSSES: Final[dict[str, int]] = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
-_RULES: Final[dict[str, int]] = {
-    "truncate": truncation.TRUNCATE,
-    "round": truncation.ROUND,
-    "subgradient": truncation.SUBGRADIENT,
-}
+_RULES: Final = {"truncate": TRUNCATE, "round": ROUND, "subgradient": SUBGRADIENT}
 ETA: Final = 0.9
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 ACCUMULATOR_MAX: Final = 1e12
@@ -231,30 +228,28 @@ def _conflict(detail: str) -> BadInput:
     return BadInput(f"learner: {detail}", "conflicting_settings")
 
 
-def kernel_settings(config: TruncatedGradientConfig, bits: int) -> Settings:
-    """The kernels' settings. Numbers are converted to floats, as another type would compile every kernel once more."""
-    rule = _RULES[config.rule]
+def kernel_settings(config: TruncatedGradientConfig) -> Any:
+    """Return the configuration as a `riata_gradient_settings`."""
     decaying = config.rate == "decaying"
-    return Settings(
+    return struct(
+        "riata_gradient_settings",
         loss=_LOSSES[config.loss],
-        rule=rule,
-        adaptive=True if config.rate == "adaptive" else None,
-        normalised=True if config.normalised else None,
-        one_by_one=config.grid or rule != truncation.TRUNCATE,
+        rule=_RULES[config.rule],
+        period=config.period,
+        adaptive=config.rate == "adaptive",
+        normalised=config.normalised,
         invariant=config.step == "invariant",
         grid=config.grid,
         intercept=config.intercept,
         centred=config.centred and config.normalised and config.intercept,
         calibrated=config.calibrated and config.loss == "logistic" and config.normalised,
-        counted=COUNTED if config.normalised and config.scale == "counts" else 0.0,
         counting=not decaying and not config.normalised,
-        eta=float(config.eta),
-        power=float(config.power) if decaying else 0.0,
-        delay=float(config.delay),
-        gravity=float(config.gravity),
-        period=config.period,
-        ceiling=float(config.ceiling),
-        accumulator=float(config.accumulator),
-        reach=float(config.reach),
-        shift=32 - bits,
+        counted=COUNTED if config.normalised and config.scale == "counts" else 0.0,
+        eta=config.eta,
+        power=config.power if decaying else 0.0,
+        delay=config.delay,
+        gravity=config.gravity,
+        ceiling=config.ceiling,
+        accumulator=config.accumulator,
+        reach=config.reach,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,22 +15,19 @@ from riata.learn.frozen import check_counts, check_names, check_numbers, check_s
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
 from riata.learn.slot_table import SlotTable
-from riata.learn.table_rows import room_for
-from riata.learn.truncated_gradient import columns, row
+from riata.learn.truncated_gradient import state
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
 from riata.learn.truncated_gradient.older_columns import counted_in_survey
-from riata.learn.truncated_gradient.rate import Scratch
-from riata.learn.truncated_gradient.row import Table
-from riata.learn.truncated_gradient.step import GAIN_MAX, GAIN_MIN, event_size, learn_batches
 from riata.maths.links import Link
-from riata.maths.slots import pick
-from riata.wire.batch import Batch, ids_of, in_one_piece, join_batches
+from riata.native.library import core, struct
+from riata.native.rows import Room, RowsArray, joined
+from riata.wire.batch import Batch
 
 __all__ = ["TruncatedGradient", "TruncatedGradientConfig"]
 
 _ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
 _FEATURES_USUAL: Final = 128  # initial space for rows of this many features
-_COLUMNS: Final = len(Scratch._fields)  # without the starts, and with the values of the next row
+_COLUMNS: Final = 10  # of a `riata_room`
 _LINKS: Final[dict[str, Link]] = {"logistic": "logistic", "squared": "identity", "hinge": "hinge"}
 
 
@@ -46,14 +42,14 @@ class TruncatedGradient:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = bits
-        self._settings = kernel_settings(config, bits)
-        self._room = room_for(_FEATURES_USUAL, _COLUMNS, 2)
+        self._settings = kernel_settings(config)
+        self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS, 3), struct("riata_told")
         self._start_empty()
 
     @property
     def learnt(self) -> int:
         """Rows learnt so far; refused rows do not count."""
-        return int(self._table.counts[row.LEARNT])
+        return int(self._counts[state.LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
@@ -62,26 +58,25 @@ class TruncatedGradient:
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
         n = sum([len(batch.label) for batch in batches])
-        if len(batches) > 1 and n <= _ROWS_JOINED_MAX and not self._slots.is_direct:
-            batches = [join_batches(batches)]  # the lines of a small model are looked up batch by batch, by a call for each
-        batches, hashes = list(batches), self._slots.enter_all([batch.hash for batch in batches])
-        ids = ids_of(batches, hashes)
-        skip = np.zeros(n, np.bool_) if skip is None else skip
-        told, refused = np.empty((3, n)), np.empty(n, np.bool_)
-        done, refusals = 0, 0
-        while done < len(batches):
+        learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
+        skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
+        numbers, refused = np.empty((3, n)), np.empty(n, np.bool_)
+        told = self._told
+        told.number, told.refused, told.n, told.refusals = numbers, refused, n, 0
+        hashes = self._slots.enter_all([batch.hash for batch in learnt])
+        rows = RowsArray(learnt, skip, hashes)
+        done = 0
+        while done < len(learnt):
             table = self._make_room(len(hashes[done]))
             listed = len(self._alive), len(self._seen)
-            stopped, longest, bad = learn_batches(table, self._settings, ids, done, skip, self._room, told, refused)
+            done = core.learn_gradient(table, self._settings, rows, len(learnt), done, self._room.struct, told)
             self._alive.rename(listed[0], self._slots)
             self._seen.rename(listed[1], self._slots)
-            if longest:
-                self._room = room_for(2 * longest, _COLUMNS, 2)
-            elif stopped == done:
-                batches[done] = in_one_piece(replace(batches[done], hash=hashes[done]))
-                ids[done] = ids_of(batches[done : done + 1], [batches[done].hash])
-            done, refusals = stopped, refusals + bad
-        return Stepped(told[0], refused, told[1], told[2], refusals)
+            if done < 0:
+                raise ValueError("the rows of a batch are not inside of its features")
+            if told.longest:
+                self._room = Room(2 * told.longest, _COLUMNS, 3)
+        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals)
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
@@ -90,16 +85,16 @@ class TruncatedGradient:
         leave small weights that were never truncated. For the subgradient rule, which has no events, it sets weights below a
         finite ceiling to zero. A served model is not finalised: its stream has not ended.
         """
-        table = self._present()
-        scalars = table.scalars
-        clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
+        table, scalars = self._present(), self._scalars
+        clock = float(scalars[state.CLOCK] + scalars[state.CLOCK_LOST])
         if finalised and self.config.rule != "subgradient":
-            norm, importance = (float(scalars[at]) for at in (row.NORM, row.IMPORTANCE))
-            clock += event_size(norm, importance, self._settings, self.learnt)
+            norm, importance = (float(scalars[at]) for at in (state.NORM, state.IMPORTANCE))
+            clock += core.event_size(self._settings, norm, importance, self.learnt)
         # A weight that truncation has made zero is written as zero, and its slot is removed from the list: no result changes.
         alive = self._alive.sorted()
         line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        kept = row.collect(table, self._settings, clock, not finalised, self._slots.lines_of(alive), line, beta)
+        listed = self._slots.lines_of(alive)
+        kept = core.collect_gradient(table, self._settings, clock, not finalised, listed, len(listed), line, beta)
         line.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
         slot = self._slots.slots_of(line)
@@ -109,28 +104,28 @@ class TruncatedGradient:
         elif self.config.rule == "subgradient" and math.isfinite(self.config.ceiling):
             large = np.abs(beta) >= self.config.ceiling
             slot, beta = slot[large], beta[large]
-        gain, offset = float(scalars[row.GAIN]), float(scalars[row.OFFSET])
+        gain, offset = float(scalars[state.GAIN]), float(scalars[state.OFFSET])
         beta *= gain
-        return Weights(slot, beta, gain * float(scalars[row.INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits)
+        return Weights(slot, beta, gain * float(scalars[state.INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits)
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
 
         Weights stay as they are; truncations that were deferred until now are applied with the steps of before.
         """
-        table, scalars = self._present(), self._table.scalars
-        clock = float(scalars[row.CLOCK] + scalars[row.CLOCK_LOST])
+        table, scalars = self._present(), self._scalars
+        clock = float(scalars[state.CLOCK] + scalars[state.CLOCK_LOST])
         alive, seen = self._alive.sorted(), self._seen.sorted()
         slot, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
         at = self._slots.lines_of(alive)
-        kept = row.collect(table, self._settings, clock, True, at, slot, beta)
-        line = table.line
-        line[slot[:kept], row.BETA], line[slot[:kept], row.TAU] = beta[:kept], clock
-        line[self._slots.lines_of(seen), row.SQUARES] *= keep
+        kept = core.collect_gradient(table, self._settings, clock, True, at, len(at), slot, beta)
+        line = self._slots.line
+        line[slot[:kept], state.BETA], line[slot[:kept], state.TAU] = beta[:kept], clock
+        line[self._slots.lines_of(seen), state.SQUARES] *= keep
         if not self._settings.normalised:
-            total = line[at, row.SQUARES] + self._settings.accumulator
-            line[at, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
-        scalars[[row.INTERCEPT_SQUARES, row.GAIN_SQUARES, row.OFFSET_SQUARES]] *= keep
+            total = line[at, state.SQUARES] + self._settings.accumulator
+            line[at, state.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
+        scalars[[state.INTERCEPT_SQUARES, state.GAIN_SQUARES, state.OFFSET_SQUARES]] *= keep
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
@@ -150,23 +145,22 @@ class TruncatedGradient:
 
         A weight that truncation has made zero is left out: at its next touch it would be evaluated to zero.
         """
-        table = self._table
         slot = self.weights().slot
         arrays: dict[str, F64 | I64 | U32] = {
-            "counts": table.counts[:1].copy(),
-            "scalars": table.scalars[: row.GAIN].copy(),
+            "counts": self._counts[:1].copy(),
+            "scalars": self._scalars[: state.GAIN].copy(),
             "slot": slot,
         }
         if self._settings.calibrated:
-            arrays["calibration"] = table.scalars[row.GAIN :].copy()
+            arrays["calibration"] = self._scalars[state.GAIN :].copy()
         if self._settings.centred:
-            arrays["entry"] = entry = np.flatnonzero(table.column[columns.KEY]).astype(np.uint32)
-            arrays["column_slot"] = table.column[columns.KEY, entry].astype(np.int64) - 1
-            arrays["survey"] = table.column[columns.COUNT :, entry].T.ravel()
-        arrays["beta"], arrays["tau"] = self._columns(slot, row.BETA)
+            arrays["entry"] = entry = np.flatnonzero(self._column[state.KEY]).astype(np.uint32)
+            arrays["column_slot"] = self._column[state.KEY, entry].astype(np.int64) - 1
+            arrays["survey"] = self._column[state.COUNT :, entry].T.ravel()
+        arrays["beta"], arrays["tau"] = self._columns(slot, state.BETA)
         if self._settings.adaptive:
             arrays["seen"] = seen = self._seen.sorted().copy()
-            arrays["squares"], scale = self._columns(seen, row.SQUARES)
+            arrays["squares"], scale = self._columns(seen, state.SQUARES)
             if self._settings.normalised:
                 arrays["scale"] = scale
         return dict(arrays)
@@ -177,28 +171,27 @@ class TruncatedGradient:
         if "column" in arrays:
             arrays = {**arrays, "survey": counted_in_survey(arrays["column"].astype(np.float64), int(arrays["counts"][0]))}
         self._start_empty()
-        table = self._table
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
         self._slots.lines_of(np.union1d(slot, seen))
         at, at_seen, line = self._slots.lines_of(slot), self._slots.lines_of(seen), self._slots.line
-        line[at, row.BETA] = arrays["beta"]
-        line[at, row.TAU] = arrays["tau"]
+        line[at, state.BETA] = arrays["beta"]
+        line[at, state.TAU] = arrays["tau"]
         if self._settings.adaptive:
-            line[at_seen, row.SQUARES] = arrays["squares"]
+            line[at_seen, state.SQUARES] = arrays["squares"]
         if self._settings.normalised:
-            line[at_seen, row.SCALE] = arrays["scale"]
+            line[at_seen, state.SCALE] = arrays["scale"]
         elif self._settings.adaptive:
-            total = line[at, row.SQUARES] + self._settings.accumulator
-            line[at, row.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
-        table.scalars[: row.GAIN] = arrays["scalars"]
+            total = line[at, state.SQUARES] + self._settings.accumulator
+            line[at, state.RATE] = 1.0 / np.sqrt(np.where(total > 0.0, total, math.inf))
+        self._scalars[: state.GAIN] = arrays["scalars"]
         if self._settings.calibrated:
-            table.scalars[row.GAIN :] = arrays["calibration"]
+            self._scalars[state.GAIN :] = arrays["calibration"]
         if self._settings.centred:
             entry = arrays["entry"]
-            table.column[columns.KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
-            table.column[columns.COUNT :, entry] = arrays["survey"].reshape(-1, columns.ENTRY - 1).T
-            table.counts[row.N_COLUMNS] = len(arrays["entry"])
-        table.counts[row.LEARNT] = arrays["counts"][0]
+            self._column[state.KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
+            self._column[state.COUNT :, entry] = arrays["survey"].reshape(-1, state.ENTRY - 1).T
+            self._counts[state.N_COLUMNS] = len(arrays["entry"])
+        self._counts[state.LEARNT] = arrays["counts"][0]
         self._alive.hold(slot)
         self._seen.hold(seen)
 
@@ -219,44 +212,37 @@ class TruncatedGradient:
 
         checkpoint is exact right after `weights` or `freeze`; between them it also counts weights that have become zero since.
         """
-        table = self._table
         lists = self._alive.slot.nbytes + self._seen.slot.nbytes
-        counters = table.counts[:1].nbytes + table.scalars[: None if self._settings.calibrated else row.GAIN].nbytes
-        entry = self._alive.slot.itemsize + columns.ENTRY * table.column.itemsize
-        weight = self._alive.slot.itemsize + 2 * table.line.itemsize
+        counters = self._counts[:1].nbytes + self._scalars[: None if self._settings.calibrated else state.GAIN].nbytes
+        entry = self._alive.slot.itemsize + state.ENTRY * self._column.itemsize
+        weight = self._alive.slot.itemsize + 2 * self._slots.line.itemsize
         width = 2 if self._settings.normalised else 1
-        accumulator = self._seen.slot.itemsize + width * table.line.itemsize if self._settings.adaptive else 0
+        accumulator = self._seen.slot.itemsize + width * self._slots.line.itemsize if self._settings.adaptive else 0
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
             "lists": lists,
-            "columns": table.column.nbytes,
-            "scratch": sum(array.nbytes for array in self._room),
+            "columns": self._column.nbytes,
+            "scratch": self._room.nbytes,
             "checkpoint": counters
             + len(self._alive) * weight
             + len(self._seen) * accumulator
-            + int(table.counts[row.N_COLUMNS]) * entry,
+            + int(self._counts[state.N_COLUMNS]) * entry,
         }
 
     def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines
-        counts = np.zeros(row.COUNTS, np.int64)
-        self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
+        self._counts: I64 = np.zeros(state.COUNTS, np.int64)
+        self._scalars: F64 = np.zeros(state.SCALARS)
+        self._scalars[state.GAIN] = 1.0
+        self._column: F64 = np.zeros((state.ENTRY, state.ENTRIES if self._settings.centred else 0))
+        self._alive, self._seen = SlotList(self._counts, state.N_ALIVE), SlotList(self._counts, state.N_SEEN)
         self._slots = SlotTable(self.bits, width)
-        self._settings = self._settings._replace(shift=self._slots.shift)
-        self._table = Table(
-            line=self._slots.line,
-            alive=self._alive.slot,
-            seen=self._seen.slot,
-            counts=counts,
-            scalars=np.zeros(row.SCALARS, np.float64),
-            column=np.zeros((columns.ENTRY, columns.ENTRIES if self._settings.centred else 0)),
-            mark=np.ones(columns.MARKS, np.uint8),
-            slot_of=self._slots.slot_of,
-        )
-        self._table.scalars[row.GAIN] = 1.0
+        mark = np.ones(state.MARKS, np.uint8)
+        self._table = struct("riata_gradient", counts=self._counts, scalars=self._scalars, column=self._column, mark=mark)
+        self._held: tuple[Any, ...] = (None, None, None)  # the arrays that grow, as the structure has them
 
-    def _make_room(self, features: int) -> Table:
+    def _make_room(self, features: int) -> Any:
         """Return the table for kernels, with space in the lists for every feature of a batch.
 
         Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
@@ -269,19 +255,21 @@ class TruncatedGradient:
             self._seen.make_room(features)
         return self._present()
 
-    def _present(self) -> Table:
-        """The table with its present arrays, which are others after they have grown."""
-        table = self._table
-        line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
-        if table.line is not line or table.alive is not alive or table.seen is not seen:
-            self._table = table._replace(line=line, alive=alive, seen=seen, slot_of=self._slots.slot_of)
-            self._settings = self._settings._replace(shift=self._slots.shift)
+    def _present(self) -> Any:
+        """The `riata_gradient` with the present arrays, which are others after they have grown."""
+        held = line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
+        if any(new is not old for new, old in zip(held, self._held, strict=True)):
+            self._held, table = held, self._table
+            table.line, table.lines, table.shift = line, len(line), self._slots.shift
+            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
+            table.slot_of = None if self._slots.is_direct else self._slots.slot_of
         return self._table
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Copies of two adjacent columns of the table, for some slots."""
         left, right = np.empty(len(slot)), np.empty(len(slot))
-        pick(self._slots.line, self._slots.lines_of(slot), column, left, right)
+        line, width = self._slots.line, self._slots.line.shape[1]
+        core.pick_columns(line, width, self._slots.lines_of(slot), len(slot), column, left, right)
         return left, right
 
     def _check(self, arrays: Arrays) -> None:
@@ -295,11 +283,11 @@ class TruncatedGradient:
         names |= {"entry", "column_slot", numbers} if self._settings.centred else set()
         check_names(arrays, names)
         check_counts("counts", arrays["counts"])
-        check_numbers("scalars", arrays["scalars"], row.GAIN)
+        check_numbers("scalars", arrays["scalars"], state.GAIN)
         if self._settings.calibrated:
-            check_numbers("calibration", arrays["calibration"], row.SCALARS - row.GAIN)
+            check_numbers("calibration", arrays["calibration"], state.SCALARS - state.GAIN)
             gain, _, *sums = arrays["calibration"].tolist()
-            if not GAIN_MIN <= gain <= GAIN_MAX or min(sums) < 0.0:
+            if not state.GAIN_MIN <= gain <= state.GAIN_MAX or min(sums) < 0.0:
                 raise Corrupt("learner state: the calibration is out of range")
         if self._settings.centred:
             self._check_columns(arrays["entry"], arrays["column_slot"], arrays[numbers], int(arrays["counts"][0]))
@@ -314,11 +302,11 @@ class TruncatedGradient:
 
     def _check_columns(self, entry: Any, slot: Any, column: Any, learnt: int) -> None:
         """Raise `Corrupt` unless these are entries of the book of columns after `learnt` rows."""
-        check_slots("entry", entry, columns.ENTRIES.bit_length() - 1)
+        check_slots("entry", entry, state.ENTRIES.bit_length() - 1)
         if slot.dtype != np.int64 or slot.shape != entry.shape:
             raise Corrupt("learner state: the columns have no slots")
-        check_numbers("the numbers of columns", column, (columns.ENTRY - 1) * len(entry))
-        count, since, _, low, high = column.reshape(-1, columns.ENTRY - 1).T
+        check_numbers("the numbers of columns", column, (state.ENTRY - 1) * len(entry))
+        count, since, _, low, high = column.reshape(-1, state.ENTRY - 1).T
         good = (slot >= 0) & (slot < 2**self.bits) & (count >= 1.0) & (since >= 0.0) & (since <= learnt) & (low <= high)
         if not bool(good.all()):
             raise Corrupt("learner state: an entry of the columns is out of range")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.learn.truncated_gradient.columns import BLOCK, DENSE
+from riata.learn.truncated_gradient.state import BLOCK, DENSE
 
 
 def counted_in_survey(column: F64, learnt: int) -> F64:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from riata.base.arrays import Arrays
-from riata.base.limits import BITS_MIN
 from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSpec
 from riata.learn.standardised import SLOTS, Standardised
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig, candidates, candidates_of_classes, kernel_settings
+from riata.learn.truncated_gradient.config import TruncatedGradientConfig, candidates, candidates_of_classes
 from riata.learn.tuned import Tuned, settled
 
 
@@ -34,8 +33,7 @@ def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
 
 
 def _machine_code(config: TruncatedGradientConfig) -> str:
-    settings = kernel_settings(config, BITS_MIN)
-    flags = {"adaptive": settings.adaptive, "normalised": settings.normalised}
+    flags = {"adaptive": config.rate == "adaptive", "normalised": config.normalised}
     return " ".join([config.kind, *(name for name, up in flags.items() if up)])
 
 

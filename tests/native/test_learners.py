@@ -1,0 +1,55 @@
+"""The learners under AddressSanitizer and UndefinedBehaviorSanitizer, and the same bits in every variant of the core."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from riata.native.library import PATH
+from riata.native.sources import variants
+from tests.native.test_safety import built, run
+
+LEARN = """
+import hashlib
+import numpy as np
+from riata.learn.registry import build_learner
+from riata.run.config import read_config
+from tests.learn.streams import sparse_events, to_batch
+
+GRADIENT = {"kind": "truncated_gradient"}
+CONFIGS = [
+    GRADIENT,
+    {**GRADIENT, "normalised": False},
+    {**GRADIENT, "rate": "constant", "normalised": False, "gravity": 1e-3},
+    {**GRADIENT, "rate": "constant", "normalised": False, "rule": "subgradient", "eta": 0.01},
+    {**GRADIENT, "normalised": False, "grid": True, "rule": "round", "ceiling": 0.01},
+]
+found = hashlib.blake2b()
+for config in CONFIGS:
+    for bits in (4, 16):
+        learner = build_learner(read_config({"learner": config}).learner, bits)
+        for n, longest in ((1, 1), (9, 7), (5, 8), (7, 9), (60, 65), (300, 5)):
+            batch = to_batch(sparse_events(n, n, 3000, spread=0.5, longest=longest))
+            found.update(learner.step_all([batch, batch], np.arange(2 * n) % 5 == 3).margin.tobytes())
+        found.update(learner.weights().beta.tobytes())
+        learner.thaw(learner.freeze())
+        for array in learner.freeze().values():
+            found.update(np.asarray(array).tobytes())
+print(found.hexdigest())
+"""
+
+
+def test_learners_touch_nothing_outside_their_arrays_and_do_nothing_undefined(tmp_path: Path) -> None:
+    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=False).stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip("this compiler has no AddressSanitizer")
+    flags = "-fsanitize=address,undefined -fno-sanitize-recover=all -g -O1"
+    library = built(tmp_path, f"--flags={flags}")
+    said = run(LEARN, library, LD_PRELOAD=runtime, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="halt_on_error=1")
+    assert said == run(LEARN, PATH)
+
+
+def test_learners_have_the_same_bits_in_every_variant() -> None:
+    assert len({run(LEARN, PATH.with_name(f"libriata-{variant}.so")) for variant in variants()}) == 1
