@@ -337,6 +337,93 @@ QUICK u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
  * Source     Clinger 1990; Lemire, "Number parsing at a gigabyte per second", 2021 */
 QUICK i64 riata_parse_number(const u8 *text, i64 size, i64 json, double *value);
 
+/* ---- figures.c ---------------------------------------------------------------------------------------------------- */
+
+enum { /* columns of `sums`: the first eight are sums over events of importance times the quantity */
+    WEIGHT_SUM, LOG_LOSS_SUM, BASE_LOG_LOSS_SUM, CORRECT_SUM, PREDICTED_SUM, OBSERVED_SUM, LOSS_SUM, BASE_LOSS_SUM,
+    TALLY_SCALE, /* factor applied to the weight of the newest event; 1 in the cumulative row */
+    TALLY_SUMS,
+};
+enum { SUPPORT, GIVEN, HITS, COST, CLASS_SUMS }; /* sums of weights over events of a class, or that were given it; COST times log loss */
+enum { /* rows of `window`; of several classes the probability of the winner, the class, weight, loss of the base rate, loss, winner */
+    PAST_MARGIN, PAST_LABEL, PAST_WEIGHT,
+    PAST_BASE, /* what the base-rate predictor predicted */
+    PAST_LOSS, /* log loss, or the learner's own loss if there is no probability */
+    PAST_WINNER,
+};
+enum { BINS = 4096, CELLS = 20, CELL_SUMS = 4 };
+
+/* Figures of progressive validation.
+ *   growth       2^(1 / half_life)
+ *   examples     events so far
+ *   sums         f64[2, TALLY_SUMS]   cumulative and faded
+ *   histogram    f64[2, 2, BINS]      weight by horizon, label and bin of the margin: 3072 bins of width 1/192 over |margin| < 8, and 512
+ *                                     on each side that grow with it, 64 for each doubling, up to 2048
+ *   calibration  f64[CELLS, 4]        by predicted probability: events, their weight, and weight times probability and label
+ *   window       f64[.., width]       the last `width` events, event number t at column t % width
+ * Only of several classes:
+ *   by_class     f64[2, classes, CLASS_SUMS]
+ *   chance       f64[classes]         scratch */
+typedef struct {
+    i64 link, examples, width, classes;
+    double growth;
+    double *sums, *histogram, *calibration, *window, *by_class, *chance;
+} riata_tally;
+
+/* Add n events, in order. |margin| <= 1e9, weight > 0; label 0 or 1, any number if the link is REAL.
+ * Source    Langford, Li & Zhang 2009, section 2 (losses); figures.c */
+EXPORT void riata_tally_rows(riata_tally *tally, const double *margin, const double *label, const double *weight, i64 n);
+
+/* The same of several classes: margin f64[n, classes]; label is the number of the class; the histogram is not used. What is judged is the
+ * class of the largest margin: CORRECT and OBSERVED are 1 if it is the label, PREDICTED is its probability.
+ * Returns   n, or the first event whose label is no class; it and those after it are not added
+ * Source    as `riata_class_probabilities` and figures.c */
+EXPORT i64 riata_tally_classes(riata_tally *tally, const double *margin, const double *label, const double *weight, i64 n);
+
+/* Sum the last `count` events from the oldest to the newest, with scale 1: sums f64[TALLY_SUMS], calibration f64[CELLS, 4], both
+ * overwritten. count <= examples and <= width. Not for several classes. Source: figures.c */
+EXPORT void riata_window_sums(const riata_tally *tally, i64 count, double *sums, double *calibration);
+
+/* The weighted mean of the losses of the last `count` events, added from the oldest to the newest; NaN if there are none. */
+EXPORT double riata_window_loss(const riata_tally *tally, i64 count);
+
+/* Area under the ROC curve, ties counted half; NaN if a class is absent. Of weights in bins, which are in increasing order of the score:
+ * f64[bins] for each label. And exact: score f64[n] increasing, label 0 or 1, weight > 0. Source: Mann & Whitney 1947, with weights. */
+EXPORT double riata_histogram_auc(const double *negative, const double *positive, i64 bins);
+EXPORT double riata_ranked_auc(const double *score, const double *label, const double *weight, i64 n);
+
+/* Log losses of n margins, times the weights of their rows; loss f64[n] is overwritten. A label above 1/2 is positive. Rows that are
+ * refused, and those whose margin is not finite, count as if their label had been impossible.
+ * Source    logarithmic score, Good 1952; clipped at 34.5 nats */
+EXPORT void riata_log_losses(const double *margin, const bool *refused, const double *label, const double *weight, i64 n, double *loss);
+
+/* Turn margins f64[n, classes], finite, into probabilities f64[n, classes] that sum to one, and winner i64[n], the class of the largest
+ * margin, the first of equal ones. link is LOGISTIC or PROBIT.
+ * Source    Zadrozny & Elkan 2002, section 4 */
+EXPORT void riata_class_probabilities(const double *margin, i64 n, i64 classes, i64 link, double *probability, i64 *winner);
+
+/* ---- drift.c ------------------------------------------------------------------------------------------------------- */
+
+enum { DRIFT_SIGNALS = 3, BLOCK_SUMS = 6, DRIFT_REFERENCE = 3, DRIFT_SIDE = 4, DRIFT_ALARM = 6, ALARMS_KEPT = 8, SEEN_BITS = 20 };
+
+/* What the drift detector keeps; riata/watch/drift.py names the columns.
+ *   block      f64[BLOCK_SUMS]                      the block that is not full yet
+ *   reference  f64[DRIFT_SIGNALS, DRIFT_REFERENCE]  blocks, their mean and variance
+ *   side       f64[DRIFT_SIGNALS, 2, DRIFT_SIDE]    upwards and downwards
+ *   alarm      f64[ALARMS_KEPT, DRIFT_ALARM]        alarm number n in row (n - 1) % ALARMS_KEPT
+ *   counts     i64[6]
+ *   seen       u8[2^(SEEN_BITS - 3)]                one bit for each feature that was met */
+typedef struct {
+    double *block, *reference, *side, *alarm;
+    i64 *counts;
+    u8 *seen;
+} riata_drift;
+
+/* Take events first, first + 1, .., and note the alarms they raise. In `rest` events after an alarm, and at the start, none is raised.
+ * Events that were not learnt are left out: rows with a true `skip`. margin f64[n] is that before learning; values are not read.
+ * Source    Page 1954; Hinkley 1971; drift.c */
+EXPORT void riata_watch_drift(riata_drift *state, i64 link, i64 rest, const riata_rows *rows, const double *margin, i64 first);
+
 /* ---- links.c ------------------------------------------------------------------------------------------------------- */
 
 /* Turn n margins, which are finite, into probabilities, NaN if the link has none, and labels.

@@ -22,7 +22,6 @@ class Mutant:
 
 HASHING: Final = ("tests/maths/test_hashing.py",)
 TRUNCATION: Final = ("tests/maths/test_truncation.py",)
-AUC: Final = ("tests/maths/test_auc.py",)
 LOSSES: Final = ("tests/maths/test_losses.py",)
 SLOTS: Final = ("tests/maths/test_slots.py",)
 DOT: Final = ("tests/maths/test_dot.py",)
@@ -36,15 +35,12 @@ KERNELS: Final = (
     Mutant("maths/truncation.py", "pull if pull > -limit else -limit", "pull if pull > limit else -limit", TRUNCATION),
     Mutant("maths/truncation.py", "return beta if size > ceiling else 0.0", "return beta if size < ceiling else 0.0", TRUNCATION),
     Mutant("maths/truncation.py", "and left % 2.0 == 1.0", "and left % 2.0 == 0.0", TRUNCATION),
-    Mutant("maths/auc.py", "right += positive[b] * (below + 0.5 *", "right += positive[b] * (below - 0.5 *", AUC),
-    Mutant("maths/auc.py", "step = min(step, TAIL - 1)", "step = min(step, TAIL)", AUC),
     Mutant("maths/losses.py", "return -s if s * margin < 1.0 else 0.0", "return -s if s * margin <= 1.0 else 0.0", LOSSES),
     Mutant("maths/losses.py", "return s * logistic_travel(", "return -s * logistic_travel(", LOSSES),
     Mutant("maths/slots.py", "again = p < last and slot[p + 1] == at", "again = p > 0 and slot[p - 1] != at", SLOTS),
     Mutant("maths/slots.py", "is_old = old > new", "is_old = old < new", SLOTS),
     Mutant("maths/dot.py", "low = middle + 1", "low = middle + 2", DOT),
     Mutant("maths/dot.py", "        before += bucket[i]\n", "        before = bucket[i]\n", DOT),
-    Mutant("watch/accumulate.py", "1.0 - sign * margin)", "1.0 + sign * margin)", ("tests/watch/test_score_event.py",)),
 )
 FRONT: Final = (
     Mutant("web/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),

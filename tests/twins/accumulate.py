@@ -24,11 +24,6 @@ class Event:
     base: float
 
 
-def all_usual(margins: list[float], refused: list[bool], held: float) -> bool:
-    """Whether all events were learnt, with margins within `held`."""
-    return not any(refused) and all(-held <= margin <= held for margin in margins)
-
-
 def bases(labels: list[float], weights: list[float], link: int) -> list[float]:
     """What the base-rate predictor says before each event."""
     said = []

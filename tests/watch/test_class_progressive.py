@@ -36,8 +36,7 @@ def watched(cuts: list[int], window: int = 10_000) -> ClassProgressive:
 def test_probabilities_equal_their_definition_also_where_each_is_tiny(link: int) -> None:
     rows = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, 0.5], [-30.0, -31.0, -33.0], [-900.0, -901.0, -1000.0], [40.0, 50.0, -2.0]])
     rows = rows[:3] if link == PROBIT else rows
-    probability, winner = np.empty(rows.shape), np.empty(len(rows), np.int64)
-    class_probabilities(rows, link, probability, winner)
+    probability, winner = class_probabilities(rows, link)
     expected, winners = twin.class_probabilities(rows, link)
     np.testing.assert_allclose(probability, expected, rtol=1e-9)
     np.testing.assert_allclose(probability.sum(axis=1), 1.0, rtol=1e-12)
@@ -78,6 +77,16 @@ def test_events_that_were_not_learnt_are_left_out_and_huge_margins_are_held() ->
     found.observe(margin, label, weight, refused, 1)
     assert (found.examples, found.refused) == (N - 1, 1)
     assert np.isfinite(found.figures()["cumulative"]["log_loss"])
+
+
+def test_a_label_that_is_no_class_is_refused() -> None:
+    margin, label, weight = drawn()
+    for wrong in (4.0, -1.0, np.nan):
+        label[9] = wrong
+        found = ClassProgressive(ProgressiveConfig(), NAMES)
+        with pytest.raises(ValueError, match="a label is not the number of one of 4 classes"):
+            found.observe(margin, label, weight, np.zeros(N, np.bool_), 1)
+        assert found.examples == 9
 
 
 def test_classes_that_come_later_have_no_events_yet() -> None:

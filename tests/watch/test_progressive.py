@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.links import LINKS, Answers
-from riata.watch.progressive import Progressive, ProgressiveConfig, warm_up
+from riata.watch.progressive import Progressive, ProgressiveConfig
 
 ALL: list[Answers] = list(LINKS)
 SMALL = {"half_life": 150, "window": 400}
@@ -392,7 +392,6 @@ def test_thaw_refuses_a_window_of_another_size() -> None:
 
 
 def test_memory_names_its_parts() -> None:
-    warm_up()
     assert Progressive(ProgressiveConfig()).memory() == {
         "sums": 2 * 9 * 8 + 20 * 4 * 8,
         "histograms": 2 * 2 * 4096 * 8,

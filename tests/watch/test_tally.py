@@ -8,8 +8,10 @@ import pytest
 from riata.base.arrays import F64
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
+from riata.native.library import core
 from riata.watch import accumulate
 from tests.twins import accumulate as twin
+from tests.watch.test_score_event import judged
 
 LINKS = [LOGISTIC, PROBIT, IDENTITY, HINGE, REAL]
 N, WINDOW, HALF_LIFE = 300, 70, 40
@@ -32,38 +34,23 @@ class Tallied:
 
     def __init__(self, link: int, half_life: float = HALF_LIFE) -> None:
         self.margin, self.label, self.weight = draw(link)
-        self.examples = np.zeros(1, np.int64)
         self.sums = np.zeros((2, accumulate.SUMS))
         self.sums[:, accumulate.SCALE] = 1.0
         self.histogram = np.zeros((2, 2, BINS))
         self.calibration = np.zeros((accumulate.CELLS, accumulate.CELL))
         self.window = np.zeros((accumulate.PAST, WINDOW))
-        state = (self.examples, self.sums, self.histogram, self.calibration, self.window)
-        accumulate.accumulate_rows(self.margin, self.label, self.weight, link, 2.0 ** (1.0 / half_life), *state)
+        arrays = {"histogram": self.histogram, "calibration": self.calibration, "window": self.window}
+        self.tally = accumulate.tally_of(link, half_life, sums=self.sums, **arrays)
+        accumulate.tally_rows(self.tally, self.margin, self.label, self.weight)
 
     def events(self, link: int) -> list[twin.Event]:
         bases = twin.bases(self.label.tolist(), self.weight.tolist(), link)
         return [twin.Event(*row) for row in zip(self.margin, self.label, self.weight, bases, strict=True)]
 
-    def span(self) -> tuple[int, int]:
-        return N % WINDOW, WINDOW
-
 
 def assert_sums(found: F64, expected: dict[str, float]) -> None:
     scaled = found[: accumulate.SCALE] / found[accumulate.SCALE]
     np.testing.assert_allclose(scaled, [expected[name] for name in twin.NAMES], rtol=ROUNDINGS, atol=ROUNDINGS)
-
-
-@pytest.mark.parametrize("margin", [0.0, -accumulate.MARGIN_HELD, 1.001 * accumulate.MARGIN_HELD, -math.inf, math.nan])
-@pytest.mark.parametrize("at", [0, 40, 99])
-@pytest.mark.parametrize("learnt", [True, False])
-def test_usual_are_events_that_were_learnt_with_margins_that_are_held(margin: float, at: int, learnt: bool) -> None:
-    margins, refused = np.linspace(-5.0, 5.0, 100), np.zeros(100, np.bool_)
-    margins[at], refused[at] = margin, not learnt
-    usual = accumulate.all_usual(margins, refused)
-    assert usual == twin.all_usual(margins.tolist(), refused.tolist(), accumulate.MARGIN_HELD)
-    assert usual == (learnt and abs(margin) <= accumulate.MARGIN_HELD)
-    assert accumulate.all_usual(margins[:0], refused[:0])
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -72,7 +59,7 @@ def test_tally_equals_its_twin(link: int) -> None:
     events = done.events(link)
     assert_sums(done.sums[accumulate.CUMULATIVE], twin.accumulate_rows(events, link, math.inf))
     assert_sums(done.sums[accumulate.FADED], twin.accumulate_rows(events, link, HALF_LIFE))
-    assert done.examples.tolist() == [N]
+    assert done.tally.examples == N
 
 
 @pytest.mark.parametrize("half_life", [1, 3])
@@ -88,8 +75,7 @@ def test_fading_survives_its_renormalisations(half_life: int) -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_window_sums_equals_its_twin(link: int) -> None:
     done = Tallied(link)
-    sums, cells = np.full(accumulate.SUMS, 99.0), np.full((accumulate.CELLS, accumulate.CELL), 99.0)
-    accumulate.window_sums(done.window, *done.span(), link, sums, cells)
+    sums, cells = accumulate.window_sums(done.tally, WINDOW)
     assert_sums(sums, twin.window_sums(done.events(link), link, WINDOW))
     assert cells[:, accumulate.CELL_EXAMPLES].sum() == len(done.events(link)[-WINDOW:])
     for column, total in ((accumulate.CELL_PREDICTED, accumulate.PREDICTED), (accumulate.CELL_OBSERVED, accumulate.OBSERVED)):
@@ -100,11 +86,11 @@ def test_window_sums_equals_its_twin(link: int) -> None:
 def test_window_loss_equals_its_twin(link: int) -> None:
     done = Tallied(link)
     expected = twin.window_loss(done.events(link), link, WINDOW)
-    assert accumulate.window_loss(done.window, *done.span()) == pytest.approx(expected, rel=ROUNDINGS)
+    assert core.window_loss(done.tally, WINDOW) == pytest.approx(expected, rel=ROUNDINGS)
 
 
 def test_window_loss_of_nothing_is_not_a_number() -> None:
-    assert math.isnan(accumulate.window_loss(np.zeros((accumulate.PAST, 5)), 0, 0))
+    assert math.isnan(core.window_loss(accumulate.tally_of(LOGISTIC, 1.0, window=np.zeros((accumulate.PAST, 5))), 0))
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY])
@@ -135,13 +121,12 @@ def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
 def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip(link: int) -> None:
     done = Tallied(link)
     before = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS]
-    state = (done.examples, done.sums, done.histogram, done.calibration, done.window)
-    accumulate.accumulate_rows(np.array([-1e9]), np.ones(1), np.ones(1), link, 1.0, *state)
+    accumulate.tally_rows(done.tally, np.array([-1e9]), np.ones(1), np.ones(1))
     cost = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS] - before
     assert cost == pytest.approx(-math.log(1e-15), rel=1e-9)  # a difference of two sums
 
 
 def test_log_loss_of_a_probit_answer_keeps_its_digits_where_the_probability_rounds_to_one() -> None:
-    probability, cost, _, _, own, _ = accumulate.score_event(PROBIT, 9.0, 1.0, 0.5)
+    probability, cost, _, _, own, _ = judged(PROBIT, 9.0, 1.0, 0.5)
     assert probability == 1.0
     assert cost == own == pytest.approx(1.1285884059538408e-19, rel=1e-12)  # -log Phi(9)

@@ -216,9 +216,7 @@ def _losses_of(stepped: Stepped, rows: Batch) -> F64:
     """The log losses of rows before they were learnt, times their weights."""
     if stepped.margin.ndim > 1:
         return _losses_of_classes(stepped, rows)
-    losses = np.empty(rows.n)
-    log_losses(stepped.margin, stepped.refused, rows.label, rows.weight, losses)
-    return losses
+    return log_losses(stepped.margin, stepped.refused, rows.label, rows.weight)
 
 
 def _losses_of_classes(stepped: Stepped, rows: Batch) -> F64:
@@ -227,7 +225,6 @@ def _losses_of_classes(stepped: Stepped, rows: Batch) -> F64:
     margin = stepped.margin[:, labels.astype(np.int64)]
     impossible = stepped.refused | ~np.isfinite(margin).all(axis=1)  # as in `log_losses`
     margin = np.where((first <= np.arange(rows.n)[:, None]) & ~impossible[:, None], margin, UNKNOWN)
-    probability = np.empty_like(margin)
-    class_probabilities(margin, LOGISTIC, probability, np.empty(rows.n, np.int64))
+    probability, _ = class_probabilities(np.ascontiguousarray(margin), LOGISTIC)
     told = np.where(impossible, 0.0, probability[np.arange(rows.n), own])
     return rows.weight * [-math.log(max(one, PROBABILITY_MIN)) for one in told.tolist()]

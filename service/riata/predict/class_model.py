@@ -53,8 +53,7 @@ class ClassModel:
             return Scores(np.zeros(n), nothing, nothing, none, np.diff(batch.indptr), nothing, np.zeros((n, 0)))
         scored = [head.score(batch) for head in self.heads]
         margin, known = np.stack([one.margin for one in scored], axis=1), np.stack([one.known for one in scored], axis=1)
-        probability, winner = np.empty((n, k)), np.empty(n, np.int64)
-        class_probabilities(margin, LINKS[self.weights.link].code, probability, winner)
+        probability, winner = class_probabilities(margin, LINKS[self.weights.link].code)
         at = winner[:, np.newaxis]
         margin, best = (np.take_along_axis(each, at, axis=1)[:, 0] for each in (margin, probability))
         known_features = np.take_along_axis(known, at, axis=1)[:, 0]

@@ -26,7 +26,6 @@ from riata.jit.disk_cache import NotCompiled, only_from_disk
 from riata.learn import registry
 from riata.learn.registry import LearnerConfig, default_learner, machine_code, one_of_each, spec_of
 from riata.maths import numerics
-from riata.maths.log_loss import log_losses
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.one_row import ROW_READER
@@ -34,7 +33,6 @@ from riata.predict.path import regularisation_path
 from riata.predict.uncertainty import EVIDENCE_MIN, Covariance
 from riata.run.compilers import Compilers
 from riata.store import payload
-from riata.watch import class_progressive, drift, progressive
 from riata.wire import parse, read_body
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
@@ -49,12 +47,8 @@ def _warm_up_rows() -> None:
 
 
 def _warm_up_figures() -> None:
-    progressive.warm_up()
-    class_progressive.warm_up()
-    drift.warm_up()
     numerics.fingerprint()
     payload.warm_up()
-    log_losses(np.zeros(1), np.zeros(1, np.bool_), np.zeros(1), np.ones(1), np.empty(1))  # two events choose no step
 
 
 def _warm_up_curves() -> None:

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
-from riata.maths.classes import class_probabilities
-from riata.maths.links import LINKS
+from riata.native.library import core
 from riata.watch import accumulate, curves
 from riata.watch.accumulate import (
     CELL_EXAMPLES,
@@ -23,6 +22,7 @@ from riata.watch.accumulate import (
     CUMULATIVE,
     FADED,
     LOG_LOSS,
+    PAST,
     PAST_BASE,
     PAST_LABEL,
     PAST_LOSS,
@@ -32,19 +32,20 @@ from riata.watch.accumulate import (
     SUMS,
     WEIGHT,
 )
-from riata.watch.accumulate_classes import (
-    COST,
-    GIVEN,
-    HITS,
-    PAST_OF_CLASSES,
-    PAST_WINNER,
-    PER_CLASS,
-    SUPPORT,
-    accumulate_classes,
-)
 from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.watch.figures import Figures, calibration_cells, calibration_error, horizon_figures, ratio
 from riata.watch.progressive import RECENT, Progressive, ProgressiveConfig
+
+# Columns of `by_class`, sums of weights over the events of a class, or that were given the class.
+SUPPORT: Final = 0
+GIVEN: Final = 1
+HITS: Final = 2
+COST: Final = 3  # times the log loss
+PER_CLASS: Final = 4
+
+# Of the window: PAST_MARGIN holds the probability of the winner, PAST_LABEL the class, PAST_BASE the loss of the base rate.
+PAST_WINNER: Final = PAST
+PAST_OF_CLASSES: Final = PAST + 1
 
 HORIZONS: Final = ("cumulative", "faded", "window")
 
@@ -58,20 +59,21 @@ class ClassProgressive(Progressive):
     past_rows = PAST_OF_CLASSES
 
     def __init__(self, config: ProgressiveConfig, names: Sequence[str]) -> None:
-        super().__init__(config)
         self.names: tuple[str, ...] = tuple(names)
         self._by_class: F64 = np.zeros((2, len(self.names), PER_CLASS))
+        super().__init__(config)
 
     def grow(self, names: Sequence[str]) -> None:
         """Have the classes `names`, of which those so far are the first."""
         more = len(names) - len(self.names)
         self.names = tuple(names)
         self._by_class = np.concatenate((self._by_class, np.zeros((2, more, PER_CLASS))), axis=1)
+        self._core = self._made_core(self.examples)
 
     def figures(self) -> Figures:
         """Return what `Progressive.figures` returns, `classes` (figures of each class by horizon) and `macro` (their means over
         the classes that occurred)."""
-        count, width = self._span()[1], self.config.window
+        count, width = self._held, self.config.window
         columns = np.arange(self.examples - count, self.examples) % width
         sums, by_class, cells = self._of_window(columns)
         recent, _, of_recent = self._of_window(columns[-RECENT:])
@@ -110,17 +112,23 @@ class ClassProgressive(Progressive):
             raise Corrupt("watch: the window has an event of a class that the model does not have")
         super().thaw(arrays, carried, bases)
         self._by_class = sums
+        self._core = self._made_core(self.examples)
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         return {**super().memory(), "by_class": self._by_class.nbytes}
 
-    def _all_usual(self, margin: F64, refused: BOOL) -> bool:
-        return not bool(refused.any()) and bool((np.abs(margin) <= accumulate.MARGIN_HELD).all())
+    def _arrays(self) -> dict[str, F64]:
+        return {**super()._arrays(), "by_class": self._by_class, "chance": np.empty(len(self.names))}
+
+    def _made_core(self, examples: int) -> Any:
+        made = super()._made_core(examples)
+        made.classes = len(self.names)
+        return made
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
-        counters = (self._examples, self._sums, self._by_class, self._calibration, self._window)
-        accumulate_classes(np.ascontiguousarray(margin), label, weight, self._link, self._growth, *counters)
+        if core.tally_classes(self._core, margin, label, weight, len(label)) < len(label):
+            raise ValueError(f"a label is not the number of one of {len(self.names)} classes")
 
     def _point(self, seq: int) -> F64:
         point = super()._point(seq)
@@ -178,11 +186,3 @@ def _means(classes: Sequence[Figures]) -> Figures:
     found = [one for one in classes if one["recall"] is not None]
     names = ("recall", "precision", "f1", "log_loss")
     return {name: ratio(sum(one[name] or 0.0 for one in found), len(found)) for name in names}
-
-
-def warm_up() -> None:
-    """Compile the kernels of several classes, or load them from disk, by running them on a synthetic event."""
-    watched = ClassProgressive(ProgressiveConfig(window=1), ("a", "b"))
-    watched.observe(np.zeros((1, 2)), np.zeros(1), np.ones(1), np.zeros(1, np.bool_), 1)
-    watched.figures()
-    class_probabilities(np.zeros((1, 2)), LINKS["logistic"].code, np.empty((1, 2)), np.empty(1, np.int64))

@@ -1,22 +1,59 @@
-"""The drift detector of a model: what it keeps, the alarms it raised, and its figures. `drift_kernel` has the method."""
+"""The drift detector: what it keeps, the alarms it raised, and its figures. The method is in `service/native/drift.c`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, Arrays
+from riata.base.arrays import BOOL, F64, I64, U8, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.links import LINKS, Answers
-from riata.watch import drift_kernel as kernel
-from riata.watch.drift_kernel import DriftState
+from riata.native.library import core, struct
 from riata.wire.batch import Batch, in_one_piece, join_batches
 
 SIGNALS: Final = ("loss", "label_rate", "unknown_features")
 EVENTS_MAX: Final = 2**53  # no log is longer, and float64 holds such numbers exactly
+
+BLOCK: Final = 100  # events
+WARM: Final = 50  # blocks of a reference before anything is compared with it
+ALARM_AT: Final = 20.0  # the statistic of a signal
+
+EVENTS: Final = 0  # of the sums of `block`
+BLOCK_SUMS: Final = 6
+
+COUNT: Final = 0  # columns of `reference`
+MEAN: Final = 1
+VARIANCE: Final = 2
+REFERENCE: Final = 3
+
+STATISTIC: Final = 0  # columns of `side`; then the number, the sum and the beginning of the blocks since it was zero
+SIDE: Final = 4
+
+ALARM_SEQ: Final = 0  # columns of `alarm`; then the event before the change, means before and after, the statistic of the loss
+ALARM_SIGNAL: Final = 1
+ALARM: Final = 6
+ALARMS_KEPT: Final = 8
+
+RESTED: Final = 0  # entries of `counts`: events since the last alarm, or since the start
+ALARMS: Final = 1  # and the next two: alarms by signal
+ANSWERED: Final = 4  # the last alarm that an event of the log has answered; then the last event of the last full block
+COUNTS: Final = 6
+
+SEEN_BITS: Final = 20
+
+
+class DriftState(NamedTuple):
+    """What the detector keeps: a `riata_drift`."""
+
+    block: F64
+    reference: F64
+    side: F64
+    alarm: F64
+    counts: I64
+    seen: U8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +92,14 @@ class DriftDetector:
         self.rest = rest
         self._link = LINKS[answers].code
         self._state = DriftState(
-            np.zeros(kernel.BLOCK_SUMS),
-            np.zeros((kernel.SIGNALS, kernel.REFERENCE)),
-            np.zeros((kernel.SIGNALS, 2, kernel.SIDE)),
-            np.zeros((kernel.ALARMS_KEPT, kernel.ALARM)),
-            np.zeros(kernel.COUNTS, np.int64),
-            np.zeros(2 ** (kernel.SEEN_BITS - 3), np.uint8),
+            np.zeros(BLOCK_SUMS),
+            np.zeros((len(SIGNALS), REFERENCE)),
+            np.zeros((len(SIGNALS), 2, SIDE)),
+            np.zeros((ALARMS_KEPT, ALARM)),
+            np.zeros(COUNTS, np.int64),
+            np.zeros(2 ** (SEEN_BITS - 3), np.uint8),
         )
+        self._core = struct("riata_drift", **self._state._asdict())
 
     def observe(self, rows: Sequence[Batch], answered: tuple[F64, F64, F64], refused: BOOL, first: int) -> None:
         """Add the events first, first + 1, ... of all `rows`.
@@ -71,23 +109,24 @@ class DriftDetector:
         """
         batch = in_one_piece(rows[0] if len(rows) == 1 else join_batches(rows))
         margin, label, weight = (np.ascontiguousarray(part, np.float64) for part in answered)
-        refused = np.ascontiguousarray(refused)
-        kernel.watch_rows(self._state, self._link, self.rest, first, batch.indptr, batch.hash, (margin, label, weight), refused)
+        arrays = {"label": label, "weight": weight, "skip": np.ascontiguousarray(refused)}
+        events = struct("riata_rows", indptr=batch.indptr, hash=batch.hash, n=batch.n, features=batch.nnz, **arrays)
+        core.watch_drift(self._core, self._link, self.rest, events, margin, first)
 
     @property
     def raised(self) -> dict[str, int]:
         """Number of alarms by signal."""
-        counts = self._state.counts[kernel.ALARMS : kernel.ALARMS + kernel.SIGNALS]
+        counts = self._state.counts[ALARMS : ALARMS + len(SIGNALS)]
         return dict(zip(SIGNALS, counts.tolist(), strict=True))
 
     @property
     def alarms(self) -> list[Alarm]:
         """The last alarms, newest first; at most ALARMS_KEPT."""
         total = sum(self.raised.values())
-        numbers = range(total - 1, max(total - kernel.ALARMS_KEPT, 0) - 1, -1)
-        found = (self._state.alarm[number % kernel.ALARMS_KEPT].tolist() for number in numbers)
+        numbers = range(total - 1, max(total - ALARMS_KEPT, 0) - 1, -1)
+        found = (self._state.alarm[number % ALARMS_KEPT].tolist() for number in numbers)
         return [
-            Alarm(int(seq), SIGNALS[int(of)], int(since), before, after, loss >= kernel.ALARM_AT / 2)
+            Alarm(int(seq), SIGNALS[int(of)], int(since), before, after, loss >= ALARM_AT / 2)
             for seq, of, since, before, after, loss in found
         ]
 
@@ -95,33 +134,33 @@ class DriftDetector:
     def unanswered(self) -> Alarm | None:
         """The last alarm, if no event of the log has answered it or a later one."""
         last = self.alarms[:1]
-        return last[0] if last and last[0].seq > int(self._state.counts[kernel.ANSWERED]) else None
+        return last[0] if last and last[0].seq > int(self._state.counts[ANSWERED]) else None
 
     def answer(self, seq: int) -> None:
         """Note that an event of the log answers the alarm at event `seq`, and with it all before."""
-        self._state.counts[kernel.ANSWERED] = max(seq, int(self._state.counts[kernel.ANSWERED]))
+        self._state.counts[ANSWERED] = max(seq, int(self._state.counts[ANSWERED]))
 
     def carry(self) -> None:
         """Drop the alarms, whose event numbers are those of another log."""
         self._state.alarm[:] = 0.0
         self._state.side[:] = 0.0
-        self._state.counts[kernel.ALARMS :] = 0
+        self._state.counts[ALARMS:] = 0
 
     def figures(self) -> dict[str, Any]:
         """Return what is shown: each signal with its reference, `statistic` of `bound`, and the last alarms."""
         reference, side = self._state.reference, self._state.side
         judged = [
             {
-                "reference": float(reference[at, kernel.MEAN]) if reference[at, kernel.COUNT] else None,
-                "spread": float(np.sqrt(reference[at, kernel.VARIANCE])) if reference[at, kernel.COUNT] else None,
-                "statistic": float(side[at, :, kernel.STATISTIC].max()),
+                "reference": float(reference[at, MEAN]) if reference[at, COUNT] else None,
+                "spread": float(np.sqrt(reference[at, VARIANCE])) if reference[at, COUNT] else None,
+                "statistic": float(side[at, :, STATISTIC].max()),
                 "alarms": count,
             }
             for at, count in enumerate(self.raised.values())
         ]
-        rest = max(self.rest, kernel.WARM * kernel.BLOCK) - int(self._state.counts[kernel.RESTED])
+        rest = max(self.rest, WARM * BLOCK) - int(self._state.counts[RESTED])
         return {
-            "bound": kernel.ALARM_AT,
+            "bound": ALARM_AT,
             "rests_for": max(rest, 0),
             "signals": dict(zip(SIGNALS, judged, strict=True)),
             "alarms": [alarm.document() for alarm in self.alarms],
@@ -146,14 +185,15 @@ class DriftDetector:
                 raise Corrupt(f"drift: {name} has a number that is not finite")
             found[name] = np.array(array, order="C")
         state = DriftState(**found)
-        seqs, signals = state.alarm[:, kernel.ALARM_SEQ], state.alarm[:, kernel.ALARM_SIGNAL]
-        if not bool(np.isin(signals, range(kernel.SIGNALS)).all()) or state.counts.min() < 0 or state.counts.max() > EVENTS_MAX:
+        seqs, signals = state.alarm[:, ALARM_SEQ], state.alarm[:, ALARM_SIGNAL]
+        if not bool(np.isin(signals, range(len(SIGNALS))).all()) or state.counts.min() < 0 or state.counts.max() > EVENTS_MAX:
             raise Corrupt("drift: a count or a signal is out of range")
-        if seqs.min() < 0 or seqs.max() > EVENTS_MAX or state.reference[:, kernel.VARIANCE].min() < 0.0:
+        if seqs.min() < 0 or seqs.max() > EVENTS_MAX or state.reference[:, VARIANCE].min() < 0.0:
             raise Corrupt("drift: an event or a variance is out of range")
-        if not 0.0 <= state.block[kernel.EVENTS] < kernel.BLOCK:
+        if not 0.0 <= state.block[EVENTS] < BLOCK:
             raise Corrupt("drift: the block is longer than a block")
         self._state = state
+        self._core = struct("riata_drift", **state._asdict())
 
 
 def detector_as_asked(rest: int | None, answers: Answers, held: DriftDetector | None) -> DriftDetector | None:
@@ -164,10 +204,3 @@ def detector_as_asked(rest: int | None, answers: Answers, held: DriftDetector | 
         return DriftDetector(answers, rest)
     held.rest = rest
     return held
-
-
-def warm_up() -> None:
-    """Compile the kernel, or load it from disk."""
-    no, one = np.zeros(1, np.bool_), np.ones(1)
-    batch = Batch(np.array([0, 1], np.int64), np.zeros(1, np.uint32), one, one, one, np.zeros((1, 16), np.uint8), no)
-    DriftDetector("logistic", 0).observe([batch], (one, one, one), no, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -15,6 +15,7 @@ from riata.base.errors import Corrupt
 from riata.learn.slot_table import zero_table
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import LINKS, REAL, Answers
+from riata.native.library import core
 from riata.watch import accumulate, curves
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
 from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
@@ -58,14 +59,13 @@ class Progressive:
     def __init__(self, config: ProgressiveConfig) -> None:
         self.config = config
         self._link = LINKS[config.answers].code
-        self._growth = 2.0 ** (1.0 / config.half_life)
-        self._examples: I64 = np.zeros(1, np.int64)
         self._refused = 0
         self._sums: F64 = np.zeros((2, SUMS))
         self._sums[:, SCALE] = 1.0
         self._histogram: F64 = np.zeros((2, 2, BINS))
         self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
         self._window: F64 = zero_table(self.past_rows, config.window)  # takes memory as events come
+        self._core = self._made_core(0)
         self._curve = Curve()
         # Cache of `history`: its curve, number of changes and `since`; the bytes of its points; and what it returned.
         self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
@@ -73,7 +73,7 @@ class Progressive:
     @property
     def examples(self) -> int:
         """Number of events in the figures."""
-        return int(self._examples[0])
+        return int(self._core.examples)
 
     @property
     def log_loss(self) -> float:
@@ -104,8 +104,9 @@ class Progressive:
 
         Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
+        margin, label, weight = (np.ascontiguousarray(part) for part in (margin, label, weight))
         kept: I64 | None = None  # which of them were learnt; None for all, the common case
-        if not self._all_usual(margin, refused):
+        if refused.any() or not (np.abs(margin) <= MARGIN_HELD).all():
             kept = np.flatnonzero(~refused)
             self._refused += len(refused) - len(kept)
             margin, label, weight = margin[kept], label[kept], weight[kept]
@@ -131,7 +132,7 @@ class Progressive:
         recent : the last RECENT events, or those of the window if it has fewer
         There is no calibration error of faded sums, as they have no cells.
         """
-        count = self._span()[1]
+        count = self._held
         window, cells = self._last(count)
         recent, of_recent = self._last(min(count, RECENT))
         errors = [
@@ -160,7 +161,7 @@ class Progressive:
 
     def past(self) -> F64:
         """Return the events of the window, f64[PAST, n], in no order: a view, valid until the next event."""
-        return self._window[:, : self._span()[1]]
+        return self._window[:, : self._held]
 
     def history(self, since: int = 0) -> list[Figures]:
         """Return the points of the learning curve after event `since`, oldest first. The list is shared: do not change it.
@@ -217,7 +218,7 @@ class Progressive:
             "sums": self._sums.copy(),
             "histogram": self._histogram.copy(),
             "calibration": self._calibration.copy(),
-            "window": self._window[:, : self._span()[1]].copy(),
+            "window": self._window[:, : self._held].copy(),
             "curve": points,
         }
 
@@ -262,33 +263,30 @@ class Progressive:
             raise Corrupt("watch: no learning curve")
         curve = Curve()
         curve.thaw(points.astype(np.float64), spacing, noted, carried, bases)
-        self._curve, self._refused, self._examples[0] = curve, refused, examples
+        self._curve, self._refused = curve, refused
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
         self._window = zero_table(self.past_rows, self.config.window)
         self._window[:, :count] = window
+        self._core = self._made_core(examples)
 
-    def _all_usual(self, margin: F64, refused: BOOL) -> bool:
-        return bool(accumulate.all_usual(margin, refused))
+    def _made_core(self, examples: int) -> Any:
+        """Return the `riata_tally` of the present arrays."""
+        made = accumulate.tally_of(self._link, self.config.half_life, **self._arrays())
+        made.examples = examples
+        return made
+
+    def _arrays(self) -> dict[str, F64]:
+        """Return what `_tally` changes."""
+        kept = {"sums": self._sums, "calibration": self._calibration, "window": self._window}
+        return {**kept, "histogram": self._histogram}
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
-        accumulate.accumulate_rows(
-            margin,
-            label,
-            weight,
-            self._link,
-            self._growth,
-            self._examples,
-            self._sums,
-            self._histogram,
-            self._calibration,
-            self._window,
-        )
+        accumulate.tally_rows(self._core, margin, label, weight)
 
-    def _span(self) -> tuple[int, int]:
-        """Return the column of the oldest event of the window, and the number of events in it."""
-        if self.examples <= self.config.window:
-            return 0, self.examples
-        return self.examples % self.config.window, self.config.window
+    @property
+    def _held(self) -> int:
+        """The number of events in the window."""
+        return min(self.examples, self.config.window)
 
     def _horizon(self, horizon: int) -> Figures:
         auc = histogram_auc(self._histogram[horizon, 0], self._histogram[horizon, 1])
@@ -301,9 +299,8 @@ class Progressive:
         """Return the figures and the calibration cells of the last `count` events, at most those of the window."""
         width = self.config.window
         start = (self.examples - count) % width
-        sums, cells = np.zeros(SUMS), np.zeros_like(self._calibration)
-        accumulate.window_sums(self._window, start, count, self._link, sums, cells)
-        past = self.past() if count == self._span()[1] else self._window[:, np.arange(start, start + count) % width]
+        sums, cells = accumulate.window_sums(self._core, count)
+        past = self.past() if count == self._held else self._window[:, np.arange(start, start + count) % width]
         order = np.argsort(past[PAST_MARGIN], kind="stable")
         exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
         return self._whole(sums, exact), cells
@@ -318,7 +315,7 @@ class Progressive:
         point[curves.EXAMPLES] = self.examples
         point[curves.LOSS] = self._sums[CUMULATIVE, loss] / self._sums[CUMULATIVE, WEIGHT]
         point[curves.FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
-        point[curves.WINDOW_LOSS] = accumulate.window_loss(self._window, *self._span())
+        point[curves.WINDOW_LOSS] = core.window_loss(self._core, self._held)
         point[curves.BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
         point[curves.FADED_BASE_LOSS] = self._sums[FADED, base] / self._sums[FADED, WEIGHT]
         if self._link != REAL:
@@ -333,11 +330,3 @@ def _require(arrays: Arrays, name: str, dtype: np.dtype[np.generic], shape: tupl
         found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
         raise Corrupt(f"watch: {name}: expected {dtype}{list(shape)}, found {found}")
     return np.array(array, order="C")
-
-
-def warm_up() -> None:
-    """Compile the kernels used here, or load them from disk, by running them on a few synthetic events."""
-    watched = Progressive(ProgressiveConfig(window=1))
-    n = curves.EARLY[0]
-    watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, dtype=np.bool_), 1)
-    watched.figures()

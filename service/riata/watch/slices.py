@@ -43,18 +43,18 @@ class Slices:
         """answers : as `ProgressiveConfig.answers`; fields : names of fields, whose values are slices"""
         self.fields = tuple(fields)
         self._link = LINKS[answers].code
-        self._growth = 2.0 ** (1.0 / HALF_LIFE)
         self._names: list[str] = []
         self._hash: U32 = np.zeros(0, np.uint32)
         self._examples: I64 = np.zeros(0, np.int64)
         self._sums: F64 = np.zeros((0, 2, SUMS))
         self._index()
-        # What the kernel keeps besides the sums, and is not used here.
-        self._unused = (
-            np.zeros((2, 2, BINS)),
-            np.zeros((accumulate.CELLS, accumulate.CELL)),
-            np.zeros((PAST, 1)),
-        )
+        # What a tally keeps besides the sums is not used here.
+        self._unused = {
+            "histogram": np.zeros((2, 2, BINS)),
+            "calibration": np.zeros((accumulate.CELLS, accumulate.CELL)),
+            "window": np.zeros((PAST, 1)),
+        }
+        self._tally = accumulate.tally_of(self._link, HALF_LIFE, **self._unused)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,8 +123,8 @@ class Slices:
 
     def memory(self) -> int:
         """Return bytes."""
-        arrays = (self._hash, self._examples, self._sums, self._may_be, *self._unused)
-        return sum(array.nbytes for array in arrays) + sum(map(len, self._names))
+        arrays: list[Any] = [self._hash, self._examples, self._sums, self._may_be, *self._unused.values()]
+        return sum(int(array.nbytes) for array in arrays) + sum(map(len, self._names))
 
     def freeze(self) -> Arrays:
         """Return copies of the state, which determine every later figure to the last bit."""
@@ -157,8 +157,9 @@ class Slices:
     def _add(self, i: int, row: I64, answered: tuple[F64, F64, F64]) -> None:
         margin, label, weight = (part[row] for part in answered)
         margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
-        examples, sums = self._examples[i : i + 1], self._sums[i]
-        accumulate.accumulate_rows(margin, label, weight, self._link, self._growth, examples, sums, *self._unused)
+        self._tally.sums = self._sums[i]
+        accumulate.tally_rows(self._tally, margin, label, weight)
+        self._examples[i] += len(row)
 
     def _take(self, kept: list[int]) -> None:
         self._names = [self._names[i] for i in kept]
