@@ -31,7 +31,9 @@ FLAGS = [
     *("-ffp-contract=off", "-fno-fast-math", "-fno-trapping-math", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv"),
     *("-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),
 ]
-LOOPS = ("metropolis", "particle_filter", "particles")  # files of long loops over arrays, which gcc -O2 does not vectorise
+LOOPS = (  # files of long loops over arrays, which gcc -O2 does not vectorise
+    *("coordinate_descent", "figures", "metropolis", "particle_filter", "particles", "shotgun", "sublinear", "trees", "warping"),
+)
 MACHINE = {"v3": {"cc": ["-march=x86-64-v3"], "zig": ["-mcpu=x86_64_v3"]}, "baseline": {"cc": [], "zig": ["-mcpu=baseline"]}}
 PROBE = '#include <math.h>\n__attribute__((visibility("default"))) double probe(double x) { return exp(x); }\n'
 

@@ -424,6 +424,55 @@ typedef struct {
  * Source    Page 1954; Hinkley 1971; drift.c */
 EXPORT void riata_watch_drift(riata_drift *state, i64 link, i64 rest, const riata_rows *rows, const double *margin, i64 first);
 
+/* ---- warping.c ----------------------------------------------------------------------------------------------------- */
+
+/* Curves of any lengths, stored channel by channel: curve i is value[channels start[i] .. channels start[i + 1]], first all points of
+ * channel 0, then those of channel 1.
+ *   start  i64[n + 1]   in points; each curve has at least one */
+typedef struct {
+    const i64 *start;
+    const double *value;
+    i64 n, channels;
+} riata_curves;
+
+/* Two curves with as many channels as those that are compared with them. */
+typedef struct {
+    const double *left, *right;
+    i64 left_points, right_points;
+} riata_prototypes;
+
+/* Warped distances between the curves first .. end - 1 and all before them: out[i, j] of f64[n, n] for j < i is overwritten.
+ *   window   the most points by which |i - j| may differ along a path; negative: any
+ *   scratch  f64[(4 + channels) longest + 8], overwritten; `longest` in points
+ * Source    Sakoe & Chiba 1978; Balakrishnan 2007, section 5.2 */
+EXPORT void riata_warp_pairs(const riata_curves *curves, i64 window, i64 first, i64 end, double *out, double *scratch);
+
+/* Whether the curves at[n] are at least as near to the left prototype as to the right one: out[n] is overwritten. `warped`: warped
+ * distances; otherwise Euclidean ones, and all are of one length. `scratch` as above, for the longest of curves and prototypes.
+ * Source    Balakrishnan 2007, section 5.2 */
+EXPORT void riata_nearer_left(const riata_curves *curves, const i64 *at, i64 n, const riata_prototypes *pair, i64 window, bool warped,
+                              bool *out, double *scratch);
+
+/* ---- trees.c ------------------------------------------------------------------------------------------------------- */
+
+/* The rows of a node that is to be split.
+ *   label   i64[n]            0 .. classes - 1
+ *   pairs   i64[restarts, 2]  the curves that each restart begins with
+ *   side bool[n], counts f64[3, classes], means f64[2, points]   scratch; `means` only for means */
+typedef struct {
+    const i64 *label, *pairs;
+    bool *side;
+    double *counts, *means;
+    i64 n, classes, restarts;
+} riata_split;
+
+/* Part curves by the best of several restarts of 2-means: x f64[n, points]; prototypes f64[2, points] is overwritten. By 2-medoids:
+ * distance f64[n, n] is symmetric; prototypes i64[2] is overwritten with the numbers of two curves.
+ * Returns   the decrease of Gini impurity; -1 if every restart left a side empty
+ * Source    Balakrishnan 2007, sections 5.2 and 5.3 */
+EXPORT double riata_best_means(const riata_split *split, const double *x, i64 points, double *prototypes);
+EXPORT double riata_best_medoids(const riata_split *split, const double *distance, i64 *prototypes);
+
 /* ---- links.c ------------------------------------------------------------------------------------------------------- */
 
 /* Turn n margins, which are finite, into probabilities, NaN if the link has none, and labels.

@@ -20,13 +20,11 @@ from riata.trees.curves import CurveVariable, Variable, curve_variable, number_v
 from riata.trees.growing import Growth, grow, room
 from riata.trees.output_code import code_words, decode
 from riata.trees.tree import LEAF, Tree, read_tree
-from riata.trees.warm_up import grow_two_rows
 from tests.batch.designs import golden
 from tests.bench.curves_data import of_kinds
 from tests.twins import trees as slow
 
 DTW, FDT = golden("dtw.json"), golden("fdt.json")
-SCRATCH = np.empty(1000)
 
 
 def flat(curve: Any) -> F64:
@@ -35,34 +33,42 @@ def flat(curve: Any) -> F64:
     return np.ascontiguousarray(points.T).ravel()
 
 
+def warp(a: F64, b: F64, channels: int, window: int) -> float:
+    """The distance of two curves."""
+    start = np.cumsum([0, len(a) // channels, len(b) // channels])
+    out = np.zeros((2, 2))
+    fast.warp_pairs(Curves(start, np.concatenate([a, b]), channels), window, 1, 2, out)
+    return float(out[1, 0])
+
+
 @pytest.mark.parametrize("pair", DTW["pairs"])
 def test_warped_distances_are_the_golden_ones_exactly(pair: dict[str, Any]) -> None:
     a, b = flat(pair["a"]), flat(pair["b"])
-    assert fast.warp(a, b, 1, NO_WINDOW, math.inf, SCRATCH) == pair["squared"]
+    assert warp(a, b, 1, NO_WINDOW) == pair["squared"]
     for window in (1, 2):
         wanted = pair[f"squared_window_{window}"]
-        found = fast.warp(a, b, 1, window, math.inf, SCRATCH)
+        found = warp(a, b, 1, window)
         if wanted is None:  # no path: the window is widened to the difference of the lengths
-            wanted = fast.warp(a, b, 1, abs(len(a) - len(b)), math.inf, SCRATCH)
+            wanted = warp(a, b, 1, abs(len(a) - len(b)))
         assert found == wanted
 
 
 def test_warped_distances_of_several_channels_are_the_golden_ones() -> None:
     for pair in DTW["multivariate"]:
-        assert fast.warp(flat(pair["a"]), flat(pair["b"]), 2, NO_WINDOW, math.inf, SCRATCH) == pair["squared"]
+        assert warp(flat(pair["a"]), flat(pair["b"]), 2, NO_WINDOW) == pair["squared"]
 
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 9999), channels=st.integers(1, 3), window=st.integers(-1, 9))
-def test_warping_is_that_of_the_twin_and_ends_early_only_above_the_limit(seed: int, channels: int, window: int) -> None:
+def test_warping_is_that_of_the_twin_also_where_it_may_end_early(seed: int, channels: int, window: int) -> None:
     rng = np.random.default_rng(seed)
-    a, b = (rng.standard_normal(channels * rng.integers(1, 45)) for _ in range(2))
-    found = fast.warp(a, b, channels, window, math.inf, SCRATCH)
-    assert found == pytest.approx(slow.warp(a, b, channels, window, math.inf, SCRATCH), rel=1e-12)
-    limit = found * rng.uniform(0.5, 1.5)
-    ended = fast.warp(a, b, channels, window, limit, SCRATCH)
-    assert ended == found or (ended == math.inf and found > limit)
-    assert fast.warp(a, b, channels, window, found, SCRATCH) == found
+    a, b, c = (rng.standard_normal(channels * rng.integers(1, 45)) for _ in range(3))
+    near, far = warp(a, b, channels, window), warp(a, c, channels, window)
+    assert near == pytest.approx(slow.warp(a, b, channels, window), rel=1e-12)
+    for left, right, wanted in ((b, c, near <= far), (c, b, far <= near), (b, b, True)):
+        pair = fast.prototypes_of(left, right, channels)
+        curves = Curves(np.array([0, len(a) // channels]), a, channels)
+        assert fast.nearer_left(curves, np.zeros(1, np.int64), pair, window, True).tolist() == [wanted]
 
 
 def ragged(seed: int, n: int = 12, channels: int = 2) -> Curves:
@@ -74,22 +80,19 @@ def ragged(seed: int, n: int = 12, channels: int = 2) -> Curves:
 
 def test_pairs_and_sides_are_those_of_the_twin() -> None:
     curves = ragged(1)
-    found, wanted = np.zeros((12, 12)), np.zeros((12, 12))
-    fast.warp_pairs(curves, 2, 3, 12, found)
+    distance, wanted = np.zeros((12, 12)), np.zeros((12, 12))
+    fast.warp_pairs(curves, 2, 3, 12, distance)
     slow.warp_pairs(curves, 2, 3, 12, wanted)
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    assert np.all(found[:3] == 0.0)
+    np.testing.assert_allclose(distance, wanted, rtol=1e-12)
+    assert np.all(distance[:3] == 0.0)
     at, left, right = np.array([0, 5, 5, 11]), slow.curve(curves, 2), slow.curve(curves, 7)
-    sides = np.zeros((2, 4), np.bool_)
-    fast.nearer_left(curves, at, left, right, NO_WINDOW, True, sides[0])
-    slow.nearer_left(curves, at, left, right, NO_WINDOW, True, sides[1])
-    assert sides[0].tolist() == sides[1].tolist()
+    found = fast.nearer_left(curves, at, fast.prototypes_of(left, right, 2), NO_WINDOW, True)
+    assert found.tolist() == slow.nearer_left(curves, at, left, right, NO_WINDOW, True)
     even = Curves(np.arange(0, 49, 4), np.random.default_rng(2).standard_normal(96), 2)
-    fast.nearer_left(even, at, slow.curve(even, 3), slow.curve(even, 3), NO_WINDOW, False, sides[0])
-    assert sides[0].all()  # equal distances go left
-    fast.nearer_left(even, at, slow.curve(even, 3), slow.curve(even, 4), NO_WINDOW, False, sides[0])
-    slow.nearer_left(even, at, slow.curve(even, 3), slow.curve(even, 4), NO_WINDOW, False, sides[1])
-    assert sides[0].tolist() == sides[1].tolist()
+    left, right = slow.curve(even, 3), slow.curve(even, 4)
+    assert fast.nearer_left(even, at, fast.prototypes_of(left, left, 2), NO_WINDOW, False).all()  # equal distances go left
+    found = fast.nearer_left(even, at, fast.prototypes_of(left, right, 2), NO_WINDOW, False)
+    assert found.tolist() == slow.nearer_left(even, at, left, right, NO_WINDOW, False)
 
 
 def test_impurity_is_the_golden_one() -> None:
@@ -98,17 +101,19 @@ def test_impurity_is_the_golden_one() -> None:
     for one in FDT["splits"]:
         label = np.concatenate([np.repeat(np.arange(len(one[side])), one[side]) for side in ("left", "right")])
         side = np.arange(len(label)) < sum(one["left"])
-        assert split.decrease_of(side, label, len(one["left"])) == pytest.approx(one["impurity_decrease"], abs=1e-12)
+        apart = (side[:, np.newaxis] != side).astype(np.float64)  # so that medoids part the sides
+        decrease, _, _ = split.best_medoids(apart, label, len(one["left"]), np.array([[0, len(label) - 1]]))
+        assert decrease == pytest.approx(one["impurity_decrease"], abs=1e-12)
 
 
 @pytest.mark.parametrize("run", FDT["kmeans"]["runs"])
 def test_two_means_are_the_golden_ones(run: dict[str, Any]) -> None:
     x = np.array(FDT["kmeans"]["curves"])
-    side, means = np.empty(len(x), np.bool_), np.empty((2, x.shape[1]))
-    first, second = run["init_1_based"]
-    assert split.two_means(x, first - 1, second - 1, side, means) == run["iterations"]
-    assert (~side).astype(int).tolist() == run["assignment"]
+    means, label = np.empty((2, x.shape[1])), np.arange(len(x)) % 2
+    split.best_means(x, label, 2, np.array([run["init_1_based"]]) - 1, means)
     np.testing.assert_allclose(means, [run["x_l"], run["x_r"]], atol=1e-12)
+    is_left = ((x - means[0]) ** 2).sum(axis=1) <= ((x - means[1]) ** 2).sum(axis=1)
+    assert (~is_left).astype(int).tolist() == run["assignment"]
 
 
 @settings(max_examples=30)
@@ -121,17 +126,17 @@ def test_splits_are_those_of_the_twins(seed: int, n: int, classes: int) -> None:
     distance = np.round(8.0 * distance) / 8.0  # sums are exact, so ties are ties in any order
     found, wanted = split.best_medoids(distance, label, classes, pairs), slow.best_medoids(distance, label, classes, pairs)
     assert found[0] == pytest.approx(wanted[0], abs=1e-12)
-    sides = np.empty((2, n), np.bool_)
-    for left, right in pairs.tolist():
-        assert split.two_medoids(distance, left, right, sides[0]) == slow.two_medoids(distance, left, right, sides[1])
-        means = np.empty((2, 2, 3))
-        steps = split.two_means(x, left, right, sides[0], means[0])
-        assert steps == slow.two_means(x, left, right, sides[1], means[1])
-        if steps:
-            np.testing.assert_allclose(means[0], means[1], atol=1e-12)
     prototypes = np.empty((2, 2, 3))
-    best = split.best_means(x, label, classes, pairs, prototypes[0])
-    assert best == pytest.approx(slow.best_means(x, label, classes, pairs, prototypes[1]), abs=1e-12)
+    for chosen in (pairs, *np.split(pairs, len(pairs))):
+        if len(chosen) == 1:
+            assert (
+                split.best_medoids(distance, label, classes, chosen)[1:]
+                == slow.best_medoids(distance, label, classes, chosen)[1:]
+            )
+        best = split.best_means(x, label, classes, chosen, prototypes[0])
+        assert best == pytest.approx(slow.best_means(x, label, classes, chosen, prototypes[1]), abs=1e-12)
+        if best >= 0.0 and len(chosen) == 1:
+            np.testing.assert_allclose(prototypes[0], prototypes[1], atol=1e-12)
     decrease, threshold = split.best_threshold(x[:, 0], label, classes)
     cuts = np.unique(x[:, 0])[:-1]
     every = [slow.decrease_of(x[:, 0] <= cut, label, classes) for cut in cuts] or [-1.0]
@@ -315,7 +320,3 @@ def test_classes_of_one_kind_are_one_leaf() -> None:
     assert tree.variable.tolist() == [LEAF]
     assert isinstance(tree.variables[0], CurveVariable)
     assert tree.predict([curve_variable("x", x)]).tolist() == [0] * 45
-
-
-def test_the_warm_up_grows_a_tree_under_each_distance() -> None:
-    grow_two_rows()

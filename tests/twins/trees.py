@@ -17,9 +17,8 @@ def points(values: F64, channels: int) -> F64:
     return values.reshape(channels, -1).T
 
 
-def warp(a: F64, b: F64, channels: int, window: int, limit: float, scratch: F64) -> float:
-    """The recursion cell by cell; the limit is not used."""
-    del limit, scratch
+def warp(a: F64, b: F64, channels: int, window: int) -> float:
+    """The recursion cell by cell."""
     x, y = points(a, channels), points(b, channels)
     n, m = len(x), len(y)
     w = n + m if window == NO_WINDOW else max(window, abs(n - m))
@@ -42,18 +41,20 @@ def warp_pairs(curves: Curves, window: int, first: int, end: int, out: F64) -> N
     """One pair after another."""
     for i in range(first, end):
         for j in range(i):
-            out[i, j] = warp(curve(curves, i), curve(curves, j), curves.channels, window, math.inf, out)
+            out[i, j] = warp(curve(curves, i), curve(curves, j), curves.channels, window)
 
 
-def nearer_left(curves: Curves, at: I64, left: F64, right: F64, window: int, is_warped: bool, out: BOOL) -> None:
+def nearer_left(curves: Curves, at: I64, left: F64, right: F64, window: int, is_warped: bool) -> list[bool]:
     """Both distances of each curve."""
-    for e, i in enumerate(at):
+    out = []
+    for i in at:
         one = curve(curves, int(i))
         if is_warped:
-            near, far = (warp(one, other, curves.channels, window, math.inf, one) for other in (left, right))
+            near, far = (warp(one, other, curves.channels, window) for other in (left, right))
         else:
             near, far = (float(((one - other) ** 2).sum()) for other in (left, right))
-        out[e] = near <= far
+        out.append(near <= far)
+    return out
 
 
 def gini(counts: F64) -> float:

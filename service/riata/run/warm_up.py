@@ -51,16 +51,9 @@ def _warm_up_figures() -> None:
     payload.warm_up()
 
 
-def _warm_up_curves() -> None:
-    from riata.trees.warm_up import find_leaves
-
-    find_leaves()
-
-
 _DOCUMENT, _FIGURES, _BATCH = f"{ROW_READER.name} document", "figures", "batch"
 _READERS: Final = {f"{name} {split}": run for (name, split), run in parse.WARM_UPS.items()} | {
     _DOCUMENT: _warm_up_rows,
-    read_body.CURVES: _warm_up_curves,
 }
 
 
@@ -90,12 +83,10 @@ def _warm_up_learner(config: LearnerConfig) -> None:
 
 
 def _warm_up_batch() -> None:
-    """The batch solvers and growing trees. They run in processes of their own, so a service that starts does not load them."""
+    """The batch solvers. They run in processes of their own, so a service that starts does not load them."""
     from riata.batch.warm_up import solve_two_rows
-    from riata.trees.warm_up import grow_two_rows
 
     solve_two_rows()
-    grow_two_rows()
 
 
 def _parts() -> dict[str, Callable[[], None]]:

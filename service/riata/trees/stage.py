@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Malformed
-from riata.maths.warping import Curves, curve, nearer_left
+from riata.maths.warping import Curves, Prototypes, curve, nearer_left, prototypes_of
 from riata.trees.curves import CurveVariable
 from riata.trees.drawing import draw_tree
 from riata.trees.tree import LEAF, Tree, read_tree
@@ -27,11 +27,11 @@ _ONLY: Final = np.zeros(1, np.int64)  # the number of the one curve
 
 
 class Walk(NamedTuple):
-    """A tree as lists: by node the left and the right child, and the left and the right prototype, None at a leaf."""
+    """A tree as lists: by node the left and the right child, and the prototypes, None at a leaf."""
 
     roots: list[int]
     children: list[tuple[int, int]]
-    prototypes: list[tuple[F64, F64] | None]
+    prototypes: list[Prototypes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ class TreeStage:
     def __post_init__(self) -> None:
         tree, curves = self.tree, self.curve.curves
         inner = zip((tree.variable != LEAF).tolist(), (2 * tree.prototype).tolist(), strict=True)
-        pairs = [(curve(curves, first), curve(curves, first + 1)) if is_inner else None for is_inner, first in inner]
+        pairs = [
+            prototypes_of(curve(curves, first), curve(curves, first + 1), curves.channels) if is_inner else None
+            for is_inner, first in inner
+        ]
         children = list(zip(tree.left.tolist(), tree.right.tolist(), strict=True))
         object.__setattr__(self, "walk", Walk(tree.root.tolist(), children, pairs))
 
@@ -77,14 +80,14 @@ class TreeStage:
 
         Equal to `Tree.leaves` of one row, without what that prepares for many.
         """
-        own, side = self.curve, np.empty(1, np.bool_)
+        own = self.curve
         given = Curves(np.array([0, len(points)]), points.T.ravel(), own.curves.channels)
         found = []
         for root in self.walk.roots:
             node = root
             while (pair := self.walk.prototypes[node]) is not None:
-                nearer_left(given, _ONLY, *pair, own.warp_window, own.distance == "dtw", side)
-                node = self.walk.children[node][0 if side[0] else 1]
+                is_left = nearer_left(given, _ONLY, pair, own.warp_window, own.distance == "dtw")[0]
+                node = self.walk.children[node][0 if is_left else 1]
             found.append(node)
         return found
 

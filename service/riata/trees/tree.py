@@ -14,7 +14,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, I64
 from riata.base.errors import BadInput, Corrupt, Malformed
-from riata.maths.warping import Curves, curve, nearer_left
+from riata.maths.warping import Curves, curve, nearer_left, prototypes_of
 from riata.store.layout import decode_checkpoint, encode_checkpoint
 from riata.trees.curves import DISTANCES, CurveVariable, NumberVariable, Variable, rows_of
 from riata.trees.output_code import decode
@@ -118,9 +118,8 @@ class Tree:
 
 def sides(curves: Curves, at: I64, prototypes: tuple[F64, F64], like: CurveVariable) -> BOOL:
     """Return which of some curves are at least as near to the first prototype as to the second."""
-    found = np.empty(len(at), np.bool_)
-    nearer_left(curves, at, *prototypes, like.warp_window, like.distance == "dtw", found)
-    return found
+    pair = prototypes_of(*prototypes, curves.channels)
+    return nearer_left(curves, at, pair, like.warp_window, like.distance == "dtw")
 
 
 def read_tree(content: bytes) -> Tree:
