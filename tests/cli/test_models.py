@@ -118,11 +118,11 @@ def test_snapshots_are_written_and_restored(url: str) -> None:
     with Riata(url) as client:
         client.observe(ROWS[:10], model="back", wait_applied=True)
         assert "saved snapshot" in succeeds(url, "snapshots", "back", "--new")
-        number = client.snapshots("back")["snapshots"][0]["generation"]
+        event = client.snapshots("back")["snapshots"][0]["seq"]
         client.observe(ROWS[10:], model="back", wait_applied=True)
-        assert f"is at snapshot {number}" in succeeds(url, "snapshots", "back", "--restore", str(number))
+        assert succeeds(url, "restore", "back", "--to", str(event), "--yes")
         assert client.model("back")["examples"] == 10
-    assert refused(url, "snapshots", "back", "--restore", "999")
+    assert refused(url, "restore", "back", "--to", "999999", "--yes")
 
 
 def test_a_saved_snapshot_is_listed_with_its_note_until_it_is_deleted(url: str) -> None:

@@ -22,6 +22,7 @@ from tests.run.node import events
 from tests.run.remembering_node import RememberingNode, labels, logged, run_node
 
 RED = {"colour": "red", "size": 3.0}
+BLUE = {"colour": "blue", "size": 4.0}
 DAY_MS = 86_400_000
 
 
@@ -247,6 +248,34 @@ def test_a_label_is_known_even_when_the_index_of_ids_has_forgotten_it() -> None:
 
     run_node(store, work)
     assert len(labels(store)) == 21
+
+
+def test_a_label_that_a_restore_undid_may_be_sent_again_or_corrected_and_is_learnt_once() -> None:
+    store = MemoryStore()
+
+    async def work(node: RememberingNode) -> None:
+        before, same, other, late = await node.remember([RED, RED, BLUE, BLUE])
+        assert (await node.label(before, 1)).accepted == 1
+        base = await node.admin.snapshot_now("m")
+        for one in (same, other):
+            assert (await node.label(one, 1)).accepted == 1
+        assert (await node.label(late, 0)).accepted == 1
+        undone_to = node.engine.served_model("m").logged
+        back = await node.admin.restore("m", base["generation"])
+        for _ in range(2):  # the second time it is known
+            told = await node.observe([{"prediction_id": same, "label": 1}, {"prediction_id": before, "label": 1}])
+            assert (told.accepted + told.duplicate, told.rejected) == (2, 0)
+        assert (await node.label(other, 0)).accepted == 1  # corrected
+        assert await node.refusal(other, 1) == "label_conflict"
+        assert await node.refusal(before, 0) == "label_conflict"  # it was never undone
+        assert node.engine.published("m").figures["cumulative"]["examples"] == 3
+        assert back["seq"] > undone_to
+
+    run_node(store, work)
+    assert labels(store) == [1.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    assert [batch.hash.tolist() for batch in logged(store)][-1] == [batch.hash.tolist() for batch in logged(store)][2]
+    report = replay(store, "m")
+    assert report.equal
 
 
 def test_a_lost_mark_is_made_good_by_the_index_of_ids() -> None:

@@ -67,7 +67,7 @@ class RunningWriter:
         self.states: dict[str, ModelState] = {}
         hooks = WriterHooks(
             self._published, lambda *_: None, lambda *_: None, lambda _saved: None, lambda _model: 1,
-            lambda reason, _error: self.failed.append(reason), lambda *_: None,
+            lambda reason, _error: self.failed.append(reason), lambda *_: None, lambda damage: self.failed.append(damage.what),
         )  # fmt: skip
         self.writer = Writer(cast(Checkpointer, self.kept), SystemClock(), hooks)
         self.writer.start()

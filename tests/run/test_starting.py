@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +14,17 @@ import pytest
 
 from riata.base.errors import Busy, NotFound
 from riata.run.config import config_payload
+from riata.run.damage import ModelDamaged
 from riata.run.model_state import ModelState
 from riata.run.recovery import Recovery
 from riata.run.replay import replay
+from riata.store import records
 from riata.store.store import Append
 from riata.wire.batch import Batch
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import CONFIG, here, random_batch
 from tests.run.node import Node, build, events, replayed
+from tests.run.promotions import another_state, promotion
 from tests.run.test_recovery import acquire, save
 
 MODELS = ("a", "b", "slow")
@@ -186,11 +190,22 @@ def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monkeypatc
         store = start(store, work, dam)
 
 
+def control(store: MemoryStore, kind: str) -> Append:
+    """An event of `slow` after which a state from before it is not to be served; its process crashed before it saved that."""
+    if kind == "config":
+        return Append("slow", "config", 0, payload=config_payload(CONFIG))
+    if kind == "promotion":
+        return promotion(another_state(store, SAVED + LATE, "slow"), "slow")
+    before = replay(store, "slow", to=SAVED - 10).state.freeze()
+    return Append("slow", "restore", 0, payload=records.encode_restore({"generation": 1, "to": SAVED - 10}, before.encode()))
+
+
+@pytest.mark.parametrize("kind", ["config", "restore", "promotion"])
 @pytest.mark.parametrize("held", ["", "a"])
-def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest.MonkeyPatch, held: str) -> None:
+def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest.MonkeyPatch, held: str, kind: str) -> None:
     """What stands between the checkpoint and the event is learnt first; what comes after it, while the model is served."""
     store = stored()
-    seq = store.append([Append("slow", "config", 0, payload=config_payload(CONFIG))])[0].seq
+    seq = store.append([control(store, kind)])[0].seq
     for _ in range(4):
         store.append([Append("slow", "observe", 0, random_batch(np.random.default_rng(9), 5))])
     seen: list[int] = []
@@ -211,6 +226,45 @@ def test_a_state_from_before_a_control_event_is_never_served(monkeypatch: pytest
         store = start(store, work, dam)
     assert seen[0] >= seq
     equal_after_all(store, "slow")
+
+
+def make_unreadable(store: MemoryStore, model: str, at: int) -> int:
+    """Cut the payload of a record of a log, and give it the right digests. Returns its first event."""
+    kept = store._kept.models[model]
+    changed = dataclasses.replace(kept.log[at], payload=kept.log[at].payload[:10])
+    digest = records.record_digest(changed.kind, changed.count, changed.accepted_ms, changed.payload)
+    chain = kept.log[at - 1].chain
+    for place in range(len(kept.log) + at, len(kept.log)):
+        one = dataclasses.replace(changed, digest=digest) if place == len(kept.log) + at else kept.log[place]
+        chain = records.next_chain(chain, one.digest)
+        kept.log[place] = dataclasses.replace(one, chain=chain)
+    kept.head = dataclasses.replace(kept.head, chain=chain)
+    return changed.first
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_record_that_cannot_be_read_after_what_is_served_damages_that_model_alone(checkpoint: bool) -> None:
+    """Its digest is right, so nobody has found it before it is learnt."""
+    store = stored(saved=MODELS if checkpoint else ("a", "b"))
+    event = make_unreadable(store, "slow", -3)
+
+    async def work(node: Node) -> None:
+        while "slow" not in node.service.health().damaged:
+            assert node.engine.fatal is None
+            await asyncio.sleep(0.002)
+        assert f"model slow is damaged at event {event}" in node.service.health().damaged["slow"]
+        for ask in (node.service.published, node.service.describe):
+            with pytest.raises(ModelDamaged):
+                ask("slow")
+        await replayed(node.engine)
+        for model in ("a", "b"):
+            assert (await node.observe([row()], model)).applied
+        assert node.service.health().ready
+
+    store = start(store, work)
+    for model in ("a", "b"):
+        equal_after_all(store, model)
+    assert store.head("slow").seq == SAVED + LATE  # it is left as it was
 
 
 def test_a_model_that_replays_can_be_dropped_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:

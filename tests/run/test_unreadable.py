@@ -56,7 +56,7 @@ def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pyte
             assert (tally.checkpoints_failed, tally.generations_corrupt) == (tries, 1)
             await node.observe(events(5, seed=tries))
         assert store.head("m").first_seq == 1
-        assert "m: a checkpoint cannot be read back, so the log is kept" in caplog.text
+        assert "m: a snapshot cannot be read back, so the log is kept" in caplog.text
         assert not node.fatal
         assert node.service.published("m").applied == 51
         patch.undo()

@@ -40,8 +40,9 @@ class Told:
             self.published.append(published.applied)
 
         return WriterHooks(
-            publish, lambda *_: None, lambda *_: None, self.saved.append, lambda _model: self.wanted, fatal, lambda *_: None
-        )
+            publish, lambda *_: None, lambda *_: None, self.saved.append, lambda _model: self.wanted, fatal, lambda *_: None,
+            lambda damage: fatal(damage.sentence(), damage.error()),
+        )  # fmt: skip
 
 
 class Kept:

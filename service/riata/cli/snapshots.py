@@ -1,4 +1,4 @@
-"""The command `riata snapshots`: the stored states of a model. List, save and delete them, and go back to one of them."""
+"""The command `riata snapshots`: the stored states of a model. List, save and delete them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ EXAMPLE: Final = """Examples:
 
 - `riata snapshots clicks` lists them.
 - `riata snapshots clicks --note "before the import"` saves one with a note, which is kept until it is deleted.
-- `riata snapshots clicks --delete 12` deletes one that was saved.
-- `riata snapshots clicks --restore 12` goes back to the state of snapshot 12."""
+- `riata snapshots clicks --delete 12` deletes one that was saved."""
 
 
 def snapshots(
@@ -21,15 +20,13 @@ def snapshots(
     new: Annotated[bool, typer.Option("--new", help="Save a snapshot, which is kept until it is deleted.")] = False,
     note: Annotated[str, typer.Option(help="Save a snapshot, and what to say of it.")] = "",
     delete: Annotated[int | None, typer.Option(min=1, help="Number of a saved snapshot to delete.")] = None,
-    restore: Annotated[int | None, typer.Option(min=1, help="Number of the snapshot to go back to.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """List the snapshots of a model that the store keeps, save one, delete a saved one, or go back to one.
+    """List the snapshots of a model that the store keeps, save one, or delete a saved one.
 
     Besides those that are saved, the service keeps the newest by itself, and of the older ones one for each doubling of age. As
-    long as the log has the events after a snapshot, the model can go back to any of these events.
-
-    Going back is an event of the log. The events since the snapshot stay in the log, and the model no longer includes them.
+    long as the log has the events after a snapshot, the model can go back to any of these events, else only to that of the
+    snapshot: `riata restore MODEL --to EVENT`.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -42,9 +39,6 @@ def snapshots(
         if delete is not None:
             riata.delete_snapshot(model, delete)
             typer.echo(f"deleted snapshot {delete}")
-        if restore is not None:
-            done = riata.restore(model, restore)
-            typer.echo(f"model {model!r} is at snapshot {restore}, from event {done['seq']} on")
         found = riata.snapshots(model)["snapshots"]
     table = Table(title=f"snapshots of model {model}")
     for name in ("number", "time", "age", "bytes", "goes back to", "kept as"):

@@ -41,7 +41,7 @@ class CheckpointScrub:
                 continue
             rotten.append(name)
             self._context.tally.generations_corrupt += len(found)
-            log.error("model %s: generations %s are damaged; a new one is written now", name, found)
+            log.error("model %s: snapshots %s are damaged; a new one is written now", name, found)
             for gen in found:
                 await self._call(partial(_disown, owner=self._owner, name=name, gen=gen))
             await self._save(name)
@@ -57,7 +57,7 @@ class CheckpointScrub:
         except Corrupt as error:
             if not harms_one_model(error):
                 raise
-            log.error("model %s: its checkpoints cannot be listed: %s", name, error.detail)
+            log.error("model %s: its snapshots cannot be listed: %s", name, error.detail)
             return []
         first = oldest_of_newest(found, self._context.settings.retention.generations)
         sound = [generation for generation in found if generation.verified or generation is found[0]]

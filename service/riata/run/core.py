@@ -134,7 +134,7 @@ class Core:
         Raises `Conflict` if one is under way."""
         self._require_running()
         if self._saving is not None:
-            raise Conflict("a checkpoint is already being written", "checkpoint_running")
+            raise Conflict("a snapshot is already being written", "checkpoint_running")
         self._saving, self._requested = self.applied, requested
         if not requested:
             self._saved_ms = now_ms
@@ -151,7 +151,7 @@ class Core:
         if verdict is Verdict.OK and saved is not None:
             self._saved = self._saved if self._requested else saved
         elif verdict in (Verdict.FENCED, Verdict.FORK, Verdict.CONFLICT):
-            self.stopped = f"checkpoint {verdict.value}"
+            self.stopped = f"snapshot {verdict.value}"
 
     def abandoned(self) -> None:
         """Record that the checkpoint could not be written. It is retried after a pause, whatever the number of unsaved events."""

@@ -122,8 +122,6 @@ class AloneEngine(Engine):
             raise Stopped
 
     def _damaged(self, damage: Damage) -> None:
-        if self.replaying is not None:
-            self.replaying.forget(damage.model)
         self._led().give_up(damage)
 
     def _failed(self, error: BaseException) -> None:

@@ -52,7 +52,7 @@ class Learning:
         self._dropped: set[bytes] = set()  # lineages of models that were dropped; the writer may still hold them for a moment
         self._context = context
         self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
-        self.on_dropped: Callable[[str], None] = lambda _name: None  # called in the log thread when a model was dropped
+        self.on_dropped: Callable[[str], None] = lambda _name: None  # called when a model was dropped, or is damaged
         self.taking_up = threading.Lock()  # held while a recovered model is taken up, and when one begins to be dropped
         self._replayed: dict[bytes, Callable[[], None]] = {}  # by lineage, called when what was logged before is served
         archived = None if context.archive is None else context.archive.bound
@@ -71,6 +71,7 @@ class Learning:
             self._wanted,
             self._writer_failed,
             self._read_again,
+            lambda damage: context.log_thread.call(partial(self.record_damaged, damage=damage)),
         )
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
@@ -84,11 +85,11 @@ class Learning:
             served_model.replay_to = found.end
             self._replayed[state.lineage] = partial(self._has_replayed, state, events, now_ms)
         self._context.tally.generations_corrupt += len(found.corrupt)
-        origin = f"generation {found.generation}" if found.generation else "no checkpoint"
+        origin = f"snapshot {found.generation}" if found.generation else "no checkpoint"
         at = (state.name, origin, found.replayed, state.applied, events)
         log.info("model %s: %s, %d events learnt, at event %d; %d more are replayed", *at)
         if found.corrupt:
-            log.error("model %s: generations %s failed verification; a new one is written now", state.name, found.corrupt)
+            log.error("model %s: snapshots %s failed verification; a new one is written now", state.name, found.corrupt)
         if found.upgraded is not None:
             before, event = found.upgraded
             log.warning("model %s: learnt with %s; from upgrade event %d on with %s", state.name, before, event, current())
@@ -144,10 +145,11 @@ class Learning:
         self._context.catalogue.arrived(damage.model, damage.lineage)
         self._context.catalogue.set_damaged(damage)
         log.error("%s", damage.sentence())
+        self.on_dropped(damage.model)
         self.writer.put(DropModel(damage.model, damage.lineage))
 
     def record_damaged(self, store: Store, damage: Damage) -> None:
-        """Give up a model of a shared store whose log was found damaged while it was followed; marked for the other processes."""
+        """Give up a model whose log was found damaged while it was read or learnt; marked for the other processes, and starts."""
         store.mark_inflight(self.owner, damage.model, DAMAGED, max(damage.event, 1))
         self._context.tally.forks += 1
         self.give_up(damage)
@@ -203,7 +205,7 @@ class Learning:
         self._require_learnt(name)
         request = SaveNow(name, if_ahead, requested, note)
         self.writer.put(request)
-        saved = await self._within(request.future, name, "the checkpoint was not written", SAVING_S_MAX)
+        saved = await self._within(request.future, name, "the snapshot was not written", SAVING_S_MAX)
         if saved.verdict is not Verdict.OK or saved.unreadable:
             raise Unavailable(f"the snapshot was not written: {saved.detail or saved.verdict}", "checkpoint_failed")
         return saved
@@ -318,9 +320,9 @@ class Learning:
         if ok and saved.generation is not None:
             self._context.tally.saved_at[saved.model] = saved.generation.applied
         if saved.unreadable:
-            log.error("model %s: a checkpoint cannot be read back, so the log is kept: %s", saved.model, saved.detail)
+            log.error("model %s: a snapshot cannot be read back, so the log is kept: %s", saved.model, saved.detail)
         elif not ok:
-            log.error("model %s: checkpoint not written: %s", saved.model, saved.detail or saved.verdict)
+            log.error("model %s: snapshot not written: %s", saved.model, saved.detail or saved.verdict)
 
     def _read_again(self, promotion: Record, through: records.Through) -> Again | None:
         """Read what a promoted state learns again, in the store's thread, after every skip event that was submitted to it. Waits

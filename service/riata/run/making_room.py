@@ -32,8 +32,7 @@ class MakingRoom:
             return
         self._made_room_ms = now_ms
         log.warning(
-            "the store has no space for events: checkpoints of every model are written, and logs are trimmed as far as "
-            "these allow"
+            "the store has no space for events: snapshots of every model are written, and logs are trimmed as far as these allow"
         )
         with self._checkpointer.keeping_no_events():
             for name in list(self._context.catalogue.served_models):

@@ -5,7 +5,7 @@ So turns of several models may be under way at once, each in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from riata.base.clock import Clock
@@ -13,6 +13,7 @@ from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Action, Core
+from riata.run.damage import Damage, event_of, harms_one_model
 from riata.run.drift_answer import answer_payload, asks_for
 from riata.run.model_state import Frozen
 from riata.run.publishing import Curvature, generation_info, publish, schedule_of
@@ -29,8 +30,9 @@ from riata.run.writer_queue import (
     SaveNow,
     WriterQueue,
 )  # fmt: skip
+from riata.store.payload import decode_batch
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
-from riata.store.store import Verdict
+from riata.store.store import Record, Verdict
 
 SLOW_MS: Final = 20  # of processor time: a turn that takes longer is likely to be followed by others
 
@@ -96,13 +98,16 @@ class ModelTurns:
     def end(self, line: Line) -> None:
         """End a model whose line was dropped: tell those who wait."""
         error = line.why or _gone(line.model)
+        self._end_cell(line, error)
+        while line.items:
+            self.fail(line.items.popleft(), error)
+        line.pressing = 0
+
+    def _end_cell(self, line: Line, error: RiataError) -> None:
         if (cell := line.cell) is not None:
             line.cell = None
             for asked in [*cell.waiting, *cell.being_saved]:
                 asked.future.set_exception(error)
-        while line.items:
-            self.fail(line.items.popleft(), error)
-        line.pressing = 0
 
     def _learn(self, line: Line, cell: Cell, run: list[Logged]) -> None:
         records = [item.record for item in run]
@@ -110,7 +115,15 @@ class ModelTurns:
         cell.core.logged_all(records)
         self._yield_to_loop()
         begun_ms = self._clock.monotonic_ms()
-        refused = cell.state.apply_all(records, [item.batch for item in run])
+        try:
+            refused = cell.state.apply_all(records, [item.batch for item in run])
+        except Corrupt as error:
+            if not harms_one_model(error):
+                raise
+            damage = Damage(line.model, cell.state.lineage, event_of(error, _unreadable(records) - 1), error.detail)
+            self._end_cell(line, damage.error())  # what else waits finds no model
+            self._hooks.damaged(damage)
+            return
         self._yield_to_loop()
         now_ms = self._clock.monotonic_ms()
         cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
@@ -222,7 +235,7 @@ class ModelTurns:
             self._inbox.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
-            self._hooks.fatal(f"writing a checkpoint failed: {detail}", error)
+            self._hooks.fatal(f"writing a snapshot failed: {detail}", error)
             lineage = bytes.fromhex(frozen.header["lineage"])
             self._inbox.put(Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
 
@@ -240,8 +253,19 @@ class ModelTurns:
         while cell.being_saved:
             cell.being_saved.pop().future.set_result(saved)
         if saved.verdict not in (None, Verdict.OK):
-            raise Corrupt(f"checkpoint of {saved.model}: {saved.verdict.value}", "fenced")
+            raise Corrupt(f"snapshot of {saved.model}: {saved.verdict.value}", "fenced")
         self._look_after(line, cell)
+
+
+def _unreadable(run: Sequence[Record]) -> int:
+    """Return the first event of the record that cannot be read, among records that are learnt together."""
+    for record in run[1:]:
+        try:
+            if record.kind == "observe":
+                decode_batch(record.payload)
+        except Corrupt:
+            return record.first
+    return run[0].first
 
 
 def _gone(model: str) -> RiataError:

@@ -93,12 +93,12 @@ class LogScrub:
             await self._learning.settle(damage.model)  # a state saved after this includes the damaged event
             saved = await self._learning.save(damage.model)
         except RiataError as error:
-            log.error("model %s: no checkpoint could be written after the damage: %s", damage.model, error.detail)
+            log.error("model %s: no snapshot could be written after the damage: %s", damage.model, error.detail)
             return
         if saved.generation is not None:
             self._resume[damage.model] = saved.generation.applied
             at = (damage.model, saved.generation.gen, saved.generation.applied)
-            log.info("model %s: checkpoint generation %d was written at event %d, from which the model can be recovered", *at)
+            log.info("model %s: snapshot %d was written at event %d, from which the model can be recovered", *at)
 
     async def _yield_to_loop(self) -> None:
         """Wait for a while until the store's thread has no other work."""

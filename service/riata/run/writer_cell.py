@@ -11,6 +11,7 @@ from riata.base.halt import Halt
 from riata.run.checkpointer import Saved
 from riata.run.cluster.lease import WriterPosition
 from riata.run.core import Core
+from riata.run.damage import Damage
 from riata.run.drift_answer import Asked
 from riata.run.log_reading import ReadAgain
 from riata.run.model_state import ModelState
@@ -81,3 +82,4 @@ class WriterHooks:
     wanted: Callable[[str], int | None]  # the lowest log position of this model that a request waits for
     fatal: Callable[[str, BaseException], None]
     read_again: ReadAgain  # for promotions only; waits for the store's thread
+    damaged: Callable[[Damage], object]  # a model with a record that cannot be learnt as it was written

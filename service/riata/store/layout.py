@@ -86,9 +86,9 @@ def checkpoint_parts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.
     try:
         text = canonical_json({"arrays": table, "header": dict(header)})
     except (TypeError, ValueError) as error:
-        raise BadInput(f"checkpoint header: {error}", "bad_checkpoint") from None
+        raise BadInput(f"snapshot header: {error}", "bad_checkpoint") from None
     if len(text) > HEADER_BYTES_MAX or len(table) > ARRAYS_MAX:
-        raise BadInput(f"checkpoint header: {len(text)} bytes, {len(table)} arrays", "bad_checkpoint")
+        raise BadInput(f"snapshot header: {len(text)} bytes, {len(table)} arrays", "bad_checkpoint")
     start = _PREFIX.size + _DIGEST_BYTES + len(text)
     gap = _padding(start)
     total = start + len(gap) + sum(map(len, parts))
@@ -125,22 +125,22 @@ def checkpoint_header(data: bytes) -> Header:
 def _read_header(data: bytes | mmap.mmap) -> tuple[int, Header, list[Any], int]:
     """Return (format, header, description of the arrays, end of the header)."""
     if len(data) < _PREFIX.size + _DIGEST_BYTES:
-        raise Corrupt(f"checkpoint: {len(data)} bytes are too few")
+        raise Corrupt(f"snapshot: {len(data)} bytes are too few")
     magic, version, header_bytes, total = _PREFIX.unpack_from(data)
     start = _PREFIX.size + _DIGEST_BYTES + header_bytes
     if magic != MAGIC:
-        raise Corrupt("checkpoint: the first bytes are not those of a checkpoint")
+        raise Corrupt("snapshot: the first bytes are not those of a checkpoint")
     if total != len(data) or header_bytes > HEADER_BYTES_MAX or start > len(data):
-        raise Corrupt(f"checkpoint: the header claims {total} bytes, {header_bytes} of them header; there are {len(data)}")
+        raise Corrupt(f"snapshot: the header claims {total} bytes, {header_bytes} of them header; there are {len(data)}")
     text = data[start - header_bytes : start]
     if _digest(data[: _PREFIX.size] + text) != data[_PREFIX.size : _PREFIX.size + _DIGEST_BYTES]:
-        raise Corrupt("checkpoint: the digest of the header does not match")
+        raise Corrupt("snapshot: the digest of the header does not match")
     if version > FORMAT:
-        raise Corrupt(f"checkpoint: format {version}, this program reads up to {FORMAT}: use a newer program", "newer_format")
-    document = read_json(text, "checkpoint header")
+        raise Corrupt(f"snapshot: format {version}, this program reads up to {FORMAT}: use a newer program", "newer_format")
+    document = read_json(text, "snapshot header")
     header, table = document.get("header"), document.get("arrays")
     if not isinstance(header, dict) or not isinstance(table, list) or len(table) > ARRAYS_MAX:
-        raise Corrupt("checkpoint header: expected an object `header` and a list `arrays`")
+        raise Corrupt("snapshot header: expected an object `header` and a list `arrays`")
     return version, header, table, start
 
 
@@ -186,37 +186,37 @@ def _raw(name: str, array: NDArray[np.generic]) -> tuple[str, memoryview]:
     dtype = array.dtype.newbyteorder("<").str
     if dtype not in DTYPES or array.ndim > DIMENSIONS_MAX or not 0 < len(name) <= NAME_CHARS_MAX:
         raise BadInput(
-            f"checkpoint array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be stored", "bad_checkpoint"
+            f"snapshot array {name[:NAME_CHARS_MAX]!r}: {array.ndim} dimensions of {dtype} cannot be stored", "bad_checkpoint"
         )
     return dtype, np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
 
 
 def _read_arrays(data: bytes | mmap.mmap, at: int, table: list[Any], verify: bool) -> Arrays:
     if any(data[at : _aligned(at)]):
-        raise Corrupt("checkpoint: padding after the header is not zero")
+        raise Corrupt("snapshot: padding after the header is not zero")
     at = _aligned(at)
     arrays: Arrays = {}
     last = ""
     for entry in table:
         name, dtype, shape, digest = _read_entry(entry)
         if name <= last:
-            raise Corrupt("checkpoint header: the array names are not sorted and unique")
+            raise Corrupt("snapshot header: the array names are not sorted and unique")
         size = math.prod(shape) * np.dtype(dtype).itemsize  # Python integers: no overflow
         end = at + size
         if end > len(data):
-            raise Corrupt(f"checkpoint array {name!r}: {size} bytes claimed, {len(data) - at} left")
+            raise Corrupt(f"snapshot array {name!r}: {size} bytes claimed, {len(data) - at} left")
         raw = memoryview(data)[at:end]
         if verify and (_digest(raw).hex() != digest or any(data[end : _aligned(end)])):
-            raise Corrupt(f"checkpoint array {name!r}: the bytes differ from what was written")
+            raise Corrupt(f"snapshot array {name!r}: the bytes differ from what was written")
         if verify and dtype == "|b1" and bool((np.frombuffer(raw, np.uint8) > 1).any()):
-            raise Corrupt(f"checkpoint array {name!r}: a boolean is neither 0 nor 1")
+            raise Corrupt(f"snapshot array {name!r}: a boolean is neither 0 nor 1")
         try:
             arrays[name] = np.frombuffer(raw, dtype).reshape(shape)
         except ValueError:
-            raise Corrupt(f"checkpoint array {name!r}: invalid shape {shape}") from None
+            raise Corrupt(f"snapshot array {name!r}: invalid shape {shape}") from None
         at, last = _aligned(end), name
     if at != len(data):
-        raise Corrupt(f"checkpoint: arrays end at byte {at} of {len(data)}")
+        raise Corrupt(f"snapshot: arrays end at byte {at} of {len(data)}")
     return arrays
 
 
@@ -228,13 +228,13 @@ def _read_entry(entry: object) -> tuple[str, str, tuple[int, ...], str]:
         shaped = isinstance(shape, list) and len(shape) <= DIMENSIONS_MAX and all(type(n) is int and n >= 0 for n in shape)
         if named and typed and shaped:
             return name, dtype, tuple(shape), digest
-    raise Corrupt("checkpoint header: expected name, dtype, shape and digest of each array")
+    raise Corrupt("snapshot header: expected name, dtype, shape and digest of each array")
 
 
 def _migrate(version: int, header: Header, arrays: Arrays, migrations: Mapping[int, Migration]) -> tuple[Header, Arrays]:
     for step in range(version, FORMAT):
         if step not in migrations:
-            raise Corrupt(f"checkpoint: format {step} is no longer read; migrate it with an older version of this program")
+            raise Corrupt(f"snapshot: format {step} is no longer read; migrate it with an older version of this program")
         header, arrays = migrations[step](header, arrays)
     return header, arrays
 

@@ -146,7 +146,7 @@ class MemoryStore:
         if not self._owns(owner):
             return False
         if any(generation.gen == gen for generation in entry.generations):
-            raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
+            raise Conflict(f"snapshot {gen} of {model!r} is already committed", "generation_exists")
         entry.chunks[gen, index] = (owner.epoch, hashlib.blake2b(chunk, digest_size=32).digest(), bytes(chunk))
         return True
 
@@ -175,11 +175,11 @@ class MemoryStore:
         for i in range(generation.chunks):
             _, digest, chunk = entry.chunks.get((gen, i), (0, b"", b""))
             if hashlib.blake2b(chunk, digest_size=32).digest() != digest:
-                raise Corrupt(f"generation {gen} of {model!r}: the digest of chunk {i} does not match", "ckpt_corrupt")
+                raise Corrupt(f"snapshot {gen} of {model!r}: the digest of chunk {i} does not match", "ckpt_corrupt")
             parts.append(chunk)
         whole = b"".join(parts)
         if len(whole) != generation.bytes or hashlib.blake2b(whole, digest_size=32).digest() != generation.digest:
-            raise Corrupt(f"generation {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
+            raise Corrupt(f"snapshot {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
         return whole
 
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
@@ -307,7 +307,7 @@ class MemoryStore:
         for generation in self._model(model).generations:
             if generation.gen == gen:
                 return generation
-        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+        raise NotFound(f"model {model!r} has no snapshot {gen}", "generation_not_found")
 
     def _look_up(self, model: str, ids: Sequence[bytes], floor: int) -> Mapping[bytes, Seen]:
         known = self._kept.models[model].ids

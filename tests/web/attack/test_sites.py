@@ -162,7 +162,7 @@ def request(method: str, template: str, *headers: bytes, host: bytes = HERE, tar
     """A request to a route that would be answered, with a body if the route reads one."""
     path = template.replace("{model}", "mine").replace("{build}/{asset}", f"{build()}/app.js")
     path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
-    path = path.replace("{asset}", "start.js").replace("{refit}", "r1")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{generation}", "1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     query = "?confirm=mine" if (method, verb) == ("DELETE", "") else "?a=1" if (method, verb) == ("GET", "predict") else ""

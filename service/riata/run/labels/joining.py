@@ -13,10 +13,11 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.errors import Corrupt
-from riata.run.labels.pending_rows import Labelled, Waiting, decode_row
+from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_waiting
+from riata.store.payload import decode_batch
 from riata.store.store import PendingPrediction, Store
-from riata.wire.batch import join_batches, take_rows
-from riata.wire.names import Names, NamesSeen
+from riata.wire.batch import Batch, join_batches, slice_rows, take_rows
+from riata.wire.names import NOTHING_NAMED, Names, NamesSeen
 from riata.wire.parsed import NO_JOINS, Parsed, RowError
 from riata.wire.prediction_key import KEY_BYTES, due_of
 
@@ -39,12 +40,14 @@ class Joined:
     waiting  : by joined row: key, label, weight, due_ms
     repeated : log positions of the rows whose prediction already has the same label; they are not in `parsed`
     refused  : codes of the rows that could not be joined; their errors are in `parsed`
+    again    : keys of joined rows that had a label before, of an event that a restore may have undone
     """
 
     parsed: Parsed
     waiting: dict[int, tuple[bytes, float, float, int]]
     repeated: list[int]
     refused: list[str]
+    again: frozenset[bytes] = frozenset()
 
 
 def event_id(key: bytes) -> U8:
@@ -85,6 +88,38 @@ def recall(store: Store, model: str, keys: Sequence[bytes]) -> dict[bytes, Pendi
             except Corrupt:
                 found[key] = PendingPrediction(key, due_of(key), b"")
         return found
+
+
+def undone(
+    store: Store, model: str, recalled: Mapping[bytes, PendingPrediction], changes: Sequence[int]
+) -> dict[bytes, PendingPrediction]:
+    """Return those labelled predictions whose event a restore may have undone, with the features that they have in the log. The
+    index of ids then decides whether such an event still counts, and is repeated, or is learnt again.
+
+    changes : the events that have changed the model, restores among them
+    """
+    found: dict[bytes, PendingPrediction] = {}
+    for key, kept in recalled.items():
+        try:
+            row = decode_row(kept.row)
+        except Corrupt:
+            continue  # `join` refuses it
+        if isinstance(row, Labelled) and any(at > row.seq for at in changes):
+            event = _in_log(store, model, row.seq, key)
+            if event is not None:
+                found[key] = dataclasses.replace(kept, row=encode_waiting(event, NOTHING_NAMED)[0])
+    return found
+
+
+def _in_log(store: Store, model: str, seq: int, key: bytes) -> Batch | None:
+    """Return the event of a labelled prediction; None if neither the log nor the index of ids is known to have it."""
+    head = store.head(model)
+    records = store.read(model, seq - 1, 1) if seq >= max(head.dedupe_floor, head.first_seq) else []
+    if not records or records[0].kind != "observe":
+        return None
+    batch = decode_batch(records[0].payload)
+    rows = np.flatnonzero((batch.event_id == event_id(key)).all(axis=1) & batch.has_id)
+    return slice_rows(batch, int(rows[0]), int(rows[0]) + 1) if len(rows) else None
 
 
 def join(parsed: Parsed, recalled: Mapping[bytes, PendingPrediction], now_ms: int, seen: NamesSeen) -> Joined:

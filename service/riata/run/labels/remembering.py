@@ -12,6 +12,9 @@ Theory of operation
     are replaced by the label and its log position only after the event is durable. If the process crashes between the two, the
     features are still stored as pending, and the index knows which ids were accepted. The label is kept until the prediction
     is due. Until then a repeated or conflicting label is detected even if the index has evicted the id.
+
+    If a restore may have undone the event of a label, the event is looked up in the log, and a label that is sent again goes
+    with its features to the index of ids, as an event that is sent again does.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 
 from riata.base.errors import Busy, RiataError
@@ -29,10 +31,10 @@ from riata.run.config import require_one_margin
 from riata.run.engine import Engine
 from riata.run.labels.delays import Delays
 from riata.run.labels.gathering import Gathering
-from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall
+from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall, undone
 from riata.run.labels.pending_rows import Labelled, encode_labelled
 from riata.run.outcome import Observed, RowsRefused
-from riata.store.store import PendingPrediction
+from riata.store.store import PendingPrediction, Store
 from riata.wire.parsed import Parsed, RowError
 from riata.wire.prediction_key import make_key
 
@@ -157,11 +159,19 @@ class Remembering:
 
     async def _join(self, model: str, parsed: Parsed) -> Joined:
         keys = list(dict.fromkeys(parsed.joins.key))
-        recalled = await self._engine.call(partial(recall, model=model, keys=keys))
-        arguments = (parsed, recalled, self._engine.clock.unix_ms(), self._engine.served_model(model).seen)
+        changes = self._engine.published(model).changes
+
+        def find(store: Store) -> tuple[dict[bytes, PendingPrediction], dict[bytes, PendingPrediction]]:
+            recalled = recall(store, model, keys)
+            return recalled, undone(store, model, recalled, changes)
+
+        recalled, again = await self._engine.call(find)
+        arguments = (parsed, {**recalled, **again}, self._engine.clock.unix_ms(), self._engine.served_model(model).seen)
         if parsed.joins.n <= LARGE:
-            return join(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(None, join, *arguments)
+            joined = join(*arguments)
+        else:
+            joined = await asyncio.get_running_loop().run_in_executor(None, join, *arguments)
+        return dataclasses.replace(joined, again=frozenset(again))
 
     async def _append(self, model: str, joined: Joined, atomic: bool, wait_applied: bool) -> Observed:
         try:
@@ -195,10 +205,11 @@ class Remembering:
     async def _mark(self, model: str, joined: Joined, observed: Observed) -> None:
         """Replace stored features by their label. The event is in the log: if this fails, the dedupe index still has its id."""
         refused = {error.index for error in observed.errors}
+        known = {row for row in observed.duplicate_rows if row in joined.waiting and joined.waiting[row][0] in joined.again}
         marks = [
             PendingPrediction(key, due_ms, encode_labelled(Labelled(label, weight, observed.seq)))
             for row, (key, label, weight, due_ms) in joined.waiting.items()
-            if row not in refused
+            if row not in refused and row not in known
         ]
         if not marks:
             return

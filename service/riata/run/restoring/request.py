@@ -39,12 +39,12 @@ def read_restore(document: Mapping[str, Any], now_ms: int) -> int | RestoreReque
         if generation is None:
             raise BadInput("to: expected the number of an event, or a moment; or `generation` with a retained one", "missing_key")
         if type(generation) is not int or not 1 <= generation <= SEQ_MAX:
-            raise BadInput("generation: expected the number of a retained snapshot", "wrong_type")
+            raise BadInput("snapshot: expected the number of a retained snapshot", "wrong_type")
         if dry_run:
             raise BadInput("dry_run: goes with `to`; `to` may be the event of the snapshot", "bad_option")
         return generation
     if "generation" in document:
-        raise BadInput("generation: leave it out beside `to`", "bad_option")
+        raise BadInput("snapshot: leave it out beside `to`", "bad_option")
     to = document["to"]
     if type(to) is int and 1 <= to <= SEQ_MAX:
         return RestoreRequest(event=to, dry_run=dry_run)

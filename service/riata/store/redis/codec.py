@@ -144,13 +144,13 @@ def pack_generation(generation: Generation) -> bytes:
 
 def unpack_generation(gen: int, stored: bytes) -> Generation:
     """Raises `Corrupt` (code `ckpt_corrupt`)."""
-    fields = _unpack(stored, f"generation {gen}", "ckpt_corrupt")
+    fields = _unpack(stored, f"snapshot {gen}", "ckpt_corrupt")
     try:
         generation = Generation(**fields, verified=stored[:1] == b"1")
     except TypeError:
-        raise Corrupt(f"generation {gen}: the description is malformed", "ckpt_corrupt") from None
+        raise Corrupt(f"snapshot {gen}: the description is malformed", "ckpt_corrupt") from None
     if generation.gen != gen:
-        raise Corrupt(f"generation {gen}: the description is of another generation", "ckpt_corrupt")
+        raise Corrupt(f"snapshot {gen}: the description is of another generation", "ckpt_corrupt")
     return generation
 
 

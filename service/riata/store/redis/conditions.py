@@ -81,7 +81,7 @@ def _short_of_memory(info: Mapping[str, str]) -> str:
     if not most or used < MEMORY_SHARE_MAX * most:
         return ""
     return (
-        f"used_memory is {used} of maxmemory {most}, needed is less than {MEMORY_SHARE_MAX:.0%} of it, so that checkpoints "
+        f"used_memory is {used} of maxmemory {most}, needed is less than {MEMORY_SHARE_MAX:.0%} of it, so that snapshots "
         f"still fit: redis-cli CONFIG SET maxmemory {2 * most}"
     )
 

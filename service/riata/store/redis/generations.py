@@ -45,7 +45,7 @@ def stage(models: Models, owner: Owner, model: str, gen: int, numbered: tuple[in
 
     answer = models.on(model, run)
     if answer.word == "EXISTS":
-        raise Conflict(f"generation {gen} of {model!r} is committed", "generation_exists")
+        raise Conflict(f"snapshot {gen} of {model!r} is committed", "generation_exists")
     return answer.word == "OK"
 
 
@@ -72,10 +72,10 @@ def generations(models: Models, model: str) -> list[Generation]:
     found = []
     for gen, packed in pairs(answer):
         if not gen.isdigit():
-            raise Corrupt(f"generations of {model!r}: {gen!r} is not a number", "ckpt_corrupt")
+            raise Corrupt(f"snapshots of {model!r}: {gen!r} is not a number", "ckpt_corrupt")
         found.append(unpack_generation(int(gen), packed))
     if len(found) != count:
-        raise Corrupt(f"generations of {model!r}: {count} were committed and kept, but {len(found)} are there", "ckpt_corrupt")
+        raise Corrupt(f"snapshots of {model!r}: {count} were committed and kept, but {len(found)} are there", "ckpt_corrupt")
     return sorted(found, key=lambda generation: -generation.gen)
 
 
@@ -83,7 +83,7 @@ def open_generation(models: Models, model: str, gen: int) -> bytes:
     """See `Store.open_generation`."""
     generation = next((one for one in generations(models, model) if one.gen == gen), None)
     if generation is None:
-        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+        raise NotFound(f"model {model!r} has no snapshot {gen}", "generation_not_found")
     parts: list[bytes] = []
     while len(parts) < generation.chunks:
         wanted = min(CHUNKS_AT_ONCE, generation.chunks - len(parts))
@@ -91,11 +91,11 @@ def open_generation(models: Models, model: str, gen: int) -> bytes:
         for sealed in stored:
             part = unseal(sealed)
             if part is None:
-                raise Corrupt(f"generation {gen} of {model!r}: chunk {len(parts)} is not what was written", "ckpt_corrupt")
+                raise Corrupt(f"snapshot {gen} of {model!r}: chunk {len(parts)} is not what was written", "ckpt_corrupt")
             parts.append(part)
     whole = b"".join(parts)
     if len(whole) != generation.bytes or digest_of(whole) != generation.digest:
-        raise Corrupt(f"generation {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
+        raise Corrupt(f"snapshot {gen} of {model!r}: the whole is not what was written", "ckpt_corrupt")
     return whole
 
 
@@ -113,7 +113,7 @@ def mark_verified(models: Models, owner: Owner, model: str, gen: int, sound: boo
         return models.session.run("verify", [models.keys.own, of.meta, of.gens], [*token(owner), *mark])
 
     if models.on(model, run).word == "GENERATION":
-        raise NotFound(f"model {model!r} has no generation {gen}", "generation_not_found")
+        raise NotFound(f"model {model!r} has no snapshot {gen}", "generation_not_found")
 
 
 def trim(models: Models, owner: Owner, model: str, keep: tuple[int, int, int], without: Sequence[int]) -> int:
@@ -130,7 +130,7 @@ def trim(models: Models, owner: Owner, model: str, keep: tuple[int, int, int], w
         answer = models.on(model, run)
         if answer.word == "OK":
             return answer.number()
-    raise Conflict(f"the generations of {model!r} change faster than they can be read", "store_contended")
+    raise Conflict(f"the snapshots of {model!r} change faster than they can be read", "store_contended")
 
 
 def _going(models: Models, model: str, keep: tuple[int, int, int], without: Sequence[int]) -> tuple[bytes, int, list[int]]:

@@ -77,14 +77,14 @@ def find_generation(connection: sqlite3.Connection, model: int, name: str, gen: 
     for generation in list_generations(connection, model):
         if generation.gen == gen:
             return generation
-    raise NotFound(f"model {name!r} has no generation {gen}", "generation_not_found")
+    raise NotFound(f"model {name!r} has no snapshot {gen}", "generation_not_found")
 
 
 def put_chunk(connection: sqlite3.Connection, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> None:
     """Write one staged chunk. Raises `Conflict` (code `generation_exists`)."""
     row = find_model(connection, model)
     if connection.execute("SELECT 1 FROM generations WHERE model = ? AND gen = ?", (row.id, gen)).fetchone():
-        raise Conflict(f"generation {gen} of {model!r} is already committed", "generation_exists")
+        raise Conflict(f"snapshot {gen} of {model!r} is already committed", "generation_exists")
     values = (row.id, gen, index, owner.epoch, digest_of(chunk), chunk)
     connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -122,12 +122,12 @@ def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> byt
     read = 0
     for index, digest, chunk in rows:
         if index != read or digest_of(chunk) != digest:
-            raise Corrupt(f"generation {gen} of {model!r}: the digest of chunk {read} does not match", "ckpt_corrupt")
+            raise Corrupt(f"snapshot {gen} of {model!r}: the digest of chunk {read} does not match", "ckpt_corrupt")
         content.write(chunk)
         read += 1
     whole = content.getvalue()
     if read != generation.chunks or len(whole) != generation.bytes or digest_of(whole) != generation.digest:
-        raise Corrupt(f"generation {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
+        raise Corrupt(f"snapshot {gen} of {model!r}: the digest of the whole does not match", "ckpt_corrupt")
     return whole
 
 

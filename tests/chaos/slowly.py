@@ -1,0 +1,26 @@
+"""`riata` whose learner of truncated gradients rests a millisecond for each row: time to kill it while it learns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from riata.base.arrays import BOOL
+from riata.cli.main import main
+from riata.learn.learner import Stepped
+from riata.learn.truncated_gradient.learner import TruncatedGradient
+from riata.wire.batch import Batch
+
+REST_S = 0.001
+_step_all = TruncatedGradient.step_all
+
+
+def slow_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+    """Learn, and rest."""
+    time.sleep(REST_S * sum(batch.n for batch in batches))
+    return _step_all(self, batches, skip)
+
+
+if __name__ == "__main__":
+    TruncatedGradient.step_all = slow_step  # type: ignore[method-assign]
+    main()
