@@ -1,4 +1,4 @@
-"""`riata` whose learner of truncated gradients rests a millisecond for each row: time to kill it while it learns."""
+"""`riata` whose learner of truncated gradients rests for each row: time to kill it while it learns."""
 
 from __future__ import annotations
 
