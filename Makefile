@@ -87,10 +87,12 @@ vw: .vw/vw       ## build the Vowpal Wabbit program for the benchmarks; needs cm
 image: $(VENV)/.tested  ## build the image without a container engine, start it and time it; needs root, buildah, debootstrap
 	$(BIN)/python -m tests.deploy.image
 
-wheel: setup     ## build a wheel and a source distribution in dist/, and check their metadata
+wheel: setup     ## build wheels for x86-64 and aarch64 and a source distribution in dist/, and check their metadata
 	@$(WITH_PROGRESS) "installing build and twine" $(PIP) --quiet build twine
 	rm -rf dist build
-	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist .
+	@$(WITH_PROGRESS) "building the wheel for x86-64" $(BIN)/python -m build --wheel --config-setting=platform=manylinux_2_28_x86_64 --outdir dist .
+	@$(WITH_PROGRESS) "building the wheel for aarch64" $(BIN)/python -m build --wheel --config-setting=platform=manylinux_2_28_aarch64 --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
 site: $(VENV)/.tested   ## build the documentation as a site in build/site, which needs no network to be read

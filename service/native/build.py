@@ -1,17 +1,21 @@
 """Build the native core into `service/riata/native`, with the C compiler of this machine or, if there is none, that of ziglang.
 
     python3 service/native/build.py [--compiler "COMMAND"] [--variants v3,baseline] [--into FOLDER] [--flags "..."]
+                                    [--platform manylinux_2_28_x86_64]
 
 Needs no Python headers and no root. `cc` (or $CC) is used if it can compile, link and load a small library. Otherwise the package
-`ziglang`, a C compiler, is installed from the package index into a temporary folder, and removed after its use.
+`ziglang`, a C compiler, is used: the one that is installed, or one that is fetched from the package index into a temporary folder
+and removed after its use. For a named platform it is always ziglang, which builds for any processor and any glibc from 2.17 on.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib.util
 import os
 import platform
+import re
 import runpy
 import shlex
 import shutil
@@ -35,6 +39,7 @@ LOOPS = (  # files of long loops over arrays, which gcc -O2 does not vectorise
     *("coordinate_descent", "figures", "metropolis", "particle_filter", "particles", "shotgun", "sublinear", "trees", "warping"),
 )
 MACHINE = {"v3": {"cc": ["-march=x86-64-v3"], "zig": ["-mcpu=x86_64_v3"]}, "baseline": {"cc": [], "zig": ["-mcpu=baseline"]}}
+PLATFORM = re.compile(r"manylinux_(\d+)_(\d+)_(x86_64|aarch64)")
 PROBE = '#include <math.h>\n__attribute__((visibility("default"))) double probe(double x) { return exp(x); }\n'
 
 
@@ -60,27 +65,62 @@ def works(compiler: Sequence[str], folder: Path) -> bool:
         return False
 
 
-def zig_in(folder: Path) -> list[str]:
-    """Install ziglang into a folder. Returns the command of its C compiler."""
-    sys.stderr.write("no C compiler was found: fetching the package ziglang, 100 MB, for this build only\n")
+def require_glibc() -> None:
+    """Raise `BuildFailed` on a system with another C library than glibc."""
+    try:
+        known = os.confstr("CS_GNU_LIBC_VERSION")
+    except ValueError:
+        known = None
+    if not known:
+        raise BuildFailed(
+            "riata needs Linux with glibc (Debian, Ubuntu, Fedora, ...). Other C libraries, such as musl of Alpine, round exp, "
+            "log and pow in another way, and a model would learn other bits."
+        )
+
+
+def zig_in(folder: Path, why: str) -> list[str]:
+    """Return the command of the C compiler of ziglang, which is installed into the folder if it is not installed already."""
+    os.environ["ZIG_LOCAL_CACHE_DIR"] = os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(folder / "cache")
+    found = importlib.util.find_spec("ziglang")
+    if found is not None and found.origin:
+        return [str(Path(found.origin).with_name("zig")), "cc"]
+    sys.stderr.write(f"{why}: fetching the package ziglang, 100 MB, for this build only\n")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--require-hashes"]
     try:
         run([*pip, "--only-binary", ":all:", "--target", str(folder / "zig"), "-r", str(HERE / "ziglang.txt")])
     except BuildFailed as error:
-        raise BuildFailed(f"install a C compiler (Debian: apt-get install gcc libc6-dev), then try again.\n{error}") from None
-    os.environ["ZIG_LOCAL_CACHE_DIR"] = os.environ["ZIG_GLOBAL_CACHE_DIR"] = str(folder / "cache")
+        raise BuildFailed(
+            f"{why}, and the package ziglang cannot be fetched. Install a C compiler (Debian: apt-get install gcc libc6-dev), "
+            f"then try again.\n{error}"
+        ) from None
     return [str(folder / "zig" / "ziglang" / "zig"), "cc"]
 
 
-def compiler_in(folder: Path, given: str) -> list[str]:
-    """Return the command of the compiler to use."""
+def own_compiler(folder: Path, given: str = "") -> list[str]:
+    """Return the command of a C compiler of this machine that makes libraries which can be loaded; empty if there is none."""
     for command in [given] if given else [os.environ.get("CC", ""), "cc", "gcc", "clang"]:
         words = shlex.split(command)
         if words and shutil.which(words[0]) and works(words, folder):
             return words
+    return []
+
+
+def compiler_in(folder: Path, given: str) -> list[str]:
+    """Return the command of the compiler to use."""
+    if found := own_compiler(folder, given):
+        return found
     if given:
         raise BuildFailed(f"{given} does not make libraries that can be loaded here")
-    return zig_in(folder)
+    return zig_in(folder, "no C compiler was found")
+
+
+def target_of(name: str) -> tuple[str, list[str]]:
+    """Return what zig calls a platform, and the variants to build for it."""
+    found = PLATFORM.fullmatch(name)
+    if found is None:
+        raise BuildFailed(f"platform {name}: it has to be manylinux_X_Y_x86_64 or manylinux_X_Y_aarch64, X.Y the oldest glibc")
+    major, minor, processor = found.groups()
+    return f"{processor}-linux-gnu.{major}.{minor}", ["v3", "baseline"] if processor == "x86_64" else ["baseline"]
 
 
 def build(compiler: Sequence[str], variant: str, folder: Path, into: Path, more: Sequence[str]) -> Path:
@@ -114,25 +154,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default="", help="a command to use instead of $CC, cc, gcc, clang or ziglang")
-    parser.add_argument("--variants", default=",".join(default_variants()), help="which to build (default: %(default)s)")
+    parser.add_argument("--variants", default="", help="which to build (default: the baseline, and the best of this machine)")
+    parser.add_argument("--platform", default="", help="build for another platform than this machine, with ziglang")
     parser.add_argument("--into", type=Path, default=HERE.parent / "riata" / "native", help="folder of the libraries")
     parser.add_argument("--flags", default="", help="more flags for the compiler, for example -fsanitize=address")
     parser.add_argument("--if-needed", action="store_true", help="do nothing if the libraries are of these sources already")
     given = parser.parse_args(arguments)
-    variants = given.variants.split(",")
     stamp = given.into / "libriata.built"
-    wanted = f"{SOURCES['digest']()} {given.variants}"
-    if given.if_needed and stamp.exists() and stamp.read_text() == wanted:
-        return 0
+    more = shlex.split(given.flags)
     try:
+        if given.platform:
+            target, variants = target_of(given.platform)
+            more = ["-target", target, *more]
+        else:
+            require_glibc()
+            variants = default_variants()
+        variants = given.variants.split(",") if given.variants else variants
+        wanted = " ".join([SOURCES["digest"](), ",".join(variants), *more])
+        if given.if_needed and stamp.exists() and stamp.read_text() == wanted:
+            return 0
         with tempfile.TemporaryDirectory(prefix="riata-build-") as name:
             folder = Path(name)
             runpy.run_path(str(HERE / "tables.py"))["write"](SOURCES["UNICODE"], folder / "tables.h")
             header = runpy.run_path(str(HERE / "header.py"))["read"](HERE / "riata.h")
             (folder / "sizes.h").write_text(header.sizes())
-            compiler = compiler_in(folder, given.compiler)
+            why = f"to build for {given.platform}"
+            compiler = zig_in(folder, why) if given.platform and not given.compiler else compiler_in(folder, given.compiler)
             for variant in variants:
-                build(compiler, variant, folder, given.into, shlex.split(given.flags))
+                build(compiler, variant, folder, given.into, more)
             (given.into / "declarations.py").write_text(header.declarations(SOURCES["digest"]()))
     except BuildFailed as error:
         sys.stderr.write(f"the native core was not built: {error}\n")
