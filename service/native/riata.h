@@ -322,6 +322,75 @@ EXPORT i64 riata_collect_gradient(const riata_gradient *table, const riata_gradi
  * Source: Langford, Li & Zhang 2009, equation 6. */
 QUICK double riata_event_size(const riata_gradient_settings *settings, double norm, double importance, i64 learnt);
 
+/* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Settings of FTRL-Proximal; riata/learn/ftrl_proximal/config.py says what they mean.
+ *   smoothing   its beta, which is the name of the weights here
+ *   damping     beta + alpha l2 */
+typedef struct {
+    double alpha, smoothing, damping, l1;
+    bool intercept;
+} riata_ftrl_settings;
+
+/* The state of FTRL-Proximal; riata/learn/ftrl_proximal/state.py names the numbers.
+ *   line     f64[lines, 2]     z and the sum of squared gradients. hash >> shift is a line, and the last belongs to no slot
+ *   alive    u32[alive_room]   every line whose weight may be non-zero, counts[1] of them
+ *   seen     u32[seen_room]    every line that ever had a gradient, counts[2] of them
+ *   counts   i64[3], scalars f64[2] */
+typedef struct {
+    double *line;
+    u32 *alive, *seen;
+    i64 *counts;
+    double *scalars;
+    i64 lines, shift, alive_room, seen_room;
+} riata_ftrl;
+
+/* Predict and learn the rows of a batch in order.
+ *   margin   f64[n], refused bool[n]: written, as in riata_told
+ * Returns    0; -1 if the rows are not inside of their features, or if a list or the work space has no room for them
+ * Source     McMahan et al. 2013, algorithm 1 */
+EXPORT i64 riata_learn_ftrl(const riata_ftrl *table, const riata_ftrl_settings *settings, const riata_rows *rows, const riata_room *room,
+                            double *margin, bool *refused);
+
+/* Collect the non-zero weights of listed lines of a table f64[.., 2]; as riata_collect_gradient. */
+EXPORT i64 riata_collect_ftrl(const double *table, const riata_ftrl_settings *settings, const u32 *listed, i64 n, u32 *line, double *beta);
+
+/* The weight of the intercept, from its scalars of the state; 0 if no intercept is learnt. */
+QUICK double riata_ftrl_intercept(const riata_ftrl_settings *settings, double z, double squares);
+
+/* ---- scoring.c ------------------------------------------------------------------------------------------------------- */
+
+/* Index n sorted slots by their top bits, slot >> shift. bucket u32[buckets + 1]: written; the entries of bucket b are bucket[b] to
+ * bucket[b + 1]. Source: counts, added up, as at the start of a counting sort. */
+EXPORT void riata_index_slots(const u32 *slot, i64 n, i64 shift, u32 *bucket, i64 buckets);
+
+/* Compute intercept + beta . x of n rows, as riata_answer_row does.
+ *   indptr i64[n + 1], hash u32[features], value f64[features]   the rows, as in riata_rows
+ *   margin   f64[n]: written; not finite where the sum overflows
+ *   known    i64[n]: written; how many features of the row have a weight
+ * Returns    whether the rows are inside of their features; otherwise nothing is written
+ * Source     the sum of learning, term by term; a missing weight adds 0 * x, which changes no bit */
+EXPORT bool riata_margins(const riata_weights *weights, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features,
+                          double *margin, i64 *known);
+
+/* How the weights of a model scatter, one entry for each, in their order.
+ *   place    i64[..]     the weight's row in `covariance`; -1: its variance is its own; -2: it counts 1
+ *   variance f64[..]     of each weight
+ *   covariance f64[size, size], intercept the row of the intercept in it, or -1 */
+typedef struct {
+    const i64 *place;
+    const double *variance, *covariance;
+    i64 size, intercept;
+} riata_spread;
+
+/* Compute the variance of the margin of n rows.
+ *   at, x    i64[room], f64[room]: scratch
+ *   variance f64[n]: written; >= 0, not finite where a sum overflows
+ * Returns    whether the rows are inside of their features, and the longest of them has less than `room`; otherwise nothing is written
+ * Source     variance of a linear form; features that share a slot are one feature, whose value is their sum */
+EXPORT bool riata_row_variances(const riata_weights *weights, const riata_spread *spread, const i64 *indptr, const u32 *hash,
+                                const double *value, i64 n, i64 features, i64 *at, double *x, i64 room, double *variance);
+
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */
 QUICK const char *riata_sources(void);

@@ -79,6 +79,20 @@ INLINED double add_products(const riata_rows *rows, i64 i, i64 shift, u32 width,
     return margin;
 }
 
+/* Append those of four listed lines whose weight is not zero, and that are not the same as the one behind them, to the `kept` that are
+ * there already; `line` may be `listed`. Returns the new number. */
+INLINED i64 keep_some(const u32 *listed, four weight, u32 *line, double *beta, i64 kept) {
+    double all[LANES];
+    store(all, weight);
+    for (int lane = 0; lane < LANES; lane++) { /* which stay is unpredictable: each is written, and the next may overwrite it */
+        bool again = listed[lane] == listed[lane + 1];
+        line[kept] = listed[lane];
+        beta[kept] = all[lane];
+        kept += (all[lane] != 0.0) & !again;
+    }
+    return kept;
+}
+
 /* Append those of four slots whose flag is set to a list of `count`, which has room; returns the new number. */
 INLINED i64 write_down(u32 *slots, i64 count, u32 found, const u32 *start, u32 width) {
     for (; found != 0; found &= found - 1)

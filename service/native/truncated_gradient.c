@@ -495,21 +495,36 @@ EXPORT i64 riata_learn_gradient(const table *t, const settings *s, const riata_r
 
 EXPORT i64 riata_collect_gradient(const table *t, const settings *s, double clock, bool forget, const u32 *listed, i64 n, u32 *line,
                                   double *beta) {
-    i64 kept = 0, width = width_of(s);
-    for (i64 p = 0; p < n; p++) {
-        if (p + AHEAD < n)
-            __builtin_prefetch(t->line + listed[p + AHEAD] * width, 1);
+    i64 kept = 0, width = width_of(s), p = 0;
+    for (; !is_rare(s) && p + LANES < n; p += LANES) { /* each of these has a successor */
+        u32 start[LANES];
+        for (int lane = 0; lane < LANES; lane++) {
+            start[lane] = listed[p + lane] * (u32)width;
+            if (p + lane + AHEAD < n)
+                __builtin_prefetch(t->line + listed[p + lane + AHEAD] * width, 1);
+        }
+        four column[4];
+        read_lines(t, s, start, column);
+        four scale = s->normalised ? column[SCALE] : spread(1.0);
+        four unit = s->normalised ? inverse_roots(column[SQUARES], scale, s->accumulator) : column[RATE];
+        four now = weights_now(column[BETA], clock - column[TAU], unit, scale, s);
+        u32 dead = flags(now == 0.0);
+        for (int lane = 0; forget && dead && lane < LANES; lane++)
+            if (dead >> lane & 1)
+                t->line[start[lane] + BETA] = 0.0;
+        kept = keep_some(listed + p, now, line, beta, kept);
+    }
+    for (; p < n; p++) {
         u32 at = listed[p];
-        if (p + 1 < n && listed[p + 1] == at)
-            continue;
+        bool again = p + 1 < n && listed[p + 1] == at;
         double *own = t->line + at * width;
         double squares = s->adaptive ? own[SQUARES] : 0.0, scale = s->normalised ? own[SCALE] : 1.0;
         double now = weight_now(own[BETA], clock - own[TAU], squares, scale, s);
         if (forget && now == 0.0)
             own[BETA] = 0.0;
-        line[kept] = at; /* whether it stays is unpredictable: it is written, and the next may overwrite it */
+        line[kept] = at;
         beta[kept] = now;
-        kept += now != 0.0;
+        kept += (now != 0.0) & !again;
     }
     return kept;
 }

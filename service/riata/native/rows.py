@@ -66,6 +66,17 @@ class RowsArray:
         self._as_parameter_ = address(self._array)
 
 
+def features_of(batch: Any) -> tuple[I64, U32, F64, int, int]:
+    """Return what C needs to score the rows of a `Batch`: indptr, hash, value, how many rows and how many features.
+
+    Raises `ValueError` if the lengths of the arrays do not fit.
+    """
+    indptr, hashes = np.ascontiguousarray(batch.indptr, np.int64), np.ascontiguousarray(batch.hash, np.uint32)
+    if len(hashes) != len(batch.value):
+        raise ValueError("the arrays of a batch do not have the same lengths")
+    return indptr, hashes, np.ascontiguousarray(batch.value, np.float64), len(indptr) - 1, len(hashes)
+
+
 class Room:
     """A `riata_room` for rows of up to `features` features: `columns` numbers for each, and `rows` of which are laid out at once.
 

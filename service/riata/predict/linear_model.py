@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
 from riata.base.limits import CURVATURE_CARRIED_BYTES_MAX
 from riata.learn.learner import Weights
-from riata.maths.dot import bucket_starts, margins
 from riata.maths.links import LINKS, LinkFunction, answers
+from riata.native.library import core, struct
+from riata.native.rows import features_of
 from riata.predict.explain import Explanation, explain, held, weights_of
 from riata.predict.model import Origin, Scores
 from riata.predict.one_row import Plan
@@ -35,13 +36,14 @@ class LinearModel:
     seq: int
     uncertainty: Uncertainty | None = None
     bucket: U32 = field(init=False)
+    native: Any = field(init=False, compare=False, repr=False)  # riata_weights
     plan: Plan | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         weights = self.weights
         bucket_bits = min(weights.bits, (len(weights.slot) - 1).bit_length()) if len(weights.slot) > 1 else 0
         bucket = np.zeros(2**bucket_bits + 1, np.uint32)
-        bucket_starts(weights.slot, weights.bits - bucket_bits, bucket)
+        core.index_slots(weights.slot, len(weights.slot), weights.bits - bucket_bits, bucket, len(bucket) - 1)
         frozen = replace(
             weights,
             slot=cast(U32, read_only(weights.slot)),
@@ -52,7 +54,19 @@ class LinearModel:
         object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
         context = Context(self.origin.encoder, self.origin.labels)
         common = self.uncertainty is None and not context.encoder.curves
-        plan = Plan(frozen, self.bucket, self.link.code, context) if common else None
+        native = struct(
+            "riata_weights",
+            slot=frozen.slot,
+            beta=frozen.beta,
+            bucket=self.bucket,
+            buckets=len(bucket) - 1,
+            bits=frozen.bits,
+            link=self.link.code,
+            intercept=frozen.intercept,
+            negative=self._negative,
+        )
+        object.__setattr__(self, "native", native)
+        plan = Plan(native, context) if common else None
         object.__setattr__(self, "plan", plan)
 
     @property
@@ -60,19 +74,24 @@ class LinearModel:
         """What turns a margin into an answer."""
         return LINKS["real" if self.origin.labels == "real" else self.weights.link]
 
+    @property
+    def _negative(self) -> float:
+        """The label of the negative class."""
+        return -1.0 if self.origin.labels == "-1/+1" else 0.0
+
     def score(self, batch: Batch) -> Scores:
         """Score every row of `batch`. A sum that overflows is clamped to the largest double."""
-        n, weights = batch.n, self.weights
+        n = batch.n
         margin, probability, label = np.empty(n), np.empty(n), np.empty(n)
         known = np.empty(n, np.int64)
-        table = (weights.slot, weights.beta, self.bucket, weights.bits, weights.intercept)
-        margins(batch.indptr, batch.hash, batch.value, *table, margin, known)
+        if not core.margins(self.native, *features_of(batch), margin, known):
+            raise ValueError("the rows of a batch are not inside of its features")
         if not np.isfinite(margin).all():
             self._hold(batch, margin)
-        answers(margin, self.link.code, -1.0 if self.origin.labels == "-1/+1" else 0.0, probability, label)
+        answers(margin, self.link.code, self._negative, probability, label)
         std_error = np.full(n, np.nan)
         if self.uncertainty is not None:
-            self.uncertainty.std_errors(batch, weights, self.bucket, std_error)
+            self.uncertainty.std_errors(batch, self.native, std_error)
         return Scores(margin, probability, label, known, np.diff(batch.indptr) - known, std_error)
 
     def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:

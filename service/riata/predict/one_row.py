@@ -14,12 +14,10 @@ A `OneRow` belongs to one thread.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import U32
-from riata.learn.learner import Weights
 from riata.native.library import core, struct
 from riata.native.reading import Records, rules_struct, sink_struct
 from riata.wire.codes import OK
@@ -40,26 +38,13 @@ class Plan:
 
     __slots__ = ("rules", "weights")
 
-    def __init__(self, weights: Weights, bucket: U32, link: int, context: Context) -> None:
+    def __init__(self, weights: Any, context: Context) -> None:
         """
-        weights, bucket : those of the model; their arrays must not be changed
-        link            : a code of `maths.links`
-        context         : the one that rows are parsed with
+        weights : the `riata_weights` of the model
+        context : the one that rows are parsed with
         """
-        rules = make_rules(context, labelled=False)
-        negative = -1.0 if context.labels == "-1/+1" else 0.0
-        self.rules = rules_struct(rules)
-        self.weights = struct(
-            "riata_weights",
-            slot=weights.slot,
-            beta=weights.beta,
-            bucket=bucket,
-            buckets=len(bucket) - 1,
-            bits=weights.bits,
-            link=link,
-            intercept=weights.intercept,
-            negative=negative,
-        )
+        self.rules = rules_struct(make_rules(context, labelled=False))
+        self.weights = weights
 
 
 class OneRow:

@@ -27,13 +27,14 @@ Theory of operation
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32, read_only
-from riata.jit.kernel import kernel
 from riata.learn.learner import Sketch, Weights
+from riata.native.library import core, struct
+from riata.native.rows import features_of
 from riata.wire.batch import Batch
 
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
@@ -46,7 +47,7 @@ NEW: Final = -2
 
 
 class Spread(NamedTuple):
-    """What the kernel reads, one entry for each weight of a model, in their order.
+    """How weights scatter, one entry for each weight of a model, in their order.
 
     place      : i64[nnz]  the weight's row in `covariance`; OUTSIDE: its variance is its own; NEW: it counts 1
     variance   : f64[nnz]  of each weight; 0 where NEW
@@ -61,72 +62,6 @@ class Spread(NamedTuple):
 
 
 SPREAD: Final = ("place", "variance", "covariance", "row")  # the names of these arrays in an edition
-
-
-@kernel
-def row_variances(
-    indptr: I64, hash32: U32, value: F64, slot: U32, bucket: U32, bits: int, spread: Spread, at: I64, x: F64, variance: F64
-) -> None:
-    """Compute the variance of the margin of each row.
-
-    Parameters
-    ----------
-    indptr : i64[n + 1]  rows; read only
-    hash32 : u32[nnz]    feature hashes, strictly increasing in a row; slot = hash32 >> (32 - bits); read only
-    value : f64[nnz]     read only
-    slot : u32[d]        slots of the non-zero weights, strictly increasing; read only
-    bucket : u32[2^k + 1]  what `bucket_starts` made of `slot` with shift = bits - k; read only
-    bits : int           size of the slot space, as a power of two
-    spread : Spread      of these weights; read only
-    at, x                i64, f64[longest row + 1]: scratch
-    variance : f64[n]    overwritten; >= 0, not finite where a sum overflows
-
-    Returns            nothing
-    Cost               two cache misses for each feature, and f^2 / 2 multiplications for f features in the covariance
-    Source             variance of a linear form; features that share a slot are one feature, whose value is their sum
-    """
-    shift = bits
-    buckets = bucket.shape[0] - 1
-    while buckets > 1:
-        buckets >>= 1
-        shift -= 1
-    for i in range(indptr.shape[0] - 1):
-        total = 0.0
-        count = 0
-        if spread.intercept[0] >= 0:
-            at[0], x[0] = spread.intercept[0], 1.0
-            count = 1
-        j = indptr[i]
-        while j < indptr[i + 1]:
-            key = np.int64(hash32[j]) >> (32 - bits)
-            together = 0.0
-            while j < indptr[i + 1] and (np.int64(hash32[j]) >> (32 - bits)) == key:
-                together += value[j]
-                j += 1
-            low = np.int64(bucket[key >> shift])
-            end = np.int64(bucket[(key >> shift) + 1])
-            high = end
-            while low < high:
-                middle = (low + high) >> 1
-                if np.int64(slot[middle]) < key:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < end and np.int64(slot[low]) == key:
-                place = spread.place[low]
-                if place >= 0:
-                    at[count], x[count] = place, together
-                    count += 1
-                elif place == OUTSIDE:
-                    total += together * together * spread.variance[low]
-                else:
-                    total += 1.0
-        for a in range(count):
-            line = 0.5 * x[a] * spread.covariance[at[a], at[a]]
-            for b in range(a):
-                line += x[b] * spread.covariance[at[a], at[b]]
-            total += 2.0 * x[a] * line
-        variance[i] = max(total, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +129,23 @@ class Uncertainty:
 
     spread: Spread
 
-    def std_errors(self, batch: Batch, weights: Weights, bucket: U32, error: F64) -> None:
+    def std_errors(self, batch: Batch, weights: Any, error: F64) -> None:
         """Write the standard error of the margin of every row into `error`, f64[n]; NaN where it left the finite numbers.
 
-        weights, bucket : those of the model this was made for
+        weights : the `riata_weights` of the model this was made for
         """
-        longest = int(np.diff(batch.indptr).max(initial=0)) + 1
-        at, x = np.empty(longest, np.int64), np.empty(longest)
-        rows = (batch.indptr, batch.hash, batch.value)
-        row_variances(*rows, weights.slot, bucket, weights.bits, self.spread, at, x, error)
+        room = int(np.diff(batch.indptr).max(initial=0)) + 1
+        at, x, own = np.empty(room, np.int64), np.empty(room), self.spread
+        spread = struct(
+            "riata_spread",
+            place=own.place,
+            variance=own.variance,
+            covariance=own.covariance,
+            size=len(own.covariance),
+            intercept=int(own.intercept[0]),
+        )
+        if not core.row_variances(weights, spread, *features_of(batch), at, x, room, error):
+            raise ValueError("the rows of a batch are not inside of its features")
         np.sqrt(error, out=error)
         error[~np.isfinite(error)] = np.nan
 

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
-from riata.learn.ftrl_proximal import row
+from riata.learn.ftrl_proximal import state
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
-from riata.learn.ftrl_proximal.row import FtrlTable, Scratch, Settings, intercept_of
-from riata.learn.ftrl_proximal.step import collect, learn_rows
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.slot_list import SlotList
 from riata.learn.slot_table import SlotTable
-from riata.learn.table_rows import room_for
-from riata.maths.rows import Rows
-from riata.maths.slots import pick
+from riata.native.library import core, struct
+from riata.native.rows import Room, RowsArray
 from riata.wire.batch import Batch
 
 __all__ = ["FtrlProximal", "FtrlProximalConfig"]
 
 _FEATURES_USUAL: Final = 128  # initial space for rows of this many features
-_COLUMNS: Final = len(Scratch._fields) - 1
+_COLUMNS: Final = 5  # of a `riata_room`
 
 
-def kernel_settings(config: FtrlProximalConfig, bits: int) -> Settings:
-    """The kernels' settings. Numbers are converted to floats, as another type would compile every kernel once more."""
-    return Settings(
-        alpha=float(config.alpha),
-        smoothing=float(config.beta),
+def kernel_settings(config: FtrlProximalConfig) -> Any:
+    """Return the configuration as a `riata_ftrl_settings`."""
+    return struct(
+        "riata_ftrl_settings",
+        alpha=config.alpha,
+        smoothing=config.beta,
         damping=float(config.beta + config.alpha * config.l2),
-        l1=float(config.l1),
+        l1=config.l1,
         intercept=config.intercept,
-        shift=32 - bits,
     )
 
 
@@ -53,29 +50,29 @@ class FtrlProximal:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = bits
-        self._settings = kernel_settings(config, bits)
-        self._room = room_for(_FEATURES_USUAL, _COLUMNS)
+        self._settings = kernel_settings(config)
+        self._room = Room(_FEATURES_USUAL, _COLUMNS)
         self._start_empty()
-        self._table.scalars[row.INTERCEPT_Z] = 0.0 - start * self._settings.smoothing / self._settings.alpha
+        self._scalars[state.INTERCEPT_Z] = 0.0 - start * self._settings.smoothing / self._settings.alpha
 
     @property
     def learnt(self) -> int:
         """Rows learnt so far; refused rows do not count."""
-        return int(self._table.counts[row.LEARNT])
+        return int(self._counts[state.LEARNT])
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
-        skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        rows = Rows(batch.indptr, self._slots.enter(batch.hash), batch.value, batch.label, batch.weight, skip)
-        if batch.nnz > self._room.columns.shape[1]:  # no row is longer than the batch
+        skip = np.zeros(batch.n, np.bool_) if skip is None else np.ascontiguousarray(skip)
+        rows = RowsArray([batch], skip, [self._slots.enter(batch.hash)])
+        if batch.nnz > self._room.length:  # no row is longer than the batch
             longest = int(np.diff(batch.indptr).max(initial=0))
-            if longest > self._room.columns.shape[1]:
-                self._room = room_for(2 * longest, _COLUMNS)
+            if longest > self._room.length:
+                self._room = Room(2 * longest, _COLUMNS)
         self._make_room(len(batch.hash))
         listed = len(self._alive), len(self._seen)
-        margin = np.empty(batch.n)
-        refused = np.empty(batch.n, np.bool_)
-        learn_rows(self._table, self._settings, rows, self._room, margin, refused)
+        margin, refused = np.empty(batch.n), np.empty(batch.n, np.bool_)
+        if core.learn_ftrl(self._table, self._settings, rows, self._room.struct, margin, refused) < 0:
+            raise ValueError("the rows of a batch are not inside of its features")
         self._alive.rename(listed[0], self._slots)
         self._seen.rename(listed[1], self._slots)
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
@@ -88,29 +85,29 @@ class FtrlProximal:
         """Return the non-zero weights, without changing the state."""
         alive = self._alive.sorted()
         line, beta = np.empty(len(alive), np.uint32), np.empty(len(alive))
-        kept = collect(self._slots.line, self._settings, self._slots.lines_of(alive), line, beta)
+        listed = self._slots.lines_of(alive)
+        kept = core.collect_ftrl(self._slots.line, self._settings, listed, len(listed), line, beta)
         line.resize(kept, refcheck=False)  # frees the rest without a copy
         beta.resize(kept, refcheck=False)
         slot = self._slots.slots_of(line)
         alive[:kept] = slot
         self._alive.keep(kept)
-        scalars = self._table.scalars
-        at = float(scalars[row.INTERCEPT_Z]), float(scalars[row.INTERCEPT_SQUARES])
-        return Weights(slot, beta, intercept_of(*at, self._settings), "logistic", self.bits)
+        intercept = core.ftrl_intercept(self._settings, *self._scalars.tolist())
+        return Weights(slot, beta, intercept, "logistic", self.bits)
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
 
         z changes with them, so that no weight does. Weights of zero keep their z.
         """
-        settings, scalars = self._settings, self._table.scalars
+        settings, scalars = self._settings, self._scalars
         lines = self._slots.lines_of(self._seen.sorted())
-        z, squares = self._slots.line[lines, row.Z], self._slots.line[lines, row.SQUARES]
-        self._slots.line[lines, row.Z] = _z_with(z, squares, keep, settings.l1, settings.damping)
-        self._slots.line[lines, row.SQUARES] = np.maximum(squares * keep, np.finfo(np.float64).tiny)
-        base, sums = scalars[[row.INTERCEPT_Z]], scalars[[row.INTERCEPT_SQUARES]]
-        scalars[row.INTERCEPT_Z] = _z_with(base, sums, keep, 0.0, settings.smoothing)[0]
-        scalars[row.INTERCEPT_SQUARES] *= keep
+        z, squares = self._slots.line[lines, state.Z], self._slots.line[lines, state.SQUARES]
+        self._slots.line[lines, state.Z] = _z_with(z, squares, keep, settings.l1, settings.damping)
+        self._slots.line[lines, state.SQUARES] = np.maximum(squares * keep, np.finfo(np.float64).tiny)
+        base, sums = scalars[[state.INTERCEPT_Z]], scalars[[state.INTERCEPT_SQUARES]]
+        scalars[state.INTERCEPT_Z] = _z_with(base, sums, keep, 0.0, settings.smoothing)[0]
+        scalars[state.INTERCEPT_SQUARES] *= keep
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
@@ -121,23 +118,22 @@ class FtrlProximal:
         z       : f64[m]  sum of gradients minus the proximal terms
         squares : f64[m]  sum of squared gradients
         """
-        table = self._table
         slot = self._seen.sorted().copy()
         z, squares = np.empty(len(slot)), np.empty(len(slot))
-        pick(self._slots.line, self._slots.lines_of(slot), row.Z, z, squares)
-        return {"counts": table.counts[:1].copy(), "scalars": table.scalars.copy(), "slot": slot, "z": z, "squares": squares}
+        lines = self._slots.lines_of(slot)
+        core.pick_columns(self._slots.line, state.COLUMNS, lines, len(slot), state.Z, z, squares)
+        return {"counts": self._counts[:1].copy(), "scalars": self._scalars.copy(), "slot": slot, "z": z, "squares": squares}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
         self._check(arrays)
         self._start_empty()
-        table = self._table
         slot = arrays["slot"].astype(np.uint32)
         at = self._slots.lines_of(slot)
-        self._slots.line[at, row.Z] = arrays["z"]
-        self._slots.line[at, row.SQUARES] = arrays["squares"]
-        table.scalars[:] = arrays["scalars"]
-        table.counts[row.LEARNT] = arrays["counts"][0]
+        self._slots.line[at, state.Z] = arrays["z"]
+        self._slots.line[at, state.SQUARES] = arrays["squares"]
+        self._scalars[:] = arrays["scalars"]
+        self._counts[state.LEARNT] = arrays["counts"][0]
         self._seen.hold(slot)
         self._alive.hold(slot)
         self.weights()  # drops those of weight zero from the list
@@ -156,27 +152,22 @@ class FtrlProximal:
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part, in O(1)."""
-        table = self._table
         seen = self._seen.slot.itemsize + 2 * self._slots.line.itemsize
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
             "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
-            "scratch": sum(array.nbytes for array in self._room),
-            "checkpoint": table.counts[:1].nbytes + table.scalars.nbytes + len(self._seen) * seen,
+            "scratch": self._room.nbytes,
+            "checkpoint": self._counts[:1].nbytes + self._scalars.nbytes + len(self._seen) * seen,
         }
 
     def _start_empty(self) -> None:
-        counts = np.zeros(row.COUNTS, np.int64)
-        self._alive, self._seen = SlotList(counts, row.N_ALIVE), SlotList(counts, row.N_SEEN)
-        self._slots = SlotTable(self.bits, row.COLUMNS)
-        self._table = FtrlTable(
-            line=self._slots.line,
-            alive=self._alive.slot,
-            seen=self._seen.slot,
-            counts=counts,
-            scalars=np.zeros(row.SCALARS, np.float64),
-        )
+        self._counts: I64 = np.zeros(state.COUNTS, np.int64)
+        self._scalars: F64 = np.zeros(state.SCALARS)
+        self._alive, self._seen = SlotList(self._counts, state.N_ALIVE), SlotList(self._counts, state.N_SEEN)
+        self._slots = SlotTable(self.bits, state.COLUMNS)
+        self._table = struct("riata_ftrl", counts=self._counts, scalars=self._scalars)
+        self._held: tuple[Any, ...] = (None, None, None)  # the arrays that grow, as the structure has them
 
     def _make_room(self, features: int) -> None:
         """Make sure that the lists have space for every feature of a batch, and pass the present arrays to the kernel.
@@ -188,19 +179,21 @@ class FtrlProximal:
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
-        self._table = self._table._replace(line=self._slots.line, alive=self._alive.slot, seen=self._seen.slot)
-        if self._settings.shift != self._slots.shift:
-            self._settings = self._settings._replace(shift=self._slots.shift)
+        held = line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
+        if any(new is not old for new, old in zip(held, self._held, strict=True)):
+            self._held, table = held, self._table
+            table.line, table.lines, table.shift = line, len(line), self._slots.shift
+            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
         check_names(arrays, {"counts", "scalars", "slot", "z", "squares"})
         check_counts("counts", arrays["counts"])
-        check_numbers("scalars", arrays["scalars"], row.SCALARS)
+        check_numbers("scalars", arrays["scalars"], state.SCALARS)
         check_slots("slot", arrays["slot"], self.bits)
         check_numbers("z", arrays["z"], len(arrays["slot"]))
         check_numbers("squares", arrays["squares"], len(arrays["slot"]), least=0.0)
-        check_numbers("scalars", arrays["scalars"][row.INTERCEPT_SQUARES :], 1, least=0.0)
+        check_numbers("scalars", arrays["scalars"][state.INTERCEPT_SQUARES :], 1, least=0.0)
         if not bool(arrays["squares"].all()):
             raise Corrupt("learner state: squares is zero for a slot, but every stored slot has had a gradient")
 
