@@ -322,6 +322,10 @@ EXPORT i64 riata_collect_gradient(const riata_gradient *table, const riata_gradi
  * Source: Langford, Li & Zhang 2009, equation 6. */
 QUICK double riata_event_size(const riata_gradient_settings *settings, double norm, double importance, i64 learnt);
 
+/* A weight after all events of a gap of the clock, whose unit takes away `unit`; size, compared with the ceiling, is |beta| or |beta| in
+ * other units. rule: a number of truncation.h. Source: Langford, Li & Zhang 2009, equations 4 to 6. */
+QUICK double riata_after_gap(i64 rule, double beta, double size, double unit, double gap, double ceiling);
+
 /* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
 
 /* Settings of FTRL-Proximal; riata/learn/ftrl_proximal/config.py says what they mean.

@@ -123,6 +123,10 @@ INLINED bool is_rare(const settings *s) { return s->grid || s->rule != TRUNCATE;
 
 INLINED double clock_of(const table *t) { return t->scalars[CLOCK] + t->scalars[CLOCK_LOST]; } /* Neumaier 1974 */
 
+EXPORT double riata_after_gap(i64 rule, double beta, double size, double unit, double gap, double ceiling) {
+    return after_gap(rule, beta, size, unit, gap, ceiling);
+}
+
 EXPORT double riata_event_size(const settings *s, double norm, double importance, i64 learnt) {
     if (s->counting || s->rule == ROUND)
         return 1.0;

@@ -12,7 +12,6 @@ import hashlib, re
 import numpy as np
 from riata.maths.hashing import hash_name
 from riata.maths.losses import invariant_travel
-from riata.maths.truncation import after_gap
 from numba.core import entrypoints, environment
 from numba.core.codegen import JITCodeLibrary
 from numba.core.inline_closurecall import InlineWorker
@@ -22,9 +21,8 @@ from numba.core.runtime import nrtdynmod
 bits = []
 bits.append(int(hash_name(np.arange(32, dtype=np.uint8), 3, 17, np.uint64(5), np.uint64(1))))
 bits.append(float(invariant_travel(0, 0.3, 1.0, 1.7)).hex())
-bits.append(float(after_gap(0, 0.75, 0.75, 0.1, 3.0, 1e9)).hex())
 print(bits)
-for kernel in (hash_name, invariant_travel, after_gap):
+for kernel in (hash_name, invariant_travel):
     for signature, code in sorted(kernel.inspect_asm().items(), key=str):
         lines = [re.sub(r"_Z[\\w$.]+|_ZN[\\w$.]+", "name", line) for line in code.splitlines() if not line.startswith("\\t.")]
         print(kernel.__name__, signature, len(lines), hashlib.sha256("\\n".join(lines).encode()).hexdigest())

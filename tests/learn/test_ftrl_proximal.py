@@ -13,12 +13,8 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.ftrl_proximal import row as ftrl_row
-from riata.learn.ftrl_proximal import step as ftrl_step
 from riata.learn.ftrl_proximal.learner import FtrlProximal, FtrlProximalConfig
 from riata.learn.learner import Learner
-from riata.learn.registry import build_learner, warm_up
-from riata.maths import slots
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.ftrl_step import Eager, collect, intercept_of, learn_rows
@@ -271,30 +267,10 @@ def test_weights_that_come_and_go_do_not_fill_the_lists() -> None:
     assert learner.memory()["lists"] < 4 * births
 
 
-def test_whole_numbers_in_a_config_do_not_have_the_kernels_compiled_again() -> None:
-    def step(config: FtrlProximalConfig) -> None:
-        FtrlProximal(config, BITS).step(to_batch([Event([(1, 1.0)], 1.0)]))
-
-    step(FtrlProximalConfig())
-    before = _compiled()
-    step(FtrlProximalConfig(alpha=1, beta=1, l1=0, l2=1))
-    assert _compiled() == before
-
-
-def test_warm_up_leaves_nothing_to_compile() -> None:
-    warm_up(FtrlProximalConfig(), to_batch([Event([(1, 1.0)], 1.0)]))
-    before = _compiled()
-    assert min(before) > 0
-    learner = build_learner(FtrlProximalConfig(), BITS)
-    learner.step(to_batch(sparse_events(50, seed=1)))
-    learner.thaw(learner.freeze())
-    learner.weights()
-    assert _compiled() == before
-
-
-def _compiled() -> list[int]:
-    kernels: list[Any] = [ftrl_step.learn_rows, ftrl_step.collect, ftrl_row.intercept_of, slots.merge_tail, slots.pick]
-    return [len(kernel.signatures) for kernel in kernels]
+def test_rows_that_are_not_inside_of_their_features_are_refused() -> None:
+    batch = to_batch(sparse_events(3, seed=9))
+    with pytest.raises(ValueError, match="not inside of its features"):
+        FtrlProximal(FtrlProximalConfig(), BITS).step(dataclasses.replace(batch, indptr=batch.indptr + 1))
 
 
 def test_learner_keeps_no_curvature_no_rivals_and_no_closed_vocabulary() -> None:

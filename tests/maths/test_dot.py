@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64, I64, U32
-from riata.maths.dot import bucket_starts, margins
+from riata.native.library import core, struct
+from riata.native.rows import features_of
 from tests.predict.rows import batch_of, random_rows, random_weights
 from tests.twins import dot as twin
 
 
 def indexed(slot: U32, bits: int, bucket_bits: int) -> U32:
     bucket = np.zeros(2**bucket_bits + 1, np.uint32)
-    bucket_starts(slot, bits - bucket_bits, bucket)
+    core.index_slots(slot, len(slot), bits - bucket_bits, bucket, 2**bucket_bits)
     return bucket
 
 
@@ -36,7 +37,9 @@ def test_margins_equals_its_twin_bit_for_bit(bits: int, bucket_bits: int, non_ze
     found: tuple[F64, I64] = (np.empty(200), np.empty(200, np.int64))
     expected: tuple[F64, I64] = (np.empty(200), np.empty(200, np.int64))
     inputs = (batch.indptr, batch.hash, batch.value, weights.slot, weights.beta, bucket, bits, weights.intercept)
-    margins(*inputs, *found)
+    native = struct("riata_weights", slot=weights.slot, beta=weights.beta, bucket=bucket, buckets=2**bucket_bits, bits=bits)
+    native.intercept = weights.intercept
+    assert core.margins(native, *features_of(batch), *found)
     twin.margins(*inputs, *expected)
     np.testing.assert_array_equal(found[0].view(np.uint64), expected[0].view(np.uint64))
     np.testing.assert_array_equal(found[1], expected[1])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from riata.maths.slots import merge_tail, pick, prune
+from riata.native.library import core
 from tests.twins import slots as twin
 
 
@@ -13,7 +13,7 @@ def test_merge_tail_puts_a_list_in_order_whose_head_was() -> None:
         slot[: length - tail].sort()
         end = np.sort(slot[length - tail :])
         expected = twin.merge_tail(slot.tolist(), end.tolist())
-        merge_tail(slot, end)
+        core.merge_tail(slot, len(slot), end, len(end))
         assert slot.tolist() == expected
 
 
@@ -22,7 +22,7 @@ def test_pick_copies_two_neighbouring_columns() -> None:
     slot = np.array([0, 3, 4, 15], np.uint32)
     left, right = np.empty(4), np.empty(4)
     for column in (0, 2):
-        pick(line, slot, column, left, right)
+        core.pick_columns(line, 4, slot, 4, column, left, right)
         assert (left.tolist(), right.tolist()) == twin.pick(line.tolist(), slot.tolist(), column)
 
 
@@ -33,7 +33,7 @@ def test_prune_keeps_each_slot_above_the_floor_once() -> None:
     listed = [0, 0, 3, 3, 7, 8, 8, 8, 15]
     for floor in (-1.0, 0.0, float(abs(line[8, 1])), 0.9, 2.0):
         slot = np.array(listed, np.uint32)
-        kept = prune(line, 1, floor, slot)
+        kept = core.prune_slots(line, 2, 1, floor, slot, len(slot))
         assert slot[:kept].tolist() == twin.prune(line.tolist(), 1, floor, listed)
     assert twin.prune(line.tolist(), 1, 0.9, listed) == [0, 15]
-    assert prune(line, 0, 0.0, np.zeros(0, np.uint32)) == 0
+    assert core.prune_slots(line, 2, 0, 0.0, np.zeros(0, np.uint32), 0) == 0

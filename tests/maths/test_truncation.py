@@ -5,10 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from riata.maths.truncation import GRID, ROUND, SUBGRADIENT, TRUNCATE, after_gap, gap_shrinkage, shrink
+from riata.learn.truncated_gradient.state import GRID, ROUND, SUBGRADIENT, TRUNCATE
+from riata.native.library import core
 from tests.twins import truncation as twin
 
 INFINITE = math.inf
+after_gap = core.after_gap
+
+
+def shrink(beta: float, size: float, amount: float, ceiling: float) -> float:
+    """After one event of that size."""
+    return float(after_gap(TRUNCATE, beta, size, amount, 1.0, ceiling))
+
+
+def gap_shrinkage(beta: float, unit: float, gap: float) -> float:
+    return float(after_gap(SUBGRADIENT, beta, abs(beta), unit, gap, INFINITE))
 
 
 def _dyadic(rng: np.random.Generator, largest: float) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from riata.learn.registry import build_learner
 from riata.run.config import read_config
 from tests.learn.streams import sparse_events, to_batch
+from tests.predict.rows import model_of
 
 GRADIENT = {"kind": "truncated_gradient"}
 CONFIGS = [
@@ -25,6 +26,7 @@ CONFIGS = [
     {**GRADIENT, "rate": "constant", "normalised": False, "gravity": 1e-3},
     {**GRADIENT, "rate": "constant", "normalised": False, "rule": "subgradient", "eta": 0.01},
     {**GRADIENT, "normalised": False, "grid": True, "rule": "round", "ceiling": 0.01},
+    {"kind": "ftrl_proximal", "standardised": False},
 ]
 found = hashlib.blake2b()
 for config in CONFIGS:
@@ -33,6 +35,8 @@ for config in CONFIGS:
         for n, longest in ((1, 1), (9, 7), (5, 8), (7, 9), (60, 65), (300, 5)):
             batch = to_batch(sparse_events(n, n, 3000, spread=0.5, longest=longest))
             found.update(learner.step_all([batch, batch], np.arange(2 * n) % 5 == 3).margin.tobytes())
+            scores = model_of(learner.weights()).score(batch)
+            found.update(scores.margin.tobytes() + scores.known.tobytes())
         found.update(learner.weights().beta.tobytes())
         learner.thaw(learner.freeze())
         for array in learner.freeze().values():

@@ -66,7 +66,7 @@ def model_of(link: Link, labels: Labels, intercept: float = -0.25) -> LinearMode
 
 
 def plan_of(model: LinearModel, context: Context) -> Plan:
-    return Plan(model.weights, model.bucket, model.link.code, dataclasses.replace(context, labels=model.origin.labels))
+    return Plan(model.native, dataclasses.replace(context, labels=model.origin.labels))
 
 
 def body_of(draw: random.Random) -> bytes:

@@ -120,3 +120,12 @@ def test_weights_of_finds_what_the_kernel_finds(non_zeros: int) -> None:
     hashes = [0, 2**32 - 1, *rng.integers(0, 2**32, 200, dtype=np.int64).tolist()]
     kernel = model.score(batch_of([[(h, 1.0)] for h in hashes])).margin
     assert weights_of(model.weights, hashes) == kernel.tolist()
+
+
+def test_rows_that_are_not_inside_of_their_features_are_refused() -> None:
+    rng = np.random.default_rng(8)
+    model, batch = model_of(random_weights(rng, 20, 6)), random_batch(rng, 5, 4)
+    with pytest.raises(ValueError, match="not inside of its features"):
+        model.score(dataclasses.replace(batch, indptr=batch.indptr + 1))
+    with pytest.raises(ValueError, match="do not have the same lengths"):
+        model.score(dataclasses.replace(batch, value=batch.value[:-1]))

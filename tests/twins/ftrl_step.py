@@ -10,8 +10,6 @@ from riata.learn.ftrl_proximal.learner import FtrlProximalConfig
 from tests.twins import losses
 from tests.twins.truncated_step import Event
 
-TWINS_OF = ("learn/ftrl_proximal/row", "learn/ftrl_proximal/step")
-
 INTERCEPT = -1  # a coordinate of its own beside the slots
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("maths/truncation",)
-
 TRUNCATE, ROUND, SUBGRADIENT = 0, 1, 2
 
 

@@ -17,12 +17,11 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32, aligned
-from riata.jit.kernel import inline_kernel
 from riata.native.library import core, struct
 
 HASH_BITS: Final = 32
@@ -34,8 +33,6 @@ _SPARSE: Final = 4  # entries of the map for each line
 _CACHE_LINE_BYTES: Final = 64
 _HUGE_BYTES: Final = 2 * 2**20
 _MAPPED_BYTES_MIN: Final = 64 * 2**10  # from here on a mapping of its own, so that what a table outgrows returns to the system
-_WORD: Final = 0xFFFFFFFF
-_ODD: Final = 0x9E3779B1  # as in table.h
 
 
 def zero_table(lines: int, width: int) -> F64:
@@ -53,45 +50,6 @@ def _zeros(count: int) -> U8:
     if alignment == _HUGE_BYTES:
         area.madvise(mmap.MADV_HUGEPAGE)
     return aligned(np.frombuffer(area, np.uint8), count, alignment)
-
-
-@inline_kernel
-def place_of(slot: int, odd: int, down: int) -> int:
-    """The entry of the map at which a search for a slot begins.
-
-    Source    multiplicative hashing, Dietzfelbinger et al. 1997
-    """
-    return ((slot * odd) & _WORD) >> down
-
-
-class Places(NamedTuple):
-    """The map of a compact table, for kernels that look slots up themselves.
-
-    entry : i64[2^m]   as for `enter`; none if the table is direct
-    down, odd : int    as for `place_of`
-    nowhere : int      the line of no slot
-    """
-
-    entry: I64
-    down: int
-    odd: int
-    nowhere: int
-
-
-@inline_kernel
-def line_at(places: Places, slot: int) -> int:
-    """The line of a slot; `nowhere` if it has none.
-
-    Source    open addressing with linear probing
-    """
-    mask = len(places.entry) - 1
-    if mask < 0:
-        return slot
-    i = place_of(slot, places.odd, places.down)
-    while places.entry[i] != 0 and places.entry[i] >> HASH_BITS != slot + 1:
-        i = (i + 1) & mask
-    entry = places.entry[i]
-    return int(entry & _WORD) if entry != 0 else places.nowhere
 
 
 class SlotTable:
@@ -142,11 +100,6 @@ class SlotTable:
         """The `riata_slot_map` of the present table."""
         return self._map
 
-    @property
-    def places(self) -> Places:
-        """The map of the present table."""
-        return Places(self._places, _down(self._places), _ODD, len(self.line) - 1)
-
     def enter_all(self, several: Sequence[U32]) -> Sequence[U32]:
         """As `enter` of each, for one layout."""
         entered = [self.enter(hashes) for hashes in several]
@@ -158,6 +111,12 @@ class SlotTable:
             return slots
         lines = self._look_up(slots, 0, 0)
         return slots if self.is_direct else lines
+
+    def pick(self, slots: U32, column: int) -> tuple[F64, F64]:
+        """Copies of two adjacent columns of the lines of slots."""
+        left, right = np.empty(len(slots)), np.empty(len(slots))
+        core.pick_columns(self.line, self._width, self.lines_of(slots), len(slots), column, left, right)
+        return left, right
 
     def slots_of(self, lines: U32) -> U32:
         """The slots of lines in use."""
@@ -196,5 +155,5 @@ class SlotTable:
 
 
 def _down(places: I64) -> int:
-    """The shift of `place_of` for a map."""
+    """The field `down` of a map."""
     return HASH_BITS - (len(places).bit_length() - 1)

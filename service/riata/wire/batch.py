@@ -10,7 +10,6 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.limits import WEIGHT_MAX
-from riata.maths.rows import COLUMNS
 
 NO_TIME: Final = -(2**63)  # in an array of times: the row says none
 
@@ -143,13 +142,6 @@ def weighted(batch: Batch, by_label: ByLabel) -> Batch:
         return batch
     weight = batch.weight * np.where(batch.label > 0.0, by_label[1], by_label[0])
     return replace(batch, weight=np.clip(weight, _LEAST_WEIGHT, WEIGHT_MAX))
-
-
-def ids_of(batches: Sequence[Batch], hashes: Sequence[U32]) -> I64:
-    """The `id` of each array that a learner reads, for `maths.rows.rows_of`: i64[m, COLUMNS]. `hashes` are read instead of those
-    of the batches. Valid while the arrays live."""
-    ids = [id(array) for b, own in zip(batches, hashes, strict=True) for array in (b.indptr, own, b.value, b.label, b.weight)]
-    return np.array(ids, np.int64).reshape(len(batches), COLUMNS)
 
 
 def in_one_piece(batch: Batch) -> Batch:

@@ -119,9 +119,7 @@ class FtrlProximal:
         squares : f64[m]  sum of squared gradients
         """
         slot = self._seen.sorted().copy()
-        z, squares = np.empty(len(slot)), np.empty(len(slot))
-        lines = self._slots.lines_of(slot)
-        core.pick_columns(self._slots.line, state.COLUMNS, lines, len(slot), state.Z, z, squares)
+        z, squares = self._slots.pick(slot, state.Z)
         return {"counts": self._counts[:1].copy(), "scalars": self._scalars.copy(), "slot": slot, "z": z, "squares": squares}
 
     def thaw(self, arrays: Arrays) -> None:

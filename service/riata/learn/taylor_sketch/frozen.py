@@ -56,7 +56,6 @@ from riata.learn.taylor_sketch.kernel_state import (
 from riata.learn.taylor_sketch.lazy_gradients import check_lazy, settle, without_lazy
 from riata.learn.taylor_sketch.state import TaylorState
 from riata.maths.block import PENDING, ROWS, SIZE
-from riata.maths.slots import pick
 from riata.native.library import core
 
 _COUNTS: Final = 9
@@ -91,7 +90,7 @@ def freeze(state: TaylorState, outside: U32) -> Arrays:
     if settings.outside != NOTHING:
         columns = np.empty((4, len(outside)))
         for pair in (BETA, CURVATURE):
-            pick(state.table.line, state.table.lines_of(outside), pair, columns[pair], columns[pair + 1])
+            columns[pair], columns[pair + 1] = state.table.pick(outside, pair)
         arrays["outside_slot"] = outside
         if settings.exchanges:
             arrays["outside_waiting"] = columns[PEAK] < 0.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from riata.base.arrays import F64, I64, U32
-from riata.learn.slot_table import Places
 from riata.maths.block import Block, block_struct
 from riata.native.library import struct
 
@@ -100,14 +99,14 @@ class Outside(NamedTuple):
     """Features outside the block. The line of a member stores its position p as a curvature of -1 - p. Its weight and gradient
     are zero, and its m is not zero if the slot is in `seen`.
 
-    line : f64[lines + 1, 4]  a line for each slot, which `places` gives (`SlotTable`); unused if no feature can be outside
+    line : f64[lines + 1, 4]  a line for each slot, which `map` gives (`SlotTable`); unused if no feature can be outside
     alive : u32[...]       every slot whose weight may be non-zero
     seen : u32[...]        every slot that was ever outside, once
     waiting : u32[...]     once each: slots updated since the last round that had room for any
     """
 
     line: F64
-    places: Places
+    map: Any
     alive: U32
     seen: U32
     waiting: U32
@@ -196,7 +195,7 @@ def scratch_struct(scratch: Scratch) -> Any:
 
 def sketch_struct(state: State) -> Any:
     """The `riata_sketch` of these arrays."""
-    members, outside, own, shadows, places = state.members, state.outside, state.own, state.shadows, state.outside.places
+    members, outside, own, shadows = state.members, state.outside, state.own, state.shadows
     return struct(
         "riata_sketch",
         block=block_struct(members.block),
@@ -204,7 +203,7 @@ def sketch_struct(state: State) -> Any:
         members=key_map(members.place),
         own=key_map(own.place),
         line=outside.line,
-        map=struct("riata_slot_map", entry=places.entry, entries=len(places.entry), lines=places.nowhere, down=places.down),
+        map=outside.map,
         alive=outside.alive,
         seen=outside.seen,
         waiting=outside.waiting,

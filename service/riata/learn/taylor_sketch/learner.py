@@ -22,6 +22,7 @@ from riata.learn.taylor_sketch.kernel_state import (
     AGAIN,
     ANEW,
     BETA,
+    COLUMNS,
     CURVATURE,
     DONE,
     FADED_LOSS,
@@ -47,7 +48,6 @@ from riata.learn.taylor_sketch.penalties import own_penalties
 from riata.learn.taylor_sketch.state import TaylorState, new_scratch
 from riata.maths.block import HALT, block_struct, full_cross, grown
 from riata.maths.links import LINKS
-from riata.maths.slots import pick, prune
 from riata.native.library import core, struct
 from riata.wire.batch import Batch
 
@@ -190,7 +190,7 @@ class TaylorSketch:
         inside = inside[np.argsort(members.key[inside])]
         alive = state.alive.sorted()
         lines = state.table.lines_of(alive)
-        kept = prune(state.table.line, BETA, 0.0, lines)
+        kept = core.prune_slots(state.table.line, COLUMNS, BETA, 0.0, lines, len(lines))
         alive[:kept] = state.table.slots_of(lines[:kept])
         state.alive.keep(kept)
         slot = alive[:kept]
@@ -305,9 +305,7 @@ class TaylorSketch:
 
     def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
         """Return copies of two adjacent columns of the table, for the given slots."""
-        left, right = np.empty(len(slot)), np.empty(len(slot))
-        pick(self._state.table.line, self._state.table.lines_of(slot), column, left, right)
-        return left, right
+        return self._state.table.pick(slot, column)
 
 
 def _mean(weight: float, total: float) -> tuple[float, float]:

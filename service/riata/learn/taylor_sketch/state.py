@@ -142,7 +142,7 @@ class TaylorState:
 
     def _present(self) -> Outside:
         """The arrays of the features outside, which are others after they have grown."""
-        return Outside(self.table.line, self.table.places, self.alive.slot, self.seen.slot, self.waiting.slot)
+        return Outside(self.table.line, self.table.map, self.alive.slot, self.seen.slot, self.waiting.slot)
 
     @property
     def holds(self) -> bool:

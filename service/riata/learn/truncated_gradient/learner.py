@@ -157,10 +157,10 @@ class TruncatedGradient:
             arrays["entry"] = entry = np.flatnonzero(self._column[state.KEY]).astype(np.uint32)
             arrays["column_slot"] = self._column[state.KEY, entry].astype(np.int64) - 1
             arrays["survey"] = self._column[state.COUNT :, entry].T.ravel()
-        arrays["beta"], arrays["tau"] = self._columns(slot, state.BETA)
+        arrays["beta"], arrays["tau"] = self._slots.pick(slot, state.BETA)
         if self._settings.adaptive:
             arrays["seen"] = seen = self._seen.sorted().copy()
-            arrays["squares"], scale = self._columns(seen, state.SQUARES)
+            arrays["squares"], scale = self._slots.pick(seen, state.SQUARES)
             if self._settings.normalised:
                 arrays["scale"] = scale
         return dict(arrays)
@@ -264,13 +264,6 @@ class TruncatedGradient:
             table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
             table.slot_of = None if self._slots.is_direct else self._slots.slot_of
         return self._table
-
-    def _columns(self, slot: U32, column: int) -> tuple[F64, F64]:
-        """Copies of two adjacent columns of the table, for some slots."""
-        left, right = np.empty(len(slot)), np.empty(len(slot))
-        line, width = self._slots.line, self._slots.line.shape[1]
-        core.pick_columns(line, width, self._slots.lines_of(slot), len(slot), column, left, right)
-        return left, right
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
