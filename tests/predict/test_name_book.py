@@ -3,9 +3,7 @@ from __future__ import annotations
 import random
 import threading
 
-import numpy as np
-
-from riata.predict.name_book import NameBook, names_with_prefix
+from riata.predict.name_book import NameBook
 from riata.wire.names import Names
 from tests.twins import name_book as twin
 
@@ -109,9 +107,9 @@ def test_names_added_at_once_are_found_as_if_added_one_by_one() -> None:
 
 def test_prefixes_equal_the_twin() -> None:
     names = [b"", b"a", b"ab", b"abc", "é".encode(), b"b" * 300]
-    text = np.frombuffer(b"".join(names), np.uint8).copy()
-    ends = np.cumsum([len(name) for name in names])
-    for prefix in (b"", b"a", b"ab", b"b", b"abcd", "é".encode()):
-        found = np.empty(len(names), np.bool_)
-        names_with_prefix(text, ends, np.array(bytearray(prefix), np.uint8), found)
-        assert found.tolist() == twin.names_with_prefix(names, prefix)
+    book = NameBook()
+    for number, name in enumerate(names):
+        book.add(number << 32, name)
+    for prefix in ("", "a", "ab", "b", "abcd", "é"):
+        expected = [(name.decode(), i) for i, name in enumerate(names) if name.decode().startswith(prefix)]
+        assert book.with_prefix(prefix) == expected

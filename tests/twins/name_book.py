@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("predict/name_book",)
-
-
-def names_with_prefix(names: list[bytes], prefix: bytes) -> list[bool]:
-    """Of each name whether it begins with `prefix`."""
-    return [name.startswith(prefix) for name in names]
-
 
 class NameBook:
     """Fingerprint to name, in the order they came."""

@@ -19,9 +19,8 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import BOOL, I64, U8, U64
+from riata.base.arrays import I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.jit.kernel import kernel
 from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
@@ -45,32 +44,6 @@ class _Segment(NamedTuple):
     stop: int
     fingerprint: U64
     position: I64
-
-
-@kernel
-def names_with_prefix(text: U8, ends: I64, prefix: U8, found: BOOL) -> None:
-    """Say of each name whether it begins with `prefix`.
-
-    Parameters
-    ----------
-    text : u8[...]       names one after another; read only
-    ends : i64[n]        where each ends; read only
-    prefix : u8[...]     read only
-    found : bool[n]      written
-
-    Returns              nothing
-    Cost                 at most the length of the prefix for each
-    Source               the definition of a prefix
-    """
-    start = 0
-    for i in range(len(ends)):
-        same = ends[i] - start >= len(prefix)
-        k = 0
-        while same and k < len(prefix):
-            same = text[start + k] == prefix[k]
-            k += 1
-        found[i] = same
-        start = ends[i]
 
 
 class NameBook:
@@ -131,20 +104,14 @@ class NameBook:
     def slots_with(self, prefix: str, bits: int) -> list[int]:
         """Return the slots of 2^bits in which a name begins with `prefix`, increasing. Cost: one look at every name."""
         held = self._held
-        found = np.empty(held.names, np.bool_)
-        wanted = np.array(bytearray(prefix.encode("utf-8", "surrogatepass")), np.uint8)
-        names_with_prefix(held.text, held.end[: held.names], wanted, found)
-        slots = held.fingerprint[: held.names][found] >> np.uint64(FINGERPRINT_BITS - bits)
+        slots = held.fingerprint[_with_prefix(held, prefix)] >> np.uint64(FINGERPRINT_BITS - bits)
         return [int(slot) for slot in np.unique(slots)]
 
     def with_prefix(self, prefix: str) -> list[tuple[str, int]]:
         """Return the names that begin with `prefix`, oldest first, each with the hash that rows have of it.
 
-        Cost: one look at every name, without a compiled kernel, as the thread that learns asks."""
-        held = self._held
-        start, length = _places(held)
-        wanted = prefix.encode("utf-8", "surrogatepass")
-        return _those_that_begin(held, start, np.flatnonzero(length >= len(wanted)), wanted)
+        Cost: one look at every name."""
+        return _told(self._held, _with_prefix(self._held, prefix))
 
     def hashes_of(self, names: Iterable[str]) -> dict[str, int]:
         """Return the hash that rows have of each of `names` that was seen. Cost: as `with_prefix`, once for all of them."""
@@ -153,7 +120,7 @@ class NameBook:
         found: dict[str, int] = {}
         for name in names:
             wanted = name.encode("utf-8", "surrogatepass")
-            for _, value in _those_that_begin(held, start, np.flatnonzero(length == len(wanted)), wanted)[:1]:
+            for _, value in _told(held, _those_that_begin(held, start, np.flatnonzero(length == len(wanted)), wanted)[:1]):
                 found[name] = value
         return found
 
@@ -190,10 +157,22 @@ def _places(held: _Held) -> tuple[I64, I64]:
     return start[:-1], np.diff(start)
 
 
-def _those_that_begin(held: _Held, start: I64, at: I64, wanted: bytes) -> list[tuple[str, int]]:
-    """Return text and hash of those of the names `at` that begin with `wanted`, oldest first."""
+def _with_prefix(held: _Held, prefix: str) -> I64:
+    """Return which names begin with `prefix`, oldest first."""
+    start, length = _places(held)
+    wanted = prefix.encode("utf-8", "surrogatepass")
+    return _those_that_begin(held, start, np.flatnonzero(length >= len(wanted)), wanted)
+
+
+def _those_that_begin(held: _Held, start: I64, at: I64, wanted: bytes) -> I64:
+    """Return those of the names `at`, none of them shorter, that begin with `wanted`."""
     for k, byte in enumerate(wanted):
         at = at[held.text[start[at] + k] == byte]
+    return at
+
+
+def _told(held: _Held, at: I64) -> list[tuple[str, int]]:
+    """Return text and hash of the names `at`."""
     return [(_text(held, int(i)), int(held.fingerprint[i] >> np.uint64(32))) for i in at]
 
 
