@@ -10,7 +10,7 @@ enum { OUTSIDE = -1 }; /* as in riata/predict/uncertainty.py */
 EXPORT void riata_index_slots(const u32 *slot, i64 n, i64 shift, u32 *bucket, i64 buckets) {
     memset(bucket, 0, (size_t)(buckets + 1) * sizeof *bucket);
     for (i64 entry = 0; entry < n; entry++)
-        bucket[(slot[entry] >> shift) + 1]++;
+        bucket[((i64)slot[entry] >> shift) + 1]++;
     for (i64 b = 0; b < buckets; b++)
         bucket[b + 1] += bucket[b];
 }
@@ -36,7 +36,7 @@ static double place_row(const riata_weights *w, const riata_spread *spread, cons
         x[(*count)++] = 1.0;
     }
     for (i64 j = 0; j < n;) {
-        u32 slot = slot_of_hash(w, hash[j]);
+        i64 slot = slot_of_hash(w, hash[j]);
         double together = 0.0;
         for (; j < n && slot_of_hash(w, hash[j]) == slot; j++)
             together += value[j];

@@ -6,11 +6,11 @@
 
 #include "riata.h"
 
-/* slot >> shift is the bucket of a slot. */
+/* slot >> shift is the bucket of a slot; up to 32, so slots are wider than that here. */
 static inline i64 bucket_shift(const riata_weights *w) { return w->bits - (63 - __builtin_clzll((u64)w->buckets)); }
 
 /* Which entry is that of a slot; -1 if it has no weight. */
-static inline i64 entry_of_slot(const riata_weights *w, i64 shift, u32 slot) {
+static inline i64 entry_of_slot(const riata_weights *w, i64 shift, i64 slot) {
     i64 low = w->bucket[slot >> shift], end = w->bucket[(slot >> shift) + 1];
     for (i64 high = end; low < high;) {
         i64 middle = (low + high) >> 1;
@@ -22,7 +22,7 @@ static inline i64 entry_of_slot(const riata_weights *w, i64 shift, u32 slot) {
     return low < end && w->slot[low] == slot ? low : -1;
 }
 
-static inline u32 slot_of_hash(const riata_weights *w, u32 hash) { return (u32)((u64)hash >> (32 - w->bits)); }
+static inline i64 slot_of_hash(const riata_weights *w, u32 hash) { return (i64)hash >> (32 - w->bits); }
 
 /* intercept + beta . x of a row of n features, added in their order, as learning does. *known: how many have a weight. */
 static inline double margin_of(const riata_weights *w, const u32 *hash, const double *value, i64 n, i64 *known) {

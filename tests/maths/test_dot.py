@@ -17,7 +17,8 @@ def indexed(slot: U32, bits: int, bucket_bits: int) -> U32:
 
 
 @pytest.mark.parametrize(
-    ("bits", "bucket_bits", "non_zeros"), [(1, 0, 1), (1, 1, 2), (6, 3, 9), (10, 10, 700), (22, 5, 40), (4, 2, 0)]
+    ("bits", "bucket_bits", "non_zeros"),
+    [(1, 0, 1), (1, 1, 2), (6, 3, 9), (10, 10, 700), (22, 5, 40), (4, 2, 0), (32, 0, 1), (32, 6, 40)],
 )
 def test_bucket_starts_equals_its_twin(bits: int, bucket_bits: int, non_zeros: int) -> None:
     slot = random_weights(np.random.default_rng(bits), non_zeros, bits).slot
@@ -26,7 +27,10 @@ def test_bucket_starts_equals_its_twin(bits: int, bucket_bits: int, non_zeros: i
     np.testing.assert_array_equal(indexed(slot, bits, bucket_bits), expected)
 
 
-@pytest.mark.parametrize(("bits", "bucket_bits", "non_zeros"), [(1, 0, 1), (6, 0, 20), (6, 5, 20), (10, 10, 700), (26, 9, 500)])
+@pytest.mark.parametrize(
+    ("bits", "bucket_bits", "non_zeros"),
+    [(1, 0, 1), (6, 0, 20), (6, 5, 20), (10, 10, 700), (26, 9, 500), (32, 0, 1), (32, 6, 40)],
+)
 def test_margins_equals_its_twin_bit_for_bit(bits: int, bucket_bits: int, non_zeros: int) -> None:
     rng = np.random.default_rng(100 + bits)
     weights = random_weights(rng, non_zeros, bits)
