@@ -1,13 +1,15 @@
 """Fuzz one reader of untrusted bytes: `python -m tests.fuzz.run TARGET --seconds 60`.
 
-Mutation is guided by what the reader's Python covers; compiled code cannot be instrumented, so slow twins and Python code cover
-it. A target is a module of `tests.fuzz.targets` with `one_input(data)`, `starts()` and `TOKENS`. What it finds is written to
---found and replayed by `--replay FILE...`; a file put under tests/fuzz/seeds/TARGET is replayed before every merge.
+Mutation is guided by what the reader's Python covers, and by what the native core covers if it was built for that, as
+`test_fuzz.py` builds it. A target is a module of `tests.fuzz.targets` with `one_input(data)`, `starts()` and `TOKENS`. What it
+finds is written to --found and replayed by `--replay FILE...`; a file put under tests/fuzz/seeds/TARGET is replayed before every
+merge.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import re
 import sys
@@ -19,7 +21,8 @@ ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = Path(__file__).parent / "seeds"
 BYTES_MAX: Final = 4096
 WATCHED_SLOWS_BY: Final = 4.0  # of Python that reports every branch
-_KERNEL: Final = re.compile(r"^@(?:inline_)?kernel$", re.MULTILINE)
+_KEPT: Final[list[object]] = []  # tables that libFuzzer reads until the process ends
+_KERNEL: Final = re.compile(r"^@(?:inline_|quick_)?kernel$", re.MULTILINE)
 
 # What each target watches. Modules with kernels are left out below: a watched one could not be compiled.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
@@ -34,6 +37,25 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "remembered": ("riata.wire", "riata.run.labels.pending_rows", "riata.store.records"),
     "exports": ("riata.run", "riata.learn", "riata.watch", "riata.wire.names", "riata.store.layout"),
 }
+
+
+COUNTERS: Final = 2**16  # of `coverage.h`
+
+
+def watch_core(fuzzer: Path) -> bool:
+    """Let libFuzzer, a library, see the branches that the native core takes. Returns whether the core was built for that."""
+    from riata.native.library import PATH
+
+    try:
+        counters = (ctypes.c_uint8 * COUNTERS).in_dll(ctypes.CDLL(str(PATH)), "riata_counters")
+    except ValueError:
+        return False
+    first, table, library = ctypes.addressof(counters), (ctypes.c_uint64 * (2 * COUNTERS))(), ctypes.CDLL(str(fuzzer))
+    places = ctypes.addressof(table)
+    library.__sanitizer_cov_8bit_counters_init(ctypes.c_void_p(first), ctypes.c_void_p(first + COUNTERS))
+    library.__sanitizer_cov_pcs_init(ctypes.c_void_p(places), ctypes.c_void_p(places + ctypes.sizeof(table)))
+    _KEPT.append(table)
+    return True
 
 
 def unwatched(packages: tuple[str, ...]) -> list[str]:
@@ -86,6 +108,8 @@ def fuzz(target: str, seconds: int, found: Path) -> None:
             "-print_final_stats=1", "-rss_limit_mb=4096", "-timeout=20", "-reload=0", str(corpus),
         ]  # fmt: skip
         atheris.Setup([sys.argv[0], *options], lambda data: check(module.one_input, data, WATCHED_SLOWS_BY * UNITS_MAX))
+        fuzzer = next(Path(atheris.__file__).parent.glob("core_with_libfuzzer*.so"))
+        sys.stderr.write(f"the native core is watched: {watch_core(fuzzer)}\n")
         atheris.Fuzz()
 
 
