@@ -29,14 +29,15 @@ EXPORT void riata_block_add(riata_block *b, const u32 *at, const double *x, i64 
     if (b->counts[PENDING] == BLOCK_ROWS)
         riata_block_flush(b);
     i64 row = b->counts[PENDING]++, start = b->row_start[row];
+    double *gradient = b->gradient, *curvature = b->curvature, *peak = b->peak, *row_x = b->row_x + start;
+    u32 *row_at = b->row_at + start;
     for (i64 i = 0; i < k; i++) {
-        u32 j = at[i];
+        u32 j = row_at[i] = at[i];
         double square = x[i] * x[i];
-        b->gradient[j] += r * x[i];
-        b->curvature[j] += h * square;
-        b->peak[j] = square > b->peak[j] ? square : b->peak[j];
-        b->row_at[start + i] = j;
-        b->row_x[start + i] = x[i];
+        row_x[i] = x[i];
+        gradient[j] += r * x[i];
+        curvature[j] += h * square;
+        peak[j] = square > peak[j] ? square : peak[j];
     }
     b->row_h[row] = h;
     b->row_start[row + 1] = start + k;
@@ -99,10 +100,8 @@ EXPORT void riata_block_clear(riata_block *b, i64 j) {
 EXPORT void riata_block_rescale(riata_block *b, double q) {
     riata_block_flush(b);
     i64 size = b->counts[SIZE];
-    for (i64 j = 0; j < size; j++) {
-        b->gradient[j] *= q;
-        b->curvature[j] *= q;
-        for (i64 c = 0; c < size; c++)
-            b->cross[j * b->stride + c] *= q;
-    }
+    scale(b->gradient, q, size);
+    scale(b->curvature, q, size);
+    for (i64 j = 0; j < size; j++)
+        scale(b->cross + j * b->stride, q, size);
 }

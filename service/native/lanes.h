@@ -53,4 +53,14 @@ static inline void add_multiple(double *y, double a, const double *x, i64 n) {
         y[c] = __builtin_fma(a, x[c], y[c]);
 }
 
+/* y_c *= q for c < n. */
+static inline void scale(double *y, double q, i64 n) {
+    i64 c = 0;
+#pragma GCC unroll 4
+    for (; c + LANES <= n; c += LANES)
+        store_lanes(y + c, all_lanes(q) * load_lanes(y + c));
+    for (; c < n; c++)
+        y[c] *= q;
+}
+
 #endif

@@ -26,20 +26,20 @@ double violation(const riata_quadratic *p) {
     return worst;
 }
 
-static void sweep(riata_quadratic *p, bool led, double least) {
-    double *beta = p->beta, *g = p->gradient;
-    for (i64 j = led; j < p->size; j++) {
-        lead first = led ? (lead){p->cross[j], g[0], p->curvature[0]} : (lead){0.0, 0.0, 1.0};
-        double new = aim(beta[j], g[j], p->gamma[j], p->curvature[j], first, least);
-        if (new != beta[j]) {
-            shift(g, p->cross + j * p->stride, p->size, j, new - beta[j], p->curvature[j]);
-            beta[j] = new;
+static void sweep(const riata_quadratic *p, bool led, double least) {
+    riata_quadratic q = *p; /* its fields stay in registers */
+    for (i64 j = led; j < q.size; j++) {
+        lead first = led ? (lead){q.cross[j], q.gradient[0], q.curvature[0]} : (lead){0.0, 0.0, 1.0};
+        double new = aim(q.beta[j], q.gradient[j], q.gamma[j], q.curvature[j], first, least);
+        if (new != q.beta[j]) {
+            shift(q.gradient, q.cross + j * q.stride, q.size, j, new - q.beta[j], q.curvature[j]);
+            q.beta[j] = new;
         }
     }
     if (led) {
-        double new = target(g[0] + p->curvature[0] * beta[0], 0.0, p->curvature[0]);
-        shift(g, p->cross, p->size, 0, new - beta[0], p->curvature[0]);
-        beta[0] = new;
+        double new = target(q.gradient[0] + q.curvature[0] * q.beta[0], 0.0, q.curvature[0]);
+        shift(q.gradient, q.cross, q.size, 0, new - q.beta[0], q.curvature[0]);
+        q.beta[0] = new;
     }
 }
 

@@ -90,39 +90,42 @@ static i64 inside_at(double curvature) { return curvature < 0.0 ? -(i64)curvatur
 
 /* Look up row i. Each feature outside costs one random read of its line, prefetched AHEAD features earlier. Returns the margin: the
  * intercept, then each product in the order of the hashes. */
-static double gather(const riata_sketch *s, settings *c, const riata_rows *rows, i64 i, scratch *w, parts *row) {
-    const riata_block *b = s->block;
+static double gather(const riata_sketch *s, settings *c, const riata_rows *of, i64 i, const scratch *into, parts *row) {
+    const scratch w = *into; /* copies, so that their fields stay in registers */
+    const riata_rows rows = *of;
+    const riata_slot_map map = *s->map;
+    const double *block_beta = s->block->beta, *lines = s->line;
     enum { MEMBER, FRESH, OUTSIDE, NOWHERE } kind = NOWHERE; /* where the previous feature was stored */
-    bool table = c->outside != NOTHING, ahead = table && s->map->entries == 0;
-    i64 room = c->opens ? c->limit - b->counts[SIZE] : 0, before = -1;
-    i64 k = c->intercept, n = 0, fresh = 0;
-    double margin = b->beta[0], beta = 0.0;
-    w->at[0] = 0;
-    w->x[0] = 1.0;
-    for (i64 p = rows->indptr[i]; p < rows->indptr[i + 1]; p++) {
+    bool table = c->outside != NOTHING, ahead = table && map.entries == 0;
+    i64 room = c->opens ? c->limit - s->block->counts[SIZE] : 0, before = -1;
+    i64 k = c->intercept, n = 0, fresh = 0, end = rows.indptr[i + 1], shift = c->shift;
+    double margin = block_beta[0], beta = 0.0;
+    w.at[0] = 0;
+    w.x[0] = 1.0;
+    for (i64 p = rows.indptr[i]; p < end; p++) {
         if (ahead) {
-            i64 next = p + AHEAD < rows->features ? p + AHEAD : rows->features - 1;
-            __builtin_prefetch(s->line + (i64)(rows->hash[next] >> c->shift) * COLUMNS, 1);
+            i64 next = p + AHEAD < rows.features ? p + AHEAD : rows.features - 1;
+            __builtin_prefetch(lines + (i64)(rows.hash[next] >> shift) * COLUMNS, 1);
         }
-        i64 key = rows->hash[p] >> c->shift;
-        double value = rows->value[p];
+        i64 key = rows.hash[p] >> shift;
+        double value = rows.value[p];
         if (key == before) { /* slots are the top bits of sorted hashes, so features that share a slot are adjacent */
             if (kind == MEMBER)
-                w->x[k - 1] += value;
+                w.x[k - 1] += value;
             else if (kind == FRESH)
-                w->z[fresh - 1] += value;
+                w.z[fresh - 1] += value;
             else if (kind == OUTSIDE)
-                w->y[n - 1] += value;
+                w.y[n - 1] += value;
         } else {
             before = key;
-            const double *line = table ? line_of(s, key) : s->line;
+            const double *line = table ? lines + line_at(&map, key) * COLUMNS : lines;
             i64 position = table ? inside_at(line[CURVATURE]) : number_of(s->members, key);
             if (position < 0 && c->opens && (fresh < room || !table)) {
                 beta = 0.0;
                 kind = fresh < room ? FRESH : NOWHERE;
                 if (kind == FRESH) {
-                    w->fresh[fresh] = (u32)key;
-                    w->z[fresh++] = value;
+                    w.fresh[fresh] = (u32)key;
+                    w.z[fresh++] = value;
                 } else {
                     room = fresh = -1;
                 }
@@ -130,17 +133,17 @@ static double gather(const riata_sketch *s, settings *c, const riata_rows *rows,
                 /* A branch on membership is unpredictable: both columns are written, and the next feature overwrites one. */
                 bool inside = position >= 0;
                 i64 at = inside ? position : 0;
-                beta = inside ? b->beta[at] : line[BETA];
+                beta = inside ? block_beta[at] : line[BETA];
                 kind = inside ? MEMBER : OUTSIDE;
-                w->at[k] = (u32)at;
-                w->x[k] = value;
+                w.at[k] = (u32)at;
+                w.x[k] = value;
                 k += inside;
-                w->slot[n] = (u32)key;
-                w->y[n] = value;
-                w->beta[n] = line[BETA];
-                w->gradient[n] = line[GRADIENT];
-                w->curvature[n] = line[CURVATURE];
-                w->peak[n] = line[PEAK];
+                w.slot[n] = (u32)key;
+                w.y[n] = value;
+                w.beta[n] = line[BETA];
+                w.gradient[n] = line[GRADIENT];
+                w.curvature[n] = line[CURVATURE];
+                w.peak[n] = line[PEAK];
                 n += !inside;
             }
         }
@@ -202,36 +205,37 @@ static double row_length(settings *c, parts row, const scratch *w) {
 /* Compute the update of the features outside: algorithms 1 and 2 with the cross curvature taken as zero. Members are updated when they are
  * written. r and h are slope and curvature of the event, times importance, in stored units.
  * Returns the sum of the absolute values of all new numbers, which is finite only if each of them is. */
-static double move(const riata_sketch *s, settings *c, double r, double h, parts row, scratch *w) {
+static double move(const riata_sketch *s, settings *c, double r, double h, parts row, const scratch *with) {
+    const scratch w = *with; /* a copy, so that its fields stay in registers */
     const riata_block *b = s->block;
     double prior = prior_of(s, c), growth = growth_of(s), usual = c->gamma * growth;
-    double moves = c->outside == HYBRID ? 1.0 : 0.0, length = row_length(c, row, w);
+    double moves = c->outside == HYBRID ? 1.0 : 0.0, length = row_length(c, row, with);
     for (i64 j = 0; j < row.outside; j++)
-        w->gamma[j] = usual;
+        w.gamma[j] = usual;
     if (s->owns > 0)
         for (i64 j = 0; j < row.outside; j++)
-            w->gamma[j] = gamma_of(s, c->gamma, w->slot[j]) * growth;
+            w.gamma[j] = gamma_of(s, c->gamma, w.slot[j]) * growth;
     for (i64 j = 0; j < row.outside; j++) {
-        double y = w->y[j], square = y * y;
+        double y = w.y[j], square = y * y;
         double size = length > 0.0 ? ROW_SHARE * fabs(y) * sqrt(fabs(y) * length) : square;
-        double peak = fabs(w->peak[j]);
+        double peak = fabs(w.peak[j]);
         peak = size > peak ? size : peak;
-        double curvature = w->curvature[j] + h * square, total = prior * peak + curvature, gradient = w->gradient[j] + r * y;
-        double after = moves * outside_weight(gradient + total * w->beta[j], w->gamma[j], total);
-        w->gradient[j] = gradient - total * (after - w->beta[j]);
-        w->curvature[j] = curvature;
-        w->peak[j] = peak;
-        w->after[j] = after;
+        double curvature = w.curvature[j] + h * square, total = prior * peak + curvature, gradient = w.gradient[j] + r * y;
+        double after = moves * outside_weight(gradient + total * w.beta[j], w.gamma[j], total);
+        w.gradient[j] = gradient - total * (after - w.beta[j]);
+        w.curvature[j] = curvature;
+        w.peak[j] = peak;
+        w.after[j] = after;
     }
     double bound = 0.0;
     for (i64 j = 0; j < row.outside; j++)
-        bound += fabs(w->gradient[j]) + w->curvature[j] + w->peak[j] + fabs(w->after[j]);
+        bound += fabs(w.gradient[j]) + w.curvature[j] + w.peak[j] + fabs(w.after[j]);
     for (i64 j = 0; j < row.members; j++) {
-        double x = w->x[j];
-        bound += fabs(b->gradient[w->at[j]] + r * x) + (b->curvature[w->at[j]] + h * x * x) + x * x;
+        double x = w.x[j];
+        bound += fabs(b->gradient[w.at[j]] + r * x) + (b->curvature[w.at[j]] + h * x * x) + x * x;
     }
     for (i64 j = 0; j < row.fresh; j++)
-        bound += fabs(r * w->z[j]) + (1.0 + h) * w->z[j] * w->z[j];
+        bound += fabs(r * w.z[j]) + (1.0 + h) * w.z[j] * w.z[j];
     return bound;
 }
 
