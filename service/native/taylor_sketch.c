@@ -240,23 +240,31 @@ static double move(const riata_sketch *s, settings *c, double r, double h, parts
 }
 
 /* Write back the n features outside. List those that are new, those with a new non-zero weight, and those that wait. */
-static void write_outside(riata_sketch *s, settings *c, i64 n, const scratch *w) {
-    double sign = c->exchanges ? -1.0 : 1.0;
+static void write_outside(riata_sketch *s, settings *c, i64 n, const scratch *from) {
+    const scratch w = *from; /* copies, so that their fields stay in registers */
+    const riata_slot_map map = *s->map;
+    u32 *alive = s->alive + s->counts[N_ALIVE], *seen = s->seen + s->counts[N_SEEN], *waiting = s->waiting + s->counts[N_WAITING];
+    double *lines = s->line, sign = c->exchanges ? -1.0 : 1.0;
+    bool waits = c->exchanges;
     for (i64 j = 0; j < n; j++) {
-        if (!(w->peak[j] > 0.0)) /* a value whose square is 0 has no curvature, so it cannot be learnt */
+        if (!(w.peak[j] > 0.0)) /* a value whose square is 0 has no curvature, so it cannot be learnt */
             continue;
-        double *line = line_of(s, w->slot[j]), old = line[PEAK];
+        u32 slot = w.slot[j];
+        double *line = lines + line_at(&map, slot) * COLUMNS, old = line[PEAK];
         if (old == 0.0)
-            s->seen[s->counts[N_SEEN]++] = w->slot[j];
-        if (c->exchanges && old >= 0.0)
-            s->waiting[s->counts[N_WAITING]++] = w->slot[j];
-        if (w->beta[j] == 0.0 && w->after[j] != 0.0)
-            s->alive[s->counts[N_ALIVE]++] = w->slot[j];
-        line[BETA] = w->after[j];
-        line[GRADIENT] = w->gradient[j];
-        line[CURVATURE] = w->curvature[j];
-        line[PEAK] = sign * w->peak[j];
+            *seen++ = slot;
+        if (waits && old >= 0.0)
+            *waiting++ = slot;
+        if (w.beta[j] == 0.0 && w.after[j] != 0.0)
+            *alive++ = slot;
+        line[BETA] = w.after[j];
+        line[GRADIENT] = w.gradient[j];
+        line[CURVATURE] = w.curvature[j];
+        line[PEAK] = sign * w.peak[j];
     }
+    s->counts[N_ALIVE] = alive - s->alive;
+    s->counts[N_SEEN] = seen - s->seen;
+    s->counts[N_WAITING] = waiting - s->waiting;
 }
 
 /* Assign a position to a feature: key, penalties before growth, and the position in its line. The map is not changed. */
