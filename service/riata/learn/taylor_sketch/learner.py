@@ -49,6 +49,7 @@ from riata.learn.taylor_sketch.state import TaylorState, new_scratch
 from riata.maths.block import HALT, block_struct, full_cross, grown
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
+from riata.native.rows import RowsArray
 from riata.wire.batch import Batch
 
 __all__ = ["TaylorSketch", "TaylorSketchConfig"]
@@ -132,8 +133,7 @@ class TaylorSketch:
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of `batch` in order; rows with a true `skip` are only predicted."""
         skip = np.zeros(batch.n, np.bool_) if skip is None else skip
-        columns = {name: getattr(batch, name) for name in ("indptr", "hash", "value", "label", "weight")}
-        rows = struct("riata_rows", **columns, skip=skip, n=batch.n, features=batch.nnz)
+        rows = RowsArray([batch], skip, [batch.hash])
         self._make_scratch(int(np.diff(batch.indptr).max(initial=0)))
         self._state.table.enter(batch.hash)
         self._state.make_room(batch.n, batch.nnz)
