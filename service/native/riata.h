@@ -11,6 +11,7 @@
 
 typedef int64_t i64;
 typedef uint64_t u64;
+typedef int32_t i32;
 typedef uint32_t u32;
 typedef uint8_t u8;
 
@@ -922,5 +923,256 @@ typedef struct {
  * Returns   the row to continue with; -1, with nothing done, if a row does not lie within the features or has more than `longest`
  * Source    Balakrishnan 2007, figure 2.2 */
 EXPORT i64 riata_filter_learn(riata_filter *filter, const riata_rows *rows, i64 start, double *margin, bool *refused, bool *no_room);
+
+/* ---- columns.c ----------------------------------------------------------------------------------------------------- */
+
+/* Rows of a batch solver. Features are ranks, the most frequent first.
+ *   indptr  i64[n + 1]   row i is indptr[i] to indptr[i + 1]
+ *   rank u32[..]   each feature at most once in a row, in any order;  value f64[..]   finite
+ *   label f64[n]   -1 or 1;  weight f64[n]   > 0 */
+typedef struct {
+    const i64 *indptr;
+    const u32 *rank;
+    const double *value, *label, *weight;
+    i64 n;
+} riata_ranked;
+
+/* The same by feature: feature j is start[j] to start[j + 1], row u32[..] increases within it. There are n rows. */
+typedef struct {
+    const i64 *start;
+    const u32 *row;
+    const double *value, *label, *weight;
+    i64 n;
+} riata_columns;
+
+/* How often each slot occurs: place i64[size] is a map whose size is a power of two; `used` entries of it; features counted, equal slots
+ * of a row once. */
+typedef struct {
+    i64 *place;
+    i64 size, used, counted;
+} riata_slot_counts;
+
+/* Count the slots, hash >> shift, of the rows start .. n - 1 that are kept: row i is hash[indptr[i] .. indptr[i + 1]], increasing.
+ * Returns   n, or a row before which it stopped because the map may lack room
+ * Source    columns.c */
+EXPORT i64 riata_count_slots(const i64 *indptr, i64 n, const u32 *hash, const bool *keep, i64 shift, i64 start, riata_slot_counts *counts);
+
+/* Copy the entries of a map i64[size] to an empty one, i64[larger_size], which has room for them; sizes are powers of two. */
+EXPORT void riata_move_entries(const i64 *place, i64 size, i64 *larger, i64 larger_size);
+
+/* Replace hashes by ranks, and sum the values of equal ranks of a row: starts i64[n + 1], rank and total [features] are overwritten, each
+ * rank once in a row, in the order of the slots. `place` is a map with ranks. Labels, weights and `skip` of the rows are not read.
+ * Returns   features written; -1 if a slot is not in the map */
+EXPORT i64 riata_rank_rows(const riata_rows *rows, i64 shift, const i64 *place, i64 size, i64 *starts, u32 *rank, double *total);
+
+/* Sort each row by rank and sum values of equal rank, in their order; what remains of a row, left i64[n], is moved to its beginning.
+ *   work   f64[2 longest], order i64[2 longest]   scratch, for the longest row */
+EXPORT void riata_sort_rows(const i64 *indptr, i64 n, u32 *rank, double *value, i64 *left, double *work, i64 *order);
+
+/* Copy the features with a position >= 0, their new rank, of the rows chosen[m]: indptr i64[m + 1], and rank and value, which have room for
+ * all features of these rows and one. Returns how many were copied. */
+EXPORT i64 riata_keep_features(const riata_ranked *rows, const i64 *chosen, i64 m, const i32 *position, i64 *indptr, u32 *rank,
+                               double *value);
+
+/* Append rows, of which `first` is the number of the first, to columns: end[j] is where the next value of feature j goes; moved.
+ * Source    Gustavson 1978, Two fast algorithms for sparse matrices: the transpose */
+EXPORT void riata_fill_columns(const riata_ranked *rows, i64 first, i64 *end, u32 *row, double *value);
+
+/* ---- batch_pass.c -------------------------------------------------------------------------------------------------- */
+
+/* Weights of all features, f64[d], and where the members of the working set are: position i32[d], the line of H of each feature,
+ * 1 .. k, or -1. Line 0 is the intercept's. `position` is only read by riata_expand. */
+typedef struct {
+    const double *beta;
+    const i32 *position;
+    double intercept;
+} riata_weighted;
+
+/* The sums of a pass, by label: [0] for -1 and [1] for 1.
+ *   sums      f64[2, 6]             weight, log p, r, r c, w q^2 / h, h
+ *   moments   f64[2, features, 2]   G and D of each feature, side by side as they are used
+ *   cross     [k + 1, k + 1]        H, above the diagonal; not written if k = 0 */
+typedef struct {
+    double *sums, *moments;
+    i64 features;
+    riata_matrix cross;
+} riata_pass_sums;
+
+/* Add the rows to the sums of a pass. work f64[riata_expand_room(rows, k + 1)]. link is LOGISTIC or PROBIT.
+ * Cost      three reads of the features, and the pairs of members in a row (dense: k^2 / 2 a row)
+ * Source    Balakrishnan & Madigan 2008, algorithm 3, steps 3 and 4 */
+EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighted *at, riata_pass_sums *out, double *work);
+QUICK i64 riata_expand_room(const riata_ranked *rows, i64 size);
+
+/* The log-likelihood at several points between two weights, at + share (toward - at): out f64[points] is overwritten.
+ * Source    Armijo 1966: the objective along a direction */
+EXPORT void riata_likelihoods(const riata_ranked *rows, i64 link, const riata_weighted *at, const riata_weighted *toward,
+                              const double *share, i64 points, double *out);
+
+/* How many rows a move of the weights moves away from their label by more than `slack`, and how many toward it: away_toward i64[2].
+ * Source    Albert & Anderson 1984: no optimum exists if a direction moves no row away and some toward */
+EXPORT void riata_sides(const riata_ranked *rows, const riata_weighted *direction, double slack, i64 *away_toward);
+
+/* Add h x x' of rows to the elements of H above the diagonal, by the fastest of three paths: work f64[riata_add_block_room(size, n, members)]
+ * for all members of the rows. Source: rank_update.c. */
+EXPORT void riata_add_block(const riata_matrix *h, const riata_terms *rows, double *work);
+QUICK i64 riata_add_block_room(i64 size, i64 n, i64 members);
+
+/* ---- coordinate_descent.c ------------------------------------------------------------------------------------------ */
+
+/* Find the optimum on columns: beta f64[size], where to begin, then the optimum; gamma f64[size], penalties. Entry 0 is the intercept's,
+ * entry j column j - 1. `slack` is the largest violation that may remain; reads i64[1]: reads of a feature value in it.
+ * Returns   steps
+ * Source    Yuan, Ho & Lin 2012; Friedman, Hastie & Tibshirani 2010; Balakrishnan & Madigan 2008, algorithms 1 and 3 */
+EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double *beta, i64 size,
+                               i64 *reads, double *work);
+QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size);
+
+/* ---- sgd.c --------------------------------------------------------------------------------------------------------- */
+
+/* The state of one machine; arrays of `features`.
+ *   beta      weights; the penalty of the steps since `seen` is still to be applied
+ *   squares   sums of squared gradients;  peak   largest |x| so far;  seen   the step up to which the penalty is applied
+ *   own       f64[3]: the intercept, its sum of squared gradients, and the number of steps */
+typedef struct {
+    double *beta, *squares, *peak;
+    i64 *seen;
+    double *own;
+    i64 features;
+} riata_walk;
+
+/* How far a step goes: step size, penalty of one step; whether a step is divided by the root of the squared gradients so far and by the
+ * largest |x|; whether there is an intercept. */
+typedef struct {
+    double eta, pull;
+    bool adaptive, free;
+} riata_rates;
+
+/* Learn the rows order[m]. Source: Zinkevich, Weimer, Smola & Li 2010, algorithm 1; others in sgd.c. */
+EXPORT void riata_walk_rows(const riata_ranked *rows, i64 link, riata_walk *walk, const riata_rates *rates, const i64 *order, i64 m);
+
+/* Apply the penalty of all steps to all weights. Source: Langford, Li & Zhang 2009, section 5. */
+EXPORT void riata_settle_walk(riata_walk *walk, const riata_rates *rates);
+
+/* Permute order[n] at random, by permutation number `epoch` of a seed. Source: Fisher & Yates 1938, in the form of Durstenfeld 1964. */
+EXPORT void riata_shuffle(i64 *order, i64 n, u64 seed, i64 epoch);
+
+/* ---- shotgun.c ----------------------------------------------------------------------------------------------------- */
+
+/* Where the solver is, for d features and n rows, and what is known of each feature.
+ *   part f64[2 d]       coordinates, >= 0;  reach f64[2 d]   how far each may move; inf: any distance
+ *   margin f64[n];  residual, spread f64[n]   weight times slope and curvature of the log-likelihood
+ *   stamp i32[n]        scratch: the last round that moved a row
+ *   penalty f64[d]      gamma;  bound f64[d]   upper bound of the curvature; 0 for a weight that is to stay 0
+ *   peak f64[d]         largest |x| */
+typedef struct {
+    double *part, *reach, *margin, *residual, *spread;
+    i32 *stamp;
+    const double *penalty, *bound, *peak;
+    i64 features;
+} riata_shotgun;
+
+/* How far each of the coordinates chosen[n], which are distinct, moves: move f64[n] is overwritten, and their reach.
+ * Returns   the largest violation of an optimality condition among them
+ * Source    Bradley et al. 2011, algorithm 2; Genkin, Lewis & Madigan 2007, section 3.2, for the reach */
+EXPORT double riata_shotgun_moves(const riata_columns *columns, riata_shotgun *at, const i64 *chosen, i64 n, double *move);
+
+/* Apply moves to the margins, residuals and spreads of the rows first .. end - 1. The coordinates themselves are not changed. Threads may
+ * do so for different rows. `number` is that of the round, from 1, different from those before. */
+EXPORT void riata_shotgun_apply(const riata_columns *columns, i64 link, riata_shotgun *at, const i64 *chosen, i64 n, const double *move,
+                                i64 first, i64 end, i64 number);
+
+/* Move all coordinates of order[n], which are distinct, `at_once` in each round; `number` is that of the first round. move f64[at_once] is
+ * scratch; reads i64[1]: feature values read.
+ * Returns   the largest violation of an optimality condition, of each coordinate at its round */
+EXPORT double riata_shotgun_rounds(const riata_columns *columns, i64 link, riata_shotgun *at, const i64 *order, i64 n, i64 at_once,
+                                   i64 number, double *move, i64 *reads);
+
+/* Shift all margins, and recompute the residuals. Returns the log-likelihood; slope_curvature f64[2] are those of the intercept. */
+EXPORT double riata_shotgun_settle(const riata_columns *columns, i64 link, riata_shotgun *at, double shift, double *slope_curvature);
+
+/* An estimate from below of the largest eigenvalue of A' A, where A is the columns features[m], those with a norm above 0, scaled to unit
+ * norm; a row counts with its weight. norm f64[d] is the sum of w x^2. work f64[m + n].
+ * Source    von Mises & Pollaczek-Geiringer 1929, the power method */
+EXPORT double riata_spectral_radius(const riata_columns *columns, const i64 *features, i64 m, const double *norm, i64 iterations, u64 seed,
+                                    double *work);
+
+/* ---- sublinear.c --------------------------------------------------------------------------------------------------- */
+
+/* Where SLLR is, for d features and n rows.
+ *   u, w, total f64[d]        the sum of steps, its projection to |w| <= 1, and the sum of w over the rounds
+ *   log_q, p, xi, base f64[n] log q; q / sum q; slack of each row, 0 in SLLR-L1; scratch
+ *   own f64[4]                the intercept of the last round, the sum of all, rounds so far, and feature values read
+ *   order i64[2 n]            scratch
+ *   rounds, pull, nu, free    T; the penalty of one step (SLLR-L1); nu (SLLR-L2), 0 for SLLR-L1; whether there is an intercept */
+typedef struct {
+    double *u, *w, *total, *log_q, *p, *xi, *base, *own;
+    i64 *order;
+    i64 features, rounds;
+    double pull, nu;
+    u64 seed;
+    bool free;
+} riata_sublinear;
+
+/* Do `count` rounds: `rows`, none longer than 1, and the same by feature.
+ * Cost      one row and one column, and n + d, for each round; SLLR-L2 sorts the rows
+ * Source    Peng et al. 2012, algorithms 1 (SLLR-L2) and 2 (SLLR-L1), corrected as sublinear.c says */
+EXPORT void riata_sublinear_rounds(const riata_ranked *rows, const riata_columns *columns, riata_sublinear *search, i64 count);
+
+/* ---- lars.c -------------------------------------------------------------------------------------------------------- */
+
+/* a f64[k, k], symmetric, positive semidefinite; c f64[k]; allowed bool[k]: columns that may enter, those with a positive diagonal. */
+typedef struct {
+    const double *a, *c;
+    const bool *allowed;
+    i64 k;
+} riata_lars_problem;
+
+/* Follow the path of the lasso down to the penalty `lowest`, or to a sum `most` of the sizes of the weights. beta f64[k] is overwritten;
+ * barred bool[k]: columns that would be tied but are combinations of others. work f64[riata_lars_room(k)].
+ * Returns   the penalty there
+ * Cost      k m for each step, of which there are little more than weights m at the end
+ * Source    Efron, Hastie, Johnstone & Tibshirani 2004, section 3.1, with the lasso's modification */
+EXPORT double riata_lars(const riata_lars_problem *problem, double lowest, double most, double *beta, bool *barred, double *work);
+QUICK i64 riata_lars_room(i64 k);
+
+/* ---- run_descent.c ------------------------------------------------------------------------------------------------- */
+
+/* Rows held in memory: x f64[n, features], label -1 or 1, weight > 0. */
+typedef struct {
+    const double *x, *label, *weight;
+    i64 n, features;
+} riata_dense;
+
+/* A partition of features: run j is start[j] to start[j + 1], none is empty; k f64[n] of the norm of each run; penalty f64[n], lambda s_j,
+ * > 0; not read by riata_run_norms. */
+typedef struct {
+    const i64 *start;
+    const double *k, *penalty;
+    i64 n;
+} riata_runs;
+
+/* The norm of each run of b, which are weights, or a gradient if `dual`; then it is the dual norm. work has room for the longest run.
+ * Source    Balakrishnan 2007, section 4.3 */
+EXPORT void riata_run_norms(const riata_runs *runs, const double *b, bool dual, double *out, double *work);
+
+/* Minimise  a'h a / 2 - v'a + penalty |a|_2  for h f64[n, n], symmetric, positive semidefinite; a f64[n] is overwritten, and what it holds
+ * is where the search starts. work f64[n, n + 2].
+ * Source    Balakrishnan 2007, algorithm 4, with the test at a = 0 (Meier, van de Geer & Buehlmann 2008) */
+EXPORT void riata_shrink_group(const double *h, const double *v, i64 n, double penalty, double *a, double *work);
+
+/* A descent: b f64[features] and the intercept, the start and then the weights; the largest violation that is good enough, and the most
+ * steps. Written: minus log-likelihood plus penalties, the largest violation, steps, from 0. */
+typedef struct {
+    double *b;
+    double intercept, enough, objective, violation;
+    i64 steps_max, steps;
+} riata_descent;
+
+/* Find the optimum for given runs. work f64[riata_descend_room(rows, runs)].
+ * Cost      a step: n p, n m^2 / 2 for m features of active runs, and some m^2 for each sweep over them
+ * Source    Balakrishnan 2007, section 4.3; proximal Newton with working sets */
+EXPORT void riata_descend(const riata_dense *rows, i64 link, const riata_runs *runs, riata_descent *descent, double *work);
+QUICK i64 riata_descend_room(const riata_dense *rows, const riata_runs *runs);
 
 #endif

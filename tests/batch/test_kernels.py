@@ -63,7 +63,7 @@ def test_a_block_adds_its_pairs_by_each_path(size: int, density: float) -> None:
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(held.sum(axis=1))])
     member, x, h = np.nonzero(held)[1].astype(np.uint32), rng.standard_normal(int(held.sum())), rng.random(n)
     found, wanted = np.zeros((size, size)), np.zeros((size, size))
-    fast.add_block(found, start, member, x, h, n)
+    fast.add_block(found, (start, member, x, h))
     slow.add_block(wanted, start, member, x, h, n)
     np.testing.assert_allclose(np.triu(found, 1), wanted, rtol=1e-10, atol=1e-10)
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import Corrupt
 from riata.batch import rank_map
-from riata.batch.rank_map import SlotCounts, count_slots, move_entries, place_of
+from riata.batch.rank_map import SlotCounts, move_entries
+from riata.native.library import core, struct
 from tests.twins import rank_map as twin
 
 
@@ -57,19 +58,23 @@ def test_the_map_grows_and_keeps_its_entries(monkeypatch: pytest.MonkeyPatch) ->
     counts = SlotCounts(32)
     counts.add(indptr, hashes, np.ones(500, np.bool_))
     assert twin.move_entries(counts._place) == twin.count_slots(indptr, hashes, np.ones(500, np.bool_), 0)[0]
-    assert 2 * counts._used <= len(counts._place) <= 8 * counts._used
+    assert 2 * counts._counts.used <= len(counts._place) <= 8 * counts._counts.used
 
 
 def test_counting_stops_before_a_row_for_which_there_may_be_no_room() -> None:
     place = np.zeros(8, np.int64)
     indptr, hashes = np.array([0, 2, 5, 6]), np.arange(6, dtype=np.uint32)
     keep = np.ones(3, np.bool_)
-    assert count_slots(indptr, hashes, keep, 0, 0, place, 0) == (1, 2, 2)
+    counts = struct("riata_slot_counts", place=place, size=8)
+    assert core.count_slots(indptr, 3, hashes, keep, 0, 0, counts) == 1
+    assert (counts.used, counts.counted) == (2, 2)
     larger = np.zeros(16, np.int64)
     move_entries(place, larger)
     assert twin.move_entries(larger) == twin.move_entries(place) == {0: 1, 1: 1}
-    assert count_slots(indptr, hashes, keep, 0, 1, larger, 2) == (3, 6, 4)
-    assert larger[place_of(larger, 5)] == 5 << 32 | 1
+    counts.place, counts.size = larger, 16
+    assert core.count_slots(indptr, 3, hashes, keep, 0, 1, counts) == 3
+    assert (counts.used, counts.counted) == (6, 6)
+    assert twin.move_entries(larger) == dict.fromkeys(range(6), 1)
 
 
 def test_slots_with_equal_places_are_told_apart() -> None:

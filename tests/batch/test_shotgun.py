@@ -18,7 +18,7 @@ from riata.batch.pool import Serial, Threads
 from riata.batch.problem import LinkName, Problem
 from riata.batch.rmmp import Rmmp
 from riata.batch.shotgun import Shotgun
-from riata.batch.shotgun_round import Limits, Place
+from riata.batch.shotgun_round import Limits, Place, Rounds
 from riata.batch.solution import TraceRow
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, golden, sparse_design
@@ -45,7 +45,7 @@ def placed(columns: Columns, part: F64, link: int = LOGISTIC) -> Place:
     n, d = len(columns.label), len(columns.start) - 1
     margin = slow.dense_columns(columns) @ (part[:d] - part[d:])
     place = Place(part.copy(), margin, np.empty(n), np.empty(n), np.full(2 * d, np.inf), np.zeros(n, np.int32))
-    shotgun_round.settle(columns, link, place, 0.0)
+    Rounds(columns, link, place, Limits(*np.ones((3, d)))).settle(0.0)
     return place
 
 
@@ -56,10 +56,10 @@ def test_the_published_step_rho_and_number_at_once() -> None:
     for step in STEP["steps"]:
         chosen = np.array(step["subset_1_based"]) - 1
         move = np.empty(len(chosen))
-        shotgun_round.moves(columns, place, limits, chosen, move)
+        Rounds(columns, LOGISTIC, place, limits).moves(chosen, move)
         wanted = [step["delta"][str(c + 1)] for c in chosen]
         np.testing.assert_allclose(move, wanted, rtol=1e-10)
-    rho = shotgun_round.spectral_radius(columns, np.arange(6), np.ones(6), 200, np.uint64(0))
+    rho = shotgun_round.spectral_radius(columns, np.arange(6), np.ones(6), 200, 0)
     assert rho == pytest.approx(STEP["rho"], rel=1e-10)
     assert int(np.ceil(6 / rho)) == STEP["P_star"]
 
@@ -76,18 +76,19 @@ def test_kernels_do_what_their_twins_do(seed: int, link: int, at_once: int) -> N
     other = copy.deepcopy(place)
     limits = Limits(rng.uniform(0.1, 2.0, d), np.where(rng.random(d) < 0.1, 0.0, 3.0), rng.uniform(0.5, 2.0, d))
     order = rng.permutation(2 * d)[: rng.integers(1, 2 * d)]
-    found = shotgun_round.rounds(columns, link, place, limits, order, at_once, 1)
+    rounds = Rounds(columns, link, place, limits)
+    found = rounds.advance(order, at_once, 1)
     assert found == pytest.approx(slow.rounds(columns, link, other, limits, order, at_once, 1), rel=1e-9)
     for name in Place._fields:
         one, two = getattr(place, name), getattr(other, name)
         np.testing.assert_allclose(one, two, rtol=1e-6 if link == PROBIT else 1e-9, atol=1e-12)  # the twin's h cancels
-    assert shotgun_round.settle(columns, link, place, 0.3) == pytest.approx(slow.settle(columns, link, other, 0.3), rel=1e-9)
+    assert rounds.settle(0.3) == pytest.approx(slow.settle(columns, link, other, 0.3), rel=1e-9)
     np.testing.assert_allclose(place.residual, other.residual, rtol=1e-9, atol=1e-12)
 
 
 def test_a_shuffle_is_that_of_its_twin() -> None:
     one, two = np.arange(50), np.arange(50)
-    shotgun_round.shuffle(one, np.uint64(7), 3)
+    shotgun_round.shuffle(one, 7, 3)
     slow.shuffle(two, 7, 3)
     assert one.tolist() == two.tolist()
     assert sorted(one) == list(range(50))
@@ -97,7 +98,7 @@ def test_rho_comes_near_the_largest_eigenvalue_from_below() -> None:
     columns = columns_of(DATA)
     norm = np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(D)])
     exact = slow.spectral_radius(columns, np.arange(D), norm, 0, 0)
-    assert 0.9 * exact < shotgun_round.spectral_radius(columns, np.arange(D), norm, 20, np.uint64(0)) <= exact * (1 + 1e-12)
+    assert 0.9 * exact < shotgun_round.spectral_radius(columns, np.arange(D), norm, 20, 0) <= exact * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit"])
@@ -169,8 +170,8 @@ def test_rounds_fall_in_proportion_to_the_number_at_once() -> None:
         worst, epoch = np.inf, 0
         while worst > 0.01:
             epoch += 1
-            shotgun_round.shuffle(order, np.uint64(0), epoch)
-            worst, _ = shotgun_round.rounds(columns, LOGISTIC, place, limits, order, at_once, number)
+            shotgun_round.shuffle(order, 0, epoch)
+            worst, _ = Rounds(columns, LOGISTIC, place, limits).advance(order, at_once, number)
             number += -(-128 // at_once)
         needed.append(number - 1)
     assert needed[0] / needed[1] == pytest.approx(2.0, rel=0.1)

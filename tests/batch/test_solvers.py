@@ -22,7 +22,6 @@ from riata.batch.pool import Serial, Threads, summed
 from riata.batch.problem import LinkName, Problem
 from riata.batch.rmmp import Rmmp, memory_bytes
 from riata.batch.solution import Solution, TraceRow
-from riata.batch.warm_up import solve_two_rows
 from riata.learn.learner import Weights
 from riata.maths.links import LINKS
 from tests.batch.designs import NEVER, data_of, dense, sparse_design
@@ -426,7 +425,3 @@ def test_the_solver_is_chosen_by_shape_with_a_reason() -> None:
     chosen = auto(problem, Serial(), memory_bytes_max=bound)
     assert chosen.name == "rmmp"
     assert chosen.solver.solve(problem, Serial()).spent.memory_bytes <= bound
-
-
-def test_the_warm_up_calls_what_solvers_call() -> None:
-    solve_two_rows()

@@ -20,7 +20,7 @@ def test_warm_makes_every_learner_ready() -> None:
     said = [line.split(":")[0] for line in result.stdout.splitlines() if ": ready after" in line]
     learners = {machine_code(config) for config in one_of_each()}
     readers = {f"{reader.name} {media.split}" for reader in READERS for media in reader.media_types}
-    assert sorted(said) == sorted({"figures", "batch"} | readers | learners)
+    assert sorted(said) == sorted({"figures"} | readers | learners)
     assert {line.split()[0] for line in learners} == {kind().kind for kind in get_args(LearnerConfig)}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64, I32, I64, U32
-from riata.batch.column_ascent import FLAT, Quadratic
 from riata.batch.columns import Columns
 from riata.batch.data import Rows
 from tests.twins.batch import log_p
 from tests.twins.batch import slope as slope_of
 
+FLAT = 1e-4  # least curvature of a row of weight 1
 TWINS_OF = ("batch/columns", "batch/column_ascent", "batch/data")
 
 
@@ -71,16 +71,6 @@ def slope(columns: Columns, r: F64, beta: F64, gamma: F64, gradient: F64) -> tup
     return may[may > 0], float(max(off.max(), 0.0))
 
 
-def scale(columns: Columns, h: F64, at: I64, quadratic: Quadratic) -> None:
-    """D, H with the intercept, and h x."""
-    x = matrix(columns)
-    quadratic.curvature[0] = h.sum()
-    for j in at:
-        quadratic.lead[j], quadratic.curvature[j] = h @ x[:, j], h @ x[:, j] ** 2
-        inside = slice(columns.start[j - 1], columns.start[j])
-        quadratic.scaled[inside] = h[columns.row[inside]] * columns.value[inside]
-
-
 def optimum(gradient: F64, cross: F64, gamma: F64, beta: F64) -> F64:
     """The optimum of a quadratic under an L1 penalty, by plain coordinate ascent."""
     new = beta.copy()
@@ -93,24 +83,6 @@ def optimum(gradient: F64, cross: F64, gamma: F64, beta: F64) -> F64:
         if np.abs(new - before).max() <= 1e-14:
             break
     return new
-
-
-def ascend(columns: Columns, quadratic: Quadratic, at: I64, slack: float, beta: F64, z: F64) -> int:
-    """The optimum on the weights at `at` and the intercept, to rounding."""
-    assert slack > 0.0
-    x, may = matrix(columns), np.concatenate([[0], at])
-    scaled = np.zeros_like(x)
-    for j in at:
-        inside = slice(columns.start[j - 1], columns.start[j])
-        scaled[columns.row[inside], j] = quadratic.scaled[inside]
-    cross = x[:, may].T @ scaled[:, may]
-    cross[0, 0] = quadratic.curvature[0]
-    cross[1:, 0] = cross[0, 1:] = quadratic.lead[at]
-    step = np.zeros(len(beta))
-    step[may] = optimum(quadratic.gradient[may], cross, quadratic.gamma[may], beta[may]) - beta[may]
-    beta += step
-    z += x @ step
-    return 1
 
 
 def solve_columns(columns: Columns, link: int, gamma: F64, slack: float, beta: F64) -> tuple[int, int]:

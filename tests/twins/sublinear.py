@@ -14,7 +14,7 @@ from tests.twins.batch import dense_rows
 TWINS_OF = ("batch/sublinear_round",)
 
 
-def uniform(seed: np.uint64, stream: int, draw: int) -> float:
+def uniform(seed: int, stream: int, draw: int) -> float:
     return (random.philox(int(seed), stream, draw)[0] >> 11) / 2**53
 
 

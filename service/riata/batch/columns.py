@@ -6,14 +6,14 @@ They need 12 bytes for each feature value and 40 for each row, so solvers that h
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import TooLarge
-from riata.batch.data import Data, Rows
-from riata.jit.kernel import kernel
+from riata.batch.data import Data, native_rows
+from riata.native.library import core, struct
 
 _VALUE_BYTES: Final = 12
 _ROW_BYTES: Final = 40
@@ -37,27 +37,9 @@ class Columns(NamedTuple):
     weight: F64
 
 
-@kernel
-def fill_columns(rows: Rows, first: int, end: I64, row: U32, value: F64) -> None:
-    """Append rows to columns.
-
-    Parameters
-    ----------
-    rows : Rows         read only
-    first : int         the number of their first row
-    end : i64[d]        where the next value of each feature goes; moved
-    row : u32[nnz]      overwritten there
-    value : f64[nnz]    overwritten there
-
-    Returns             nothing
-    Cost                one read and one write of the features
-    Source              Gustavson 1978, Two fast algorithms for sparse matrices: the transpose
-    """
-    for i in range(len(rows.label)):
-        for e in range(rows.indptr[i], rows.indptr[i + 1]):
-            at = end[rows.rank[e]]
-            row[at], value[at] = first + i, rows.value[e]
-            end[rows.rank[e]] = at + 1
+def native_columns(columns: Columns) -> Any:
+    """Return a `riata_columns` of the columns."""
+    return struct("riata_columns", n=len(columns.label), **columns._asdict())
 
 
 def memory_bytes(data: Data) -> int:
@@ -83,7 +65,7 @@ def columns_of(data: Data) -> Columns:
     end, first = start[:-1].copy(), 0
     for part in data.parts:
         rows = part.load()
-        fill_columns(rows, first, end, made.row, made.value)
+        core.fill_columns(native_rows(rows), first, end, made.row, made.value)
         after = first + len(rows.label)
         made.label[first:after], made.weight[first:after] = rows.label, rows.weight
         first = after

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from riata.base.arrays import F64, I32, I64, U32
-from riata.jit.kernel import kernel
+from riata.native.library import core, struct
 
 PART_ROWS: Final = 2**16
 
 
 class Rows(NamedTuple):
-    """Consecutive rows. The arrays are contiguous and writable, so that one machine code serves all; nothing writes to them.
+    """Consecutive rows. The arrays are contiguous; nothing writes to them.
 
     indptr : i64[n + 1]   row i is indptr[i] : indptr[i + 1]; starts at 0
     rank   : u32[nnz]     features, each at most once in a row, in any order
@@ -91,73 +91,30 @@ class DataInMemory:
     bits: int
 
 
-@kernel
+def native_rows(rows: Rows) -> Any:
+    """Return a `riata_ranked` of the rows."""
+    return struct("riata_ranked", n=len(rows.label), **rows._asdict())
+
+
 def sort_rows(indptr: I64, rank: U32, value: F64) -> I64:
-    """Sort each row by rank and sum values of equal rank, in their order; what remains of a row is moved to its beginning.
+    """Sort each row by rank and sum values of equal rank; return how many features remain of each.
 
-    Parameters
-    ----------
-    indptr : i64[n + 1]   read only
-    rank : u32[nnz]       overwritten
-    value : f64[nnz]      overwritten
-
-    Returns               i64[n]: features that remain of each row
-    Cost                  O(nnz) if rows are sorted, otherwise nnz times the logarithm of a row's length
-    Source                stable sort
+    What remains of a row is at its beginning. See `riata_sort_rows`.
     """
-    n = len(indptr) - 1
-    left = np.empty(n, np.int64)
-    for i in range(n):
-        first, end = indptr[i], indptr[i + 1]
-        sorted_already = True
-        for e in range(first + 1, end):
-            sorted_already = sorted_already and rank[e - 1] < rank[e]
-        left[i] = end - first
-        if sorted_already:
-            continue
-        order = np.argsort(rank[first:end], kind="mergesort")
-        ranks, values = rank[first:end][order], value[first:end][order]
-        last = first
-        rank[last], value[last] = ranks[0], values[0]
-        for e in range(1, len(ranks)):
-            if ranks[e] == rank[last]:
-                value[last] += values[e]
-            else:
-                last += 1
-                rank[last], value[last] = ranks[e], values[e]
-        left[i] = last + 1 - first
+    left, longest = np.empty(len(indptr) - 1, np.int64), int(np.diff(indptr).max(initial=0))
+    core.sort_rows(indptr, len(left), rank, value, left, np.empty(2 * longest), np.empty(2 * longest, np.int64))
     return left
 
 
-@kernel
 def keep_features(rows: Rows, chosen: I64, position: I32) -> Rows:
-    """Copy the features that have a position, of the chosen rows.
+    """Return a copy of the features that have a position, their new rank, of the chosen rows; -1: no position.
 
-    Parameters
-    ----------
-    rows : Rows          read only
-    chosen : i64[m]      rows, increasing
-    position : i32[d]    new rank of each feature; -1: it is left out
-
-    Returns              the copy, m rows
-    Cost                 two reads of the features
-    Source               selection of rows and columns of a sparse matrix
+    See `riata_keep_features`.
     """
-    m, nnz = len(chosen), 0
-    indptr = np.empty(m + 1, np.int64)
-    for a in range(m):
-        indptr[a] = nnz
-        for e in range(rows.indptr[chosen[a]], rows.indptr[chosen[a] + 1]):
-            nnz += position[rows.rank[e]] >= 0
-    indptr[m] = nnz
-    rank, value = np.empty(nnz + 1, np.uint32), np.empty(nnz + 1)
-    at = 0
-    for a in range(m):
-        for e in range(rows.indptr[chosen[a]], rows.indptr[chosen[a] + 1]):
-            p = position[rows.rank[e]]
-            rank[at], value[at] = p, rows.value[e]  # overwritten by the next unless it is kept
-            at += p >= 0
-    return Rows(indptr, rank[:nnz], value[:nnz], rows.label[chosen], rows.weight[chosen])
+    room = int((rows.indptr[chosen + 1] - rows.indptr[chosen]).sum()) + 1
+    indptr, rank, value = np.empty(len(chosen) + 1, np.int64), np.empty(room, np.uint32), np.empty(room)
+    nnz = core.keep_features(native_rows(rows), chosen, len(chosen), position, indptr, rank, value)
+    return Rows(indptr, rank[:nnz].copy(), value[:nnz].copy(), rows.label[chosen], rows.weight[chosen])
 
 
 def in_memory(indptr: I64, slot: U32, value: F64, label: F64, weight: F64, bits: int = 32) -> DataInMemory:

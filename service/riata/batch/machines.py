@@ -35,7 +35,7 @@ def walk(parts: Sequence[Part], given: Arrays, share: int, shares: int) -> Array
         rows = part.load()
         for machine in range(first, stop):
             order: I64 = np.arange(0 if whole else (machine - before) % machines, len(rows.label), stride)
-            shuffle(order, np.uint64(seed), (epoch * len(parts) + number) * machines + machine)
+            shuffle(order, seed, (epoch * len(parts) + number) * machines + machine)
             walk_rows(rows, link, walks[machine - first], rates, order)
         before += len(rows.label)
     for one in walks:

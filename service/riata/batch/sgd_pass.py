@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.batch.data import Rows
-from riata.jit.kernel import inline_kernel, kernel
-from riata.maths.taylor import margin_form
+from riata.batch.data import Rows, native_rows
+from riata.native.library import core, struct
 
 # Entries of the array `own` of `Walk`: what belongs to no feature.
 INTERCEPT, SQUARES, STEPS, SIZE = 0, 1, 2, 3
@@ -48,81 +46,14 @@ class Rates(NamedTuple):
     free: bool
 
 
-@inline_kernel
-def shrunk(walk: Walk, rates: Rates, j: int, step: int) -> float:
-    """Weight j after the penalty of all steps up to `step`.
-
-    Source    Langford, Li & Zhang 2009, section 5: lazy truncation
-    """
-    rate = rates.eta
-    if rates.adaptive:
-        rate = rates.eta / (math.sqrt(walk.squares[j]) * walk.peak[j]) if walk.squares[j] > 0.0 else 0.0
-    pull, b = rate * rates.pull * (step - walk.seen[j]), float(walk.beta[j])
-    walk.seen[j] = step
-    return math.copysign(max(abs(b) - pull, 0.0), b)
-
-
-@kernel
 def walk_rows(rows: Rows, link: int, walk: Walk, rates: Rates, order: I64) -> None:
-    """Learn rows in an order.
-
-    Parameters
-    ----------
-    rows : Rows       read only
-    link : int        LOGISTIC or PROBIT of `links`
-    walk : Walk       overwritten
-    rates : Rates
-    order : i64[m]    numbers of rows
-
-    Returns           nothing
-    Cost              two reads of the features of these rows
-    Source            Zinkevich, Weimer, Smola & Li 2010, algorithm 1; Duchi, Hazan & Singer 2011 for the adaptive rate; Ross,
-                      Mineiro & Langford 2013, algorithm 2, for its scale; Langford, Li & Zhang 2009 for the penalty
-    """
-    for i in order:
-        step = int(walk.own[STEPS])
-        c = walk.own[INTERCEPT]
-        for e in range(rows.indptr[i], rows.indptr[i + 1]):
-            j = rows.rank[e]
-            walk.beta[j] = shrunk(walk, rates, j, step)
-            size = abs(rows.value[e])
-            if rates.adaptive and size > walk.peak[j]:  # what was learnt at a smaller scale weighs less
-                walk.beta[j] *= walk.peak[j] / size if walk.peak[j] > 0.0 else 1.0
-                walk.peak[j] = size
-            c += walk.beta[j] * rows.value[e]
-        s = rows.label[i]
-        q, _, _ = margin_form(link, s * c)
-        r = rows.weight[i] * s * q
-        for e in range(rows.indptr[i], rows.indptr[i + 1]):
-            j, x = rows.rank[e], rows.value[e]
-            g = r * x
-            if rates.adaptive:
-                walk.squares[j] += g * g
-                if g != 0.0:
-                    walk.beta[j] += rates.eta * g / (math.sqrt(walk.squares[j]) * walk.peak[j])
-            else:
-                walk.beta[j] += rates.eta * g
-        if rates.free and r != 0.0:
-            walk.own[SQUARES] += r * r
-            walk.own[INTERCEPT] += rates.eta * r / (math.sqrt(walk.own[SQUARES]) if rates.adaptive else 1.0)
-        walk.own[STEPS] = step + 1
+    """Learn rows in an order. See `riata_walk_rows`."""
+    core.walk_rows(native_rows(rows), link, _native(walk), struct("riata_rates", **rates._asdict()), order, len(order))
 
 
-@kernel
 def settle_walk(walk: Walk, rates: Rates) -> None:
-    """Apply the penalty of all steps to all weights.
-
-    Parameters
-    ----------
-    walk : Walk       overwritten
-    rates : Rates
-
-    Returns           nothing
-    Cost              O(d)
-    Source            Langford, Li & Zhang 2009, section 5
-    """
-    for j in range(len(walk.beta)):
-        walk.beta[j] = shrunk(walk, rates, j, int(walk.own[STEPS]))
+    """Apply the penalty of all steps to all weights. See `riata_settle_walk`."""
+    core.settle_walk(_native(walk), struct("riata_rates", **rates._asdict()))
 
 
 def new_walk(beta: F64, intercept: float) -> Walk:
@@ -131,3 +62,7 @@ def new_walk(beta: F64, intercept: float) -> Walk:
     own = np.zeros(SIZE)
     own[INTERCEPT] = intercept
     return Walk(beta.copy(), np.zeros(d), np.zeros(d), np.zeros(d, np.int64), own)
+
+
+def _native(walk: Walk) -> Any:
+    return struct("riata_walk", features=len(walk.beta), **walk._asdict())

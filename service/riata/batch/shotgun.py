@@ -28,7 +28,7 @@ from riata.batch.pool import Pool
 from riata.batch.problem import Problem
 from riata.batch.record import Record
 from riata.batch.rmmp import TOLERANCE
-from riata.batch.shotgun_round import Limits, Place, apply, moves, rounds, settle, shuffle, spectral_radius
+from riata.batch.shotgun_round import Limits, Place, Rounds, shuffle, spectral_radius
 from riata.batch.solution import Note, Solution, Watch, watch_nothing
 from riata.batch.start import first_weights
 from riata.maths.links import LINKS, LOGISTIC
@@ -92,6 +92,7 @@ class _Run:
         self._place = _place(self._columns, beta, self._intercept)
         if not limits.plain and problem.link == "logistic":
             self._place.reach[:] = np.tile(REACH / np.maximum(self._bounds.peak, 1e-300), 2)
+        self._round = Rounds(self._columns, self._link, self._place, self._bounds)
         self._at_once = 0  # P
         self._halved = 1
         self._rho: tuple[int, float] = (0, 1.0)  # of a work list of this size
@@ -139,7 +140,7 @@ class _Run:
         features = np.unique(work % len(self._penalty))
         size, rho = self._rho
         if not size / 2 < len(features) < size * 2 and len(features):
-            rho = spectral_radius(self._columns, features, self._norm, ITERATIONS, np.uint64(self._limits.seed))
+            rho = spectral_radius(self._columns, features, self._norm, ITERATIONS, self._limits.seed)
             self._record.accesses += 2 * ITERATIONS * int(self._counts[features].sum())
             self._rho = len(features), rho
         return max(1, math.ceil(len(features) / max(rho, 1.0)) // self._halved)
@@ -149,7 +150,7 @@ class _Run:
         kept, intercept = (self._place.part.copy(), self._place.margin.copy()), self._intercept
         order = work.copy()
         self._epochs += 1
-        shuffle(order, np.uint64(self._limits.seed), self._epochs)
+        shuffle(order, self._limits.seed, self._epochs)
         worst = self._move(order)
         total = self._settle()
         if total >= before - ROUNDING * abs(before):
@@ -162,7 +163,7 @@ class _Run:
             self._at_once //= 2
         self._place.part[:], self._place.margin[:] = kept
         self._intercept = intercept
-        settle(self._columns, self._link, self._place, 0.0)
+        self._round.settle(0.0)
         return math.inf, before
 
     def _move(self, order: I64) -> float:
@@ -171,8 +172,7 @@ class _Run:
         first, self._rounds = self._rounds + 1, self._rounds + math.ceil(len(order) / at_once)
         length = self._counts[order % len(self._penalty)]
         if self._threads is None or at_once * length.mean() < LONG:
-            given = (self._columns, self._link, self._place, self._bounds)
-            worst, reads = rounds(*given, order, at_once, first)
+            worst, reads = self._round.advance(order, at_once, first)
             self._record.accesses += reads
             return worst
         move = np.empty(len(order))
@@ -189,10 +189,10 @@ class _Run:
 
         def moved(cut: tuple[int, int]) -> float:
             mine = slice(*cut)
-            return moves(self._columns, place, self._bounds, chosen[mine], move[mine])
+            return self._round.moves(chosen[mine], move[mine])
 
         def applied(cut: tuple[int, int]) -> None:
-            apply(self._columns, self._link, place, chosen, move, cut, number)
+            self._round.apply(chosen, move, cut, number)
 
         worst = max(threads.map(moved, _cuts(len(chosen), self._workers)))
         place.part[chosen] += move
@@ -202,15 +202,15 @@ class _Run:
     def _settle(self) -> float:
         """Bring the intercept to its optimum. Returns the objective."""
         problem, free = self._record.problem, self._record.problem.gamma_intercept == 0.0
-        total, slope, curvature = settle(self._columns, self._link, self._place, 0.0)
+        total, slope, curvature = self._round.settle(0.0)
         for _ in range(NEWTON_STEPS if free else 0):
             if abs(slope) <= ROUNDING * abs(total) or curvature == 0.0:
                 break
             step = slope / curvature
-            after = settle(self._columns, self._link, self._place, step)
+            after = self._round.settle(step)
             if after[0] < total:  # too far: the step that the bound of the curvature allows cannot be
                 shorter = slope / (CURVATURE.get(self._link, 1.0) * float(self._columns.weight.sum()))
-                after, step = settle(self._columns, self._link, self._place, shorter - step), shorter
+                after, step = self._round.settle(shorter - step), shorter
             self._intercept += step
             total, slope, curvature = after
         return total - problem.penalty(self.beta, self._intercept)

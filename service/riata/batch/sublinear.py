@@ -120,7 +120,7 @@ class _Run:
         # gamma / n of a row, for weights of rows that are divided by the longest
         pull = float(record.problem.penalties[0]) / (n * self._longest * math.sqrt(2.0 * limits.rounds)) if d else 0.0
         free = record.problem.gamma_intercept == 0.0
-        self._terms = Terms(limits.rounds, pull if limits.nu == 0.0 else 0.0, limits.nu, free, np.uint64(limits.seed))
+        self._terms = Terms(limits.rounds, pull if limits.nu == 0.0 else 0.0, limits.nu, free, limits.seed)
         self._search = Search(*(np.zeros(size) for size in (d, d, d, n, n, n, n, SIZE)))
 
     def advance(self, count: int) -> None:

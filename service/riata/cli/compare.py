@@ -86,7 +86,6 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
     """Read the file, run the solvers, and return the report."""
     from riata.batch.pool import Threads
     from riata.batch.problem import Problem
-    from riata.batch.warm_up import solve_two_rows
     from riata.cli.data_files import data_of_files
     from riata.cli.progress import pass_progress, rows_so_far
     from riata.cli.solve import notes_of
@@ -103,8 +102,6 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
         show = stack.enter_context(pass_progress())
         (penalty,) = gammas_of(SolverOptions(), found.config) if gamma is None else (gamma,)
         problem = Problem(found.data, link_of(found.config), penalty)
-        show("kernels are loaded")
-        solve_two_rows()
         runs = [_run(name, settings, problem, pool, (show, may_go_on)) for name in names if may_go_on()]
         bits, book = found.data.bits, found.names
         notes = [

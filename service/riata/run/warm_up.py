@@ -51,7 +51,7 @@ def _warm_up_figures() -> None:
     payload.warm_up()
 
 
-_DOCUMENT, _FIGURES, _BATCH = f"{ROW_READER.name} document", "figures", "batch"
+_DOCUMENT, _FIGURES = f"{ROW_READER.name} document", "figures"
 _READERS: Final = {f"{name} {split}": run for (name, split), run in parse.WARM_UPS.items()} | {
     _DOCUMENT: _warm_up_rows,
 }
@@ -82,13 +82,6 @@ def _warm_up_learner(config: LearnerConfig) -> None:
     make_model(Origin("warm-up", bytes(16), EncoderConfig(), "0/1"), learner.weights(), 0, 1, covariance).score(batch)
 
 
-def _warm_up_batch() -> None:
-    """The batch solvers. They run in processes of their own, so a service that starts does not load them."""
-    from riata.batch.warm_up import solve_two_rows
-
-    solve_two_rows()
-
-
 def _parts() -> dict[str, Callable[[], None]]:
     """Return all parts to compile, by the names that processes get; the slowest come first.
 
@@ -97,8 +90,8 @@ def _parts() -> dict[str, Callable[[], None]]:
     """
     learners = {machine_code(config): partial(_warm_up_learner, config) for config in one_of_each()}
     slow = [machine_code(config) for config in one_of_each() if spec_of(config).slow_to_compile]
-    every: dict[str, Callable[[], None]] = {**learners, **_READERS, _FIGURES: _warm_up_figures, _BATCH: _warm_up_batch}
-    return {name: every[name] for name in dict.fromkeys([*slow, *_first(), *_READERS, _BATCH, *learners])}
+    every: dict[str, Callable[[], None]] = {**learners, **_READERS, _FIGURES: _warm_up_figures}
+    return {name: every[name] for name in dict.fromkeys([*slow, *_first(), *_READERS, *learners])}
 
 
 def _first() -> list[str]:

@@ -15,7 +15,6 @@ from riata.batch.pool import Threads
 from riata.batch.problem import Problem
 from riata.batch.segment_data import data_of
 from riata.batch.solution import Solution, TraceRow
-from riata.batch.warm_up import solve_two_rows
 from riata.run.adopting import rho_of, state_around
 from riata.run.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.refits.judging import Judged, Resolve, judged, nothing
@@ -36,7 +35,6 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
     may_go_on : called after each pass; false: stop with the best weights so far
     """
     say({"stage": "loading"})
-    solve_two_rows()
     task = read_task(folder)
     bound = task.request.memory_bytes_max
     limit_memory(bound)

@@ -1,0 +1,164 @@
+/* One pass over rows: the log-likelihood at given weights, and its derivatives of first and second order.
+ *
+ *     G_j = sum_i r_i x_ij        D_j = sum_i h_i x_ij^2        H_jl = sum_i h_i x_ij x_il, for members j, l of the working set S
+ *
+ * with r and h of taylor.h times the weight of the row. G and D are kept for all features, H only on S: memory is d + k^2 and does not
+ * depend on the number of rows. G and the sums are kept for both labels separately: so a dual point in which the residuals sum to zero,
+ * which the duality gap of a free intercept needs, costs no further pass (riata/batch/certificate.py).
+ * Source: Balakrishnan & Madigan 2008, section 2 and algorithm 3. */
+#include <math.h>
+#include <stddef.h>
+
+#include "rank_update.h"
+#include "taylor.h"
+#include "work.h"
+
+enum { SUM_WEIGHT, SUM_LIKELIHOOD, SUM_RESIDUAL, SUM_MOMENT, SUM_SPREAD, SUM_CURVATURE, PASS_SUMS };
+enum {
+    BLOCK_ROWS = 8192,       /* rows whose members are gathered before they are added to H */
+    BLOCK_ENTRIES = 1 << 19, /* and their features: 6 MiB */
+    SMALL = 1024,            /* size up to which H stays in the cache while pairs are added to it: 8 MiB */
+    PANEL_ROWS = 256,        /* rows that the dense path packs at once */
+};
+
+/* Intercept plus weights times features of row i. Two sums: a single one would wait for each addition. */
+static double margin_of(const riata_ranked *rows, i64 i, const double *beta, double intercept) {
+    i64 e = rows->indptr[i], end = rows->indptr[i + 1];
+    double a = intercept, b = 0.0;
+    for (; e + 1 < end; e += 2) {
+        a = __builtin_fma(rows->value[e], beta[rows->rank[e]], a);
+        b = __builtin_fma(rows->value[e + 1], beta[rows->rank[e + 1]], b);
+    }
+    if (e < end)
+        a = __builtin_fma(rows->value[e], beta[rows->rank[e]], a);
+    return a + b;
+}
+
+QUICK i64 riata_add_block_room(i64 size, i64 n, i64 members) {
+    i64 dense = riata_rank_update_room(size, n < PANEL_ROWS ? n : PANEL_ROWS);
+    i64 sparse = 2 * room_of(size + 1) + room_of(n) + 2 * room_of(members) + 2 * room_of((members + 1) / 2);
+    return dense > sparse ? dense : sparse;
+}
+
+EXPORT void riata_add_block(const riata_matrix *cross, const riata_terms *rows, double *work) {
+    riata_matrix h = *cross;
+    i64 pairs = 0, n = rows->n;
+    for (i64 i = 0; i < n; i++)
+        pairs += (rows->start[i + 1] - rows->start[i]) * (rows->start[i + 1] - rows->start[i] - 1);
+    bool sparse = SPARSE_COST * pairs < n * h.size * h.size;
+    if (sparse && h.size > SMALL) {
+        add_sparse(h, rows, work, false);
+        return;
+    }
+    if (!sparse) {
+        for (i64 first = 0; first < n; first += PANEL_ROWS) {
+            i64 few = n - first < PANEL_ROWS ? n - first : PANEL_ROWS;
+            add_dense(h, &(riata_terms){rows->start + first, rows->at, rows->x, rows->h + first, few}, work);
+        }
+        return;
+    }
+    for (i64 i = 0; i < n; i++)
+        for (i64 a = rows->start[i]; a < rows->start[i + 1]; a++) {
+            double hx = rows->h[i] * rows->x[a], *line = h.cross + rows->at[a] * h.stride;
+            for (i64 b = a + 1; b < rows->start[i + 1]; b++) {
+                if (rows->at[b] > rows->at[a])
+                    line[rows->at[b]] += hx * rows->x[b];
+                else
+                    h.cross[rows->at[b] * h.stride + rows->at[a]] += hx * rows->x[b];
+            }
+        }
+}
+
+static i64 longest_of(const riata_ranked *rows) {
+    i64 longest = 0;
+    for (i64 i = 0; i < rows->n; i++)
+        longest = rows->indptr[i + 1] - rows->indptr[i] > longest ? rows->indptr[i + 1] - rows->indptr[i] : longest;
+    return longest;
+}
+
+/* How many members a block may have; a row and a one before it always fit. */
+static i64 capacity_of(const riata_ranked *rows) {
+    i64 longest = longest_of(rows);
+    return longest + 1 > BLOCK_ENTRIES ? longest + 1 : BLOCK_ENTRIES;
+}
+
+QUICK i64 riata_expand_room(const riata_ranked *rows, i64 size) {
+    if (size == 1)
+        return 0;
+    i64 members = capacity_of(rows);
+    return room_of(BLOCK_ROWS + 1) + room_of(BLOCK_ROWS) + room_of(members) + room_of((members + 1) / 2) +
+           riata_add_block_room(size, BLOCK_ROWS, members);
+}
+
+EXPORT void riata_expand(const riata_ranked *rows, i64 link, const riata_weighted *at, riata_pass_sums *out, double *work) {
+    i64 size = out->cross.size, capacity = capacity_of(rows), n = 0, used = 0;
+    i64 *start = NULL;
+    double *h_of = NULL, *x_of = NULL;
+    u32 *member = NULL;
+    if (size > 1) {
+        start = take(&work, BLOCK_ROWS + 1);
+        h_of = take(&work, BLOCK_ROWS);
+        x_of = take(&work, capacity);
+        member = take(&work, (capacity + 1) / 2);
+        start[0] = 0;
+    }
+    for (i64 i = 0; i < rows->n; i++) {
+        i64 first = rows->indptr[i], end = rows->indptr[i + 1];
+        double c = margin_of(rows, i, at->beta, at->intercept), s = rows->label[i], w = rows->weight[i], q, h;
+        double likelihood = terms_at(link, s * c, &q, &h), r = w * s * q, h_w = w * h;
+        i64 y = s > 0.0;
+        double *sums = out->sums + y * PASS_SUMS, *total = out->moments + y * out->features * 2;
+        sums[SUM_WEIGHT] += w;
+        sums[SUM_LIKELIHOOD] += w * likelihood;
+        sums[SUM_RESIDUAL] += r;
+        sums[SUM_MOMENT] += r * c;
+        sums[SUM_SPREAD] += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0; /* where h underflows, q may be 1 */
+        sums[SUM_CURVATURE] += h_w;
+        for (i64 e = first; e < end; e++) {
+            double x = rows->value[e], *of = total + 2 * (i64)rows->rank[e];
+            of[0] = __builtin_fma(r, x, of[0]);
+            of[1] = __builtin_fma(h_w * x, x, of[1]);
+        }
+        if (size == 1)
+            continue;
+        if (n == BLOCK_ROWS || used + 1 + end - first > capacity) {
+            riata_add_block(&out->cross, &(riata_terms){start, member, x_of, h_of, n}, work);
+            n = used = 0;
+        }
+        member[used] = 0;
+        x_of[used++] = 1.0;
+        for (i64 e = first; e < end; e++)
+            if (at->position[rows->rank[e]] >= 0) {
+                member[used] = (u32)at->position[rows->rank[e]];
+                x_of[used++] = rows->value[e];
+            }
+        h_of[n++] = h_w;
+        start[n] = used;
+    }
+    if (n > 0)
+        riata_add_block(&out->cross, &(riata_terms){start, member, x_of, h_of, n}, work);
+}
+
+EXPORT void riata_likelihoods(const riata_ranked *rows, i64 link, const riata_weighted *at, const riata_weighted *toward,
+                              const double *share, i64 points, double *out) {
+    for (i64 a = 0; a < points; a++)
+        out[a] = 0.0;
+    for (i64 i = 0; i < rows->n; i++) {
+        double c = margin_of(rows, i, at->beta, at->intercept), step = margin_of(rows, i, toward->beta, toward->intercept) - c;
+        for (i64 a = 0; a < points; a++) {
+            double m = c + share[a] * step;
+            out[a] += rows->weight[i] * (isfinite(m) ? log_likelihood(link, m, rows->label[i]) : -INFINITY);
+        }
+    }
+}
+
+EXPORT void riata_sides(const riata_ranked *rows, const riata_weighted *direction, double slack, i64 *away_toward) {
+    i64 away = 0, toward = 0;
+    for (i64 i = 0; i < rows->n; i++) {
+        double m = rows->label[i] * margin_of(rows, i, direction->beta, direction->intercept);
+        away += m < -slack;
+        toward += m > slack;
+    }
+    away_toward[0] = away;
+    away_toward[1] = toward;
+}
