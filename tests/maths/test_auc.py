@@ -51,7 +51,8 @@ def histogram_of(margin: F64, label: F64) -> F64:
     arrays["sums"][:, SCALE] = 1.0
     histogram = np.zeros((2, 2, BINS))
     tally_rows(tally_of(HINGE, 1.0, histogram=histogram, **arrays), margin, label, np.ones(len(margin)))
-    return histogram[CUMULATIVE]
+    found: F64 = histogram[CUMULATIVE]
+    return found
 
 
 def bins_of(margins: F64) -> list[int]:

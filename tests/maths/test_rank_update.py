@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.maths.block import stride_for, zeros
-from riata.maths.rank_update import Rows
 from riata.native.library import core, struct
 from tests.twins import rank_update as slow
+from tests.twins.rank_update import Rows
 
 LINES_AT_ONCE = 512  # of rank_update.c
 

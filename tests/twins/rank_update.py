@@ -1,18 +1,24 @@
-"""Slow, obvious twin of `riata.maths.rank_update`: one pair of features of one row after another, in exact arithmetic."""
+"""Slow, obvious twin of `service/native/rank_update.c`: one pair of features of one row after another, in exact arithmetic."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
-import numpy as np
+from riata.base.arrays import F64, I64, U32
 
-from riata.base.arrays import F64
-from riata.jit.simd.fma import TILE_COLUMNS, TILE_ROWS
-from riata.maths.rank_update import GAP, Rows
-
-TWINS_OF = ("maths/rank_update",)
+TWINS_OF = ("maths/block",)
 
 Features = dict[int, float]
+
+
+class Rows(NamedTuple):
+    """Row i is start[i] : start[i + 1], at distinct positions."""
+
+    start: I64
+    at: U32
+    x: F64
+    h: F64
 
 
 def exact_fma(a: float, b: float, c: float) -> float:
@@ -26,9 +32,8 @@ def features(rows: Rows, i: int) -> Features:
     return dict(zip(rows.at[part].tolist(), rows.x[part].tolist(), strict=True))
 
 
-def rank_update(cross: F64, size: int, rows: Rows, n: int, panels: object = None, mirrored: bool = False) -> bool:
+def rank_update(cross: F64, size: int, rows: Rows, n: int, mirrored: bool = False) -> bool:
     """Add (h x_j) x_c to H_jc for every pair j < c; below the diagonal too where it is kept."""
-    del panels
     for i in range(n):
         row, h = features(rows, i), float(rows.h[i])
         for j in range(size):
@@ -38,30 +43,6 @@ def rank_update(cross: F64, size: int, rows: Rows, n: int, panels: object = None
     if mirrored:
         mirror(cross, size)
     return mirrored
-
-
-def sparse_update(cross: F64, size: int, rows: Rows, n: int, mirrored: bool) -> None:
-    """The same."""
-    rank_update(cross, size, rows, n, mirrored=mirrored)
-
-
-def dense_update(cross: F64, size: int, n: int, panel_x: F64, panel_hx: F64) -> None:
-    """The same, from panels."""
-    for i in range(n):
-        for j in range(size):
-            for c in range(j + 1, size):
-                hx = panel_hx[j // TILE_ROWS * (n * TILE_ROWS + GAP) + i * TILE_ROWS + j % TILE_ROWS]
-                x = panel_x[c // TILE_COLUMNS * (n * TILE_COLUMNS + GAP) + i * TILE_COLUMNS + c % TILE_COLUMNS]
-                cross[j, c] = exact_fma(float(hx), float(x), float(cross[j, c]))
-
-
-def pack(rows: Rows, n: int, size: int, panel_x: F64, panel_hx: F64) -> None:
-    """Write each number to its place; the rest of every tile is zero."""
-    for panel, width, scale in ((panel_x, TILE_COLUMNS, np.ones(n)), (panel_hx, TILE_ROWS, rows.h)):
-        for i in range(n):
-            row = features(rows, i)
-            for j in range(-(-size // width) * width):
-                panel[j // width * (n * width + GAP) + i * width + j % width] = scale[i] * row.get(j, 0.0)
 
 
 def mirror(cross: F64, size: int) -> None:
