@@ -379,7 +379,7 @@ class Counting(LeftOut):
         self._ids = RowIds("x")
 
     def made(self, example: dict[str, Any]) -> None:
-        assert len(self._ids.ids([self._ids.digest(example)])) == 16
+        assert len(self._ids.ids(self._ids.digests([self._ids.told(example)]))) == 16
 
     def refuses(self, row: BadRow) -> None:
         super().refuses(row)

@@ -13,7 +13,11 @@ from riata.wire.row_ids import Repeats, RowIds
 
 
 def digest(value: Any, **more: Any) -> bytes:
-    return RowIds("s").digest({"features": {"before": "x", "a": value, "z": 1.5}, "label": 1, **more})
+    return digest_of(RowIds("s"), {"features": {"before": "x", "a": value, "z": 1.5}, "label": 1, **more})
+
+
+def digest_of(ids: RowIds, example: dict[str, Any]) -> bytes:
+    return ids.digests([ids.told(example)])[0]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,37 @@ def test_other_values_have_other_ids(one: Any, other: Any) -> None:
     assert digest(one) != digest(other)
 
 
+ODD: list[Any] = [
+    "true",
+    "False",
+    "TRUE",
+    True,
+    None,
+    "13",
+    "2024-01-05",
+    10**16,
+    -(10**30),
+    1e16,
+    [1, 2.0],
+    {"n": "true"},
+    "\ud800",
+    "a\nb",
+    "rue",
+]
+
+
+@pytest.mark.parametrize("odd", [[], *[[value] for value in ODD], ODD])
+def test_rows_have_the_digests_that_they_have_alone(odd: list[Any]) -> None:
+    """Whatever the rows are that they are digested with."""
+    ids, rng = RowIds("s"), np.random.default_rng(3)
+    values: list[Any] = [*rng.normal(size=20).round(3).tolist(), *(f"w{i}" for i in range(20)), 1, 2.0, -0.0, *odd]
+    rows = [{"features": {"a": values[i], "b": values[-1 - i]}, "label": i % 2} for i in rng.permutation(len(values)).tolist()]
+    rows += [{"features": {"c": value}, "weight": 2.0} for value in odd]
+    alone = [digest_of(RowIds("s"), row) for row in rows]
+    assert ids.digests([*map(ids.told, rows)]) == alone
+    assert len(set(alone)) > len(values) // 2
+
+
 def test_names_and_values_are_not_mixed_up() -> None:
     ids = RowIds("s")
     rows: list[dict[str, Any]] = [
@@ -57,8 +92,8 @@ def test_names_and_values_are_not_mixed_up() -> None:
         {"a": "b", "c": "c,d"}, {},
     ]  # fmt: skip
     examples = [{"features": row, "label": label} for row in rows for label in (0, 1)] + [{"features": rows[0], "weight": 1.0}]
-    assert len({ids.digest(one) for one in examples}) == len(examples)
-    assert ids.digest({"features": {"c": "d", "a": "b"}, "label": 0}) == ids.digest(examples[0])  # the order of columns
+    assert len({digest_of(ids, one) for one in examples}) == len(examples)
+    assert digest_of(ids, {"features": {"c": "d", "a": "b"}, "label": 0}) == digest_of(ids, examples[0])  # the order of columns
 
 
 def test_a_source_is_part_of_an_id_and_no_id_is_one_of_a_client() -> None:

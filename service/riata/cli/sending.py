@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from riata.client import Observed, Riata
     from riata.client.errors import RowProblem
     from riata.wire.given import Given
+    from riata.wire.row_ids import Told
     from riata.wire.tables import BadRow
 
 SourceOption = Annotated[
@@ -69,9 +70,9 @@ class Sending:
         self.refusals = Refusals()
         self.rows: int | None = None  # of a table
         self._model, self._source, self._file = model, source, file
-        self._digests: deque[bytes] = deque()  # of rows of a table that were read and not sent
+        self._told: deque[Told] = deque()  # of rows of a table that were read and not sent
         self._last = 0  # line up to which every row has its answer
-        self._told = self._by_row = False
+        self._warned = self._by_row = False
         self._labels: Mapping[Given, int] | None = None  # of a table
         self._ids = None
         if source is not None:
@@ -115,7 +116,7 @@ class Sending:
     def made(self, example: dict[str, Any]) -> None:
         """Note the next row of a table."""
         if self._ids is not None:
-            self._digests.append(self._ids.digest(example))
+            self._told.append(self._ids.told(example))
 
     def refuses(self, row: BadRow) -> None:
         """Count a row of a table that is left out."""
@@ -147,14 +148,14 @@ class Sending:
             return None
         if self.rows is None:
             return self._ids.ids([*map(self._ids.line_digest, chunk.lines)])
-        return self._ids.ids([self._digests.popleft() for _ in chunk.lines])
+        return self._ids.ids(self._ids.digests([self._told.popleft() for _ in chunk.lines]))
 
     def _count(self, answer: Observed, chunk: Chunk) -> None:
         self.accepted += answer.accepted
         self.duplicate += answer.duplicate
         self.refusals.add(answer.rejected, self._errors_of(answer), chunk.numbers, answer.codes)
-        if answer.duplicate and not self._told and self._source is not None:
-            self._told = True
+        if answer.duplicate and not self._warned and self._source is not None:
+            self._warned = True
             told = "rows of this file were sent before; they are not learnt again"
             typer.echo(f"{told} (--again learns all of them again, --source NAME says that they are others)", err=True)
 

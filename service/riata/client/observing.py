@@ -122,7 +122,7 @@ def observe_parts(
             raise BadInput(f"atomic: these rows need several requests; one has {most}", "too_many_rows")
         numbers, examples = [number for number, _ in part], [one for _, one in part]
         key = f"{sent.key}-{index}" if index else sent.key
-        given = None if ids is None else ids.ids([*map(ids.digest, examples)])
+        given = None if ids is None else ids.ids(ids.digests([*map(ids.told, examples)]))
         yield numbers, observe(examples, replace(sent, key=key, ids=given))
 
 
