@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from riata.cli.waiting import behind, wait_until_ready
-from riata.client import Riata
+from riata.cli.waiting import behind, wait_until_it_listens, wait_until_ready
+from riata.client import Riata, Unreachable
 from riata.client.errors import ApiError
 
 
@@ -34,6 +34,30 @@ def test_each_reason_is_told_once_until_it_is_ready() -> None:
     wait_until_ready(cast(Riata, asked), said.append, paused.append)
     assert [one.removeprefix("waiting, the service is not ready yet: ") for one in said] == [loading, replaying]
     assert len(paused) == 3
+
+
+class Starting:
+    """Listens after some tries."""
+
+    def __init__(self, tries: int) -> None:
+        self.left = tries
+
+    def version(self) -> dict[str, Any]:
+        if self.left:
+            self.left -= 1
+            raise Unreachable("connection refused")
+        return {}
+
+
+def test_a_service_that_does_not_listen_yet_is_waited_for_and_not_for_ever() -> None:
+    said, paused = list[str](), list[float]()
+    wait_until_it_listens(cast(Riata, Starting(0)), said.append, 5, paused.append)
+    assert (said, paused) == ([], [])
+    wait_until_it_listens(cast(Riata, Starting(3)), said.append, 5, paused.append)
+    assert len(paused) == 3
+    assert "waiting for 5 s, nothing answers yet: connection refused; `make run`" in said[0]
+    wait_until_it_listens(cast(Riata, Starting(9)), said.append, 5, paused.append)
+    assert (len(said), len(paused)) == (2, 8)
 
 
 def test_nothing_is_said_of_a_service_that_is_ready() -> None:

@@ -40,6 +40,16 @@ def test_the_card_says_what_the_other_routes_say(client: Client) -> None:
     assert card["model"]["seq"] == metrics["model"]["seq"]
 
 
+def test_the_card_warns_of_a_model_of_which_most_rows_are_refused(client: Client) -> None:
+    client.ask("POST", "/observe", content=ROWS.encode(), headers=LINES)
+    bad = "".join(json.dumps({"features": {"a": 1}, "label": 7}) + "\n" for _ in range(400))
+    client.ask("POST", "/observe?labels=by_row", content=bad.encode(), headers=LINES)
+    card = client.get("/models/default/card?format=json").json()
+    assert card["warnings"] == client.get("/models/default").json()["warnings"]
+    assert card["warnings"][0]["code"] == "mostly_refused"
+    assert "mostly_refused" in client.get("/models/default/card").text
+
+
 def test_the_card_is_markdown_whose_tables_hold_any_name(client: Client) -> None:
     client.ask("POST", "/observe", content=ROWS.encode(), headers=LINES)
     answer = client.get("/models/default/card")

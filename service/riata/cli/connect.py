@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +12,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.source import either
 from riata.cli.tables import TABLES
+from riata.cli.waiting import wait_until_it_listens
 from riata.learn.kinds import KINDS
 from riata.wire.readers import FILE_READERS
 
@@ -52,8 +53,10 @@ RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent 
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Riata]:
+def connected(url: str, say: Callable[[str], None] | None = None) -> Iterator[Riata]:
     """Open a client after checking that the service answers. Raises `Unreachable`, with how to start the service.
+
+    say : if it is given, the service is waited for if it does not listen yet, and is told so
 
     The API key is read only from the environment: every user of the machine can read command lines.
     """
@@ -61,6 +64,8 @@ def connected(url: str) -> Iterator[Riata]:
     from riata.client.errors import ApiRefused
 
     with Riata(url, api_key=os.environ.get(KEY_VARIABLE, "").strip() or None) as client:
+        if say is not None:
+            wait_until_it_listens(client, say)
         try:
             client.version()
         except ApiRefused as error:

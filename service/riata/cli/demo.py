@@ -31,9 +31,9 @@ def demo(
 ) -> None:
     """Stream rows into a running service and plot its learning curve.
 
-    While the service is not ready, the command says what it waits for, and waits too. The plot shows the log loss of the model
-    and, for comparison, the log loss of always predicting the base rate. At the end the command prints the largest weights and
-    two `curl` commands to try.
+    While the service does not listen yet or is not ready, the command says what it waits for, and waits too. The plot shows the
+    log loss of the model and, for comparison, the log loss of always predicting the base rate. At the end the command prints the
+    largest weights and two `curl` commands to try.
     """
     from rich.console import Console
 
@@ -45,9 +45,13 @@ def demo(
     from riata.cli.waiting import wait_until_ready
 
     console = Console()
+
+    def say(told: str) -> None:
+        console.print(told, highlight=False, soft_wrap=True, markup=False)
+
     source = generated_stream(rows or DEFAULT_ROWS, seed) if file is None else file_stream(file, rows)
-    with source as stream, connected(url) as riata:
-        wait_until_ready(riata, lambda told: console.print(told, highlight=False, soft_wrap=True, markup=False))
+    with source as stream, connected(url, say) as riata:
+        wait_until_ready(riata, say)
         prepare_model(riata, model, model_document(stream.labels, stream.text, learner), fresh, ask=console.is_terminal)
         console.print(f"streaming {stream.name} into model {model!r} at {url}", highlight=False, soft_wrap=True)
         run = Demo(riata, model, stream, SystemClock())

@@ -10,6 +10,26 @@ if TYPE_CHECKING:
     from riata.client import Riata
 
 EVERY_S: Final = 1.0
+TRIES: Final = 60  # a service that was just started listens within a few seconds
+
+
+def wait_until_it_listens(
+    riata: Riata, say: Callable[[str], None], tries: int = TRIES, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until something answers at the URL of the client, for as many seconds as `tries`. Tells `say` that it waits."""
+    from riata.client.errors import ApiError, Unreachable
+
+    for number in range(tries):
+        try:
+            riata.version()
+        except Unreachable as error:
+            if not number:
+                say(f"waiting for {tries} s, nothing answers yet: {error.detail}; `make run` or `riata serve` starts the service")
+            pause(EVERY_S)
+        except ApiError:
+            return  # whoever uses the client gets the error
+        else:
+            return
 
 
 def wait_until_ready(riata: Riata, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep) -> None:

@@ -28,10 +28,14 @@ FIGURES: Final = {
 
 
 def card_of(
-    published: Published, names: NameBook, times: tuple[str | None, str | None], changes: list[dict[str, Any]]
+    published: Published,
+    names: NameBook,
+    times: tuple[str | None, str | None],
+    changes: list[dict[str, Any]],
+    warnings: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return the card as a document. times: when the first and the last learnt event were accepted, null if the log has dropped
-    it; changes: as the route of changes answers them. Takes as long as sorting the weights."""
+    it; changes, warnings: as the other routes answer them. Takes as long as sorting the weights."""
     model, config = published.model, published.config
     weights, origin = model.weights, model.origin
     largest = top_weights(weights, model.weight_errors(), TOP, "", names)
@@ -50,7 +54,7 @@ def card_of(
         },
         "figures": {name: figures[name] for name in HORIZONS},
         "cost": figures.get("cost"),
-        "warnings": published.warnings(names),
+        "warnings": warnings,
         "weights": {
             "non_zeros": weights.non_zeros,
             "intercept": weights.intercept,

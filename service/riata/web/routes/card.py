@@ -28,9 +28,9 @@ async def card(call: Call) -> Answer:
     seq = published.model.seq
     events = await service.event_times(model, [1, seq]) if seq else [UNKNOWN, UNKNOWN]
     times = [None if one.accepted_ms is None else rfc3339(one.accepted_ms) for one in events]
-    changes = await service.changes(model)
+    changes, warnings = await service.changes(model), call.parts.meters.warnings(published, names)
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(None, card_of, published, names, (times[0], times[1]), changes)
+    found = await loop.run_in_executor(None, card_of, published, names, (times[0], times[1]), changes, warnings)
     if form == "json":
         return json_answer(found)
     return Answer(200, markdown(found).encode(), b"text/markdown; charset=utf-8")
