@@ -222,7 +222,7 @@ ordinary model gets one event after the other with `?wait=applied`, and predicti
   {1000 * PREDICTION_S_MAX:.0f} ms for a prediction.
 - Stop: from SIGTERM to the end of the process; at most {STOP_S_MAX:.0f} s are asked for.
 - Start: from the next start of the process to the first prediction of the ordinary model.
-- The first line is without other models.
+- The first line is without other models: what it shows beyond the bounds is due to other work on the machine.
 
 """
 
