@@ -28,7 +28,7 @@ def sort_best(entries: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
 def of_label(link: int, margin: float, label: float) -> tuple[float, float, float]:
     """Slope, curvature and log-likelihood of a label, which have a twin of their own."""
     found = np.empty((3, 1))
-    core.taylor(link, np.array([margin]), np.array([label]), 1, *found)
+    core.taylor(link, np.array([margin], np.float64), np.array([label]), 1, *found)
     slope, curvature, log_p = found[:, 0].tolist()
     return slope, curvature, log_p
 
