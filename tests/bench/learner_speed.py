@@ -31,34 +31,33 @@ and, the worst case, 75 features a row that are spread evenly over all slots.
 
 from __future__ import annotations
 
-import math
+import ctypes
 import mmap
+import runpy
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-import numba
 import numpy as np
 from river import linear_model, optim
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import SGDClassifier
 
 from riata.base.arrays import F64, I64, U32
-from riata.jit.raw.prefetch import AHEAD, prefetch
-from riata.jit.raw.unowned import borrow
 from riata.learn.slot_table import zero_table
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.maths.losses import LOGISTIC, invariant_travel, slope
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side
 from tests.bench.peers import log_loss
 from tests.bench.rivals.vw import vw_run
+from tests.running import ROOT
 
 BITS: Final = 22
 BITS_LARGE: Final = 26
@@ -183,8 +182,8 @@ def write_cache(rows: Rows, folder: Path) -> Path:
             pairs = zip(names[ends[i] : ends[i + 1]], values[ends[i] : ends[i + 1]], strict=True)
             out.write(("1" if y else "-1") + " |f " + " ".join(f"w{name}:{value}" for name, value in pairs) + "\n")
     (folder / "none.vw").write_text("1 |f w1:1\n", encoding="ascii")
-    for source, cache in ((text, folder / "rows.cache"), (folder / "none.vw", folder / "rows.empty")):
-        vw_run(["-b", str(BITS), "--loss_function", "logistic", "-k", "--cache_file", str(cache)], source)
+    for source, kept in ((text, folder / "rows.cache"), (folder / "none.vw", folder / "rows.empty")):
+        vw_run(["-b", str(BITS), "--loss_function", "logistic", "-k", "--cache_file", str(kept)], source)
     return folder / "rows.cache"
 
 
@@ -278,69 +277,51 @@ def against_libraries(rows: Rows, at_once: int, count: int, repeats: int) -> Fou
     return contest.contest(sides, repeats, near)
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@cache
+def limits() -> ctypes.CDLL:
+    """The library of `limits.c`, compiled with the flags of the native core."""
+    native = ROOT / "service" / "native"
+    flags = runpy.run_path(str(native / "build.py"))["FLAGS"]
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "limits.so"
+        source = Path(__file__).with_name("limits.c")
+        subprocess.run(["cc", *flags, "-march=native", f"-I{native}", "-shared", "-o", made, source, "-lm"], check=True)
+        return ctypes.CDLL(str(made))
+
+
+def numbers(*values: int | F64 | I64 | U32) -> list[Any]:
+    """Arguments for C: 64-bit integers, and where arrays begin."""
+    return [ctypes.c_int64(v) if isinstance(v, int) else ctypes.c_void_p(v.ctypes.data) for v in values]
+
+
 def touch(line: F64, hashes: U32, shift: int) -> None:
     """Add 1 to the first number of the line of every hash, each prefetched."""
-    line, hashes = borrow(line), borrow(hashes)
-    by, last = np.uint32(shift), len(hashes) - 1
-    for p in range(len(hashes)):
-        prefetch(line, int(hashes[min(p + AHEAD, last)] >> by))
-        line[hashes[p] >> by, 0] += 1.0
+    limits().touch(*numbers(line, line.shape[1], hashes, len(hashes), shift))
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def descend(line: F64, batch: tuple[I64, U32, F64, F64], shift: int) -> int:
-    """The plain gradient step of the logistic loss, rate 0.1, over all rows: indptr, hash, value, label. Returns the features."""
-    line, indptr, hashes, value, label = borrow(line), borrow(batch[0]), borrow(batch[1]), borrow(batch[2]), borrow(batch[3])
-    by, last, features = np.uint32(shift), len(hashes) - 1, 0
-    for i in range(len(label)):
-        margin = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            prefetch(line, int(hashes[min(p + AHEAD, last)] >> by))
-            prefetch(value, p + 2 * AHEAD)
-            margin += line[hashes[p] >> by, 0] * value[p]
-        pull = 0.1 * (label[i] - 1.0 / (1.0 + math.exp(-margin)))
-        for p in range(indptr[i], indptr[i + 1]):
-            line[hashes[p] >> by, 0] += pull * value[p]
-            features += 1
-    return features
+def descend(line: F64, batch: Batch, shift: int) -> int:
+    """The plain gradient step of the logistic loss, rate 0.1, over all rows. Returns the features."""
+    rows = (batch.indptr, batch.hash, batch.value, batch.label, batch.n)
+    return int(limits().descend(*numbers(line, line.shape[1], *rows, shift)))
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> tuple[int, float]:
-    """Only the chain of dependencies of every row, each row beginning with the result of the one before it; the values are
-    those of the first row, repeated. Returns the features.
-    """
-    value, ends, label = borrow(value), borrow(ends), borrow(label)
-    features, moved = 0, 0.0
-    for i in range(len(label)):
-        k = ends[i + 1] - ends[i]
-        margin = 0.0 * moved
-        for j in range(k):
-            margin += 0.02 * value[j]
-        moved = slope(LOGISTIC, margin, label[i])
-        if adaptive:
-            length = 0.0 * moved
-            for j in range(k):
-                length += 0.1 * value[j]
-            moved = invariant_travel(LOGISTIC, margin, label[i], length)
-        features += k
-    return features, moved
+def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> int:
+    """Only the chain of dependencies of every row. Returns the features."""
+    return int(limits().wait_for(*numbers(value, ends, label, len(label), int(adaptive), np.empty(1))))
 
 
 def run_wait(batch: Batch, adaptive: bool) -> Measure:
     """The chain of dependencies in the rows of a batch."""
     value = np.resize(batch.value[: batch.indptr[1]], int(np.diff(batch.indptr).max()))
     done: list[int] = []
-    measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)[0]), batch.nnz)
+    measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)), batch.nnz)
     return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done[0])})
 
 
 def run_plain(line: F64, batch: Batch, bits: int) -> Measure:
     """One more pass of the plain step over weights that know the rows."""
     done: list[int] = []
-    rows = (batch.indptr, batch.hash, batch.value, batch.label)
-    measure = timed(lambda: done.append(descend(line, rows, 32 - bits)), batch.nnz)
+    measure = timed(lambda: done.append(descend(line, batch, 32 - bits)), batch.nnz)
     return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done[0])})
 
 
@@ -375,7 +356,6 @@ def against_memory(rows: Rows, bits: int, repeats: int) -> Found:
         sides.append(Side(limit_name(width), partial(run_limit, line, batch, bits)))
 
     for rate, adaptive in (("constant", False), ("adaptive", True)):
-        wait(batch.value, batch.indptr[:2], batch.label[:1], adaptive)  # compiled
         sides.append(Side(f"limit, what waits, {rate}", partial(run_wait, batch, adaptive)))
 
     weights = zero_table(2**bits, 2)
@@ -434,7 +414,7 @@ def main(arguments: list[str] | None = None) -> int:
     contest.report_page(
         "learner_speed", "Speed of the learner alone", __doc__ or "", claims_of(vw, memory), tables, [NOTE],
         "python -m tests.bench.learner_speed" + (" --quick" if options.quick else ""),
-        ["numpy", "numba", "river", "scikit-learn"], not options.no_write, options.quick,
+        ["numpy", "river", "scikit-learn"], not options.no_write, options.quick,
     )  # fmt: skip
     return 0
 

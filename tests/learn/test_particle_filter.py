@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,16 @@ def test_a_row_of_hopeless_importance_is_refused_and_leaves_no_trace() -> None:
     assert learner.step(to_batch([Event([(1000, 1.0), (5, 1.0)], 0.0, 1e300)])).refused.tolist() == [True]
     assert same(learner.freeze(), before)
     assert learner.step(to_batch([Event([(1000, 1.0), (2000, -1.0), (5, 1.0)], 0.0, 5.0)])).refused.tolist() == [False]
+
+
+def test_rows_beyond_the_features_are_refused_before_any_is_learnt() -> None:
+    learner = ParticleFilter(ParticleFilterConfig(features_max=3, **SMALL), 8)
+    batch = to_batch(stream(2, np.array([1.0, 0.5]), seed=9))
+    with pytest.raises(ValueError, match="rows"):
+        learner.step(dataclasses.replace(batch, indptr=batch.indptr + np.array([0, 0, 1])))
+    with pytest.raises(ValueError, match="rows"):
+        learner.step(dataclasses.replace(batch, indptr=batch.indptr[[0, 2, 1]]))
+    assert learner.learnt == 0
 
 
 def test_weights_do_not_underflow() -> None:

@@ -1,4 +1,4 @@
-"""One-token mistakes in kernels and in the HTTP front, each with the tests that have to notice it."""
+"""One-token mistakes in kernels, in the native core and in the HTTP front, each with the tests that have to notice it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """In `file` of the package `old`, which is there once, becomes `new`, and one of `tests` must fail.
+    """In `file` of the package, or of the sources of the native core, `old`, which is there once, becomes `new`, and one of
+    `tests` must fail.
 
     interpreted : the tests run without the compiler, which is faster for small kernels
     """
@@ -22,6 +23,11 @@ class Mutant:
 
 HASHING: Final = ("tests/maths/test_hashing.py",)
 LOSSES: Final = ("tests/maths/test_losses.py",)
+LINKS: Final = ("tests/maths/test_links.py",)
+PARTICLES: Final = ("tests/maths/test_particles.py",)
+METROPOLIS: Final = ("tests/maths/test_metropolis.py",)
+NUMBERS: Final = ("tests/native/test_json.py",)
+ROWS: Final = ("tests/learn/test_particle_filter.py",)
 KEYS: Final = ("tests/web/attack/test_keys.py",)
 SITES: Final = ("tests/web/attack/test_sites.py",)
 BODY: Final = ("tests/web/test_body.py",)
@@ -29,8 +35,17 @@ BODY: Final = ("tests/web/test_body.py",)
 KERNELS: Final = (
     Mutant("maths/hashing.py", "while at + 8 <= stop:", "while at + 7 <= stop:", HASHING),
     Mutant("maths/hashing.py", "^ (tag * M2)\n    at = start", "^ (tag + M2)\n    at = start", HASHING),
-    Mutant("maths/losses.py", "return -s if s * margin < 1.0 else 0.0", "return -s if s * margin <= 1.0 else 0.0", LOSSES),
-    Mutant("maths/losses.py", "return s * logistic_travel(", "return -s * logistic_travel(", LOSSES),
+)
+NATIVE: Final = (
+    Mutant("native/losses.h", "return s * margin < 1.0 ? -s", "return s * margin <= 1.0 ? -s", LOSSES),
+    Mutant("native/losses.h", "return s * logistic_travel(", "return -s * logistic_travel(", LOSSES),
+    Mutant("native/links.h", "if (link == IDENTITY)", "if (link == HINGE)", LINKS),
+    Mutant("native/particles.c", "pivot -= lower[j * d + i]", "pivot += lower[j * d + i]", PARTICLES),
+    Mutant("native/particles.c", "* whole && k < count - 1)", "* whole && k < count - 2)", PARTICLES),
+    Mutant("native/metropolis.c", "UNIT)) < gain", "UNIT)) > gain", METROPOLIS),
+    Mutant("native/numbers.c", "high += low < carry;", "", NUMBERS),
+    Mutant("native/numbers.c", "(high & 0x1FF) == 0x1FF", "(high & 0x1FF) == 0x1FE", NUMBERS),
+    Mutant("native/rows.h", "end > rows->features", "end > rows->features + 1", ROWS),
 )
 FRONT: Final = (
     Mutant("web/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),

@@ -42,16 +42,6 @@ ROOT_HALF: Final = math.sqrt(0.5)
 
 
 @inline_kernel
-def sigma(margin: float) -> float:
-    """Logistic function without overflow: the exponential is always of a number <= 0.
-
-    Source             the two forms 1 / (1 + exp(-m)) and exp(m) / (1 + exp(m)), each where it cannot overflow
-    """
-    e = math.exp(-abs(margin))
-    return 1.0 / (1.0 + e) if margin >= 0.0 else e / (1.0 + e)
-
-
-@inline_kernel
 def normal_cdf(margin: float) -> float:
     """Distribution function of the standard normal, with full relative accuracy when it is small.
 

@@ -196,7 +196,10 @@ class ParticleFilter:
 
     def _learn(self, rows: Any, at: int, margin: F64, refused: BOOL, no_room: BOOL) -> int:
         with lent(self._state.halt):
-            return int(core.filter_learn(self._filter, rows, at, margin, refused, no_room))
+            stopped = int(core.filter_learn(self._filter, rows, at, margin, refused, no_room))
+        if stopped < 0:
+            raise ValueError("rows of a batch do not lie within its features")
+        return stopped
 
     def _draw_anew(self) -> None:
         """Draw the particles from the posterior of the rows held; drop the rows when there are `start` of them."""
