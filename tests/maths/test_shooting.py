@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
-from riata.maths.shooting import WEIGHT_MAX, Quadratic, shoot
+from riata.maths.shooting import Quadratic, shoot
 from tests.twins import shooting as twins
+from tests.twins.shooting import WEIGHT_MAX
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "shooting.json").read_text())
 PROBLEMS = [pytest.param(problem, id=problem["name"]) for problem in GOLDEN["problems"]]

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.maths.block`: nothing waits, every gradient is always current, H is a whole square."""
+"""Slow, obvious twin of `block.c`: nothing waits, every gradient is always current, H is a whole square."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from riata.maths.block import SIZE, Block, full_cross
 from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
 from tests.twins.shooting import shoot
-
-TWINS_OF = ("maths/block",)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `service/native/rank_update.c`: one pair of features of one row after another, in exact arithmetic."""
+"""Slow, obvious twin of `rank_update.c`: one pair of features of one row after another, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import NamedTuple
 
 from riata.base.arrays import F64, I64, U32
 
-TWINS_OF = ("maths/block",)
-
 Features = dict[int, float]
 
 
 class Rows(NamedTuple):
-    """Row i is start[i] : start[i + 1], at distinct positions."""
+    """Rows by columns of numbers: row i is start[i] : start[i + 1], and has the curvature h[i]."""
 
     start: I64
     at: U32

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.maths.shooting`, and modified Shooting as Balakrishnan and Madigan print it."""
+"""Slow, obvious twin of `shooting.c`, and modified Shooting as Balakrishnan and Madigan print it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.maths.shooting import FLAT, LEAST, Quadratic
+from riata.maths.shooting import Quadratic
 
-TWINS_OF = ("maths/shooting",)
+LEAST = 0.25  # share of the slack that a violation may have and not be mended, after the first sweep
+FLAT = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone
+WEIGHT_MAX = 1e100  # a step to a weight beyond it is skipped
 
 
 def printed_sweeps(psi: F64, theta: F64, gamma: F64, sweeps: int) -> list[F64]:

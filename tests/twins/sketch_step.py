@@ -10,8 +10,8 @@ import numpy as np
 
 from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
 from riata.maths.links import LOGISTIC, PROBIT
-from riata.maths.shooting import WEIGHT_MAX
 from riata.native.library import core
+from tests.twins.shooting import WEIGHT_MAX
 from tests.twins.truncated_step import Event
 
 INTERCEPT = -1  # its key

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.maths.taylor`: the definitions, with as many digits as the cancellation takes."""
+"""Slow, obvious twin of `taylor.h`: the definitions, with as many digits as the cancellation takes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import mpmath
 
 from riata.maths.links import LOGISTIC
-
-TWINS_OF = ("maths/taylor",)
 
 DIGITS = 60
 
@@ -38,13 +36,6 @@ def taylor(link: int, margin: float, label: float) -> tuple[float, float]:
     with mpmath.workdps(_digits(margin)):
         _, slope, second = _about(link, margin, label)
         return float(slope), float(-second)
-
-
-def coefficients(link: int, margin: float, label: float) -> tuple[float, float]:
-    """Taylor's polynomial f + f' (x - c) + f'' (x - c)^2 / 2, sorted by powers of x."""
-    with mpmath.workdps(_digits(margin)):
-        _, slope, second = _about(link, margin, label)
-        return float(second / 2), float(slope - second * mpmath.mpf(margin))
 
 
 def log_likelihood(link: int, margin: float, label: float) -> float:

@@ -8,18 +8,13 @@ sweeps, worst = shoot(problem, slack, sweeps_max)               overwrites beta 
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.jit.kernel import inline_kernel
 from riata.native.library import core, struct
 
-LEAST: Final = 0.25
-FLAT: Final = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone (rounding)
-WEIGHT_MAX: Final = 1e100  # a step to a weight beyond it is skipped: products of curvatures and weights stay finite
 NEVER: Final = np.zeros(1, np.int64)  # the flag of a problem that nobody gives up
 
 
@@ -65,54 +60,3 @@ def shoot_active(problem: Quadratic, slack: float, sweeps_max: int, mirrored: bo
 
 def _struct_of(problem: Quadratic) -> Any:
     return struct("riata_quadratic", **problem._asdict(), stride=problem.cross.shape[1], size=len(problem.beta))
-
-
-@inline_kernel
-def target(omega: float, gamma: float, curvature: float) -> float:
-    """The optimum of one weight while the others are fixed; 0 if there is no curvature to divide by.
-
-    Source    Balakrishnan & Madigan 2008, algorithm 1: soft(Omega, gamma) / D, which is its three cases in one
-    """
-    if curvature <= 0.0 or abs(omega) <= gamma:
-        return 0.0
-    new = (omega - math.copysign(gamma, omega)) / curvature
-    return new if abs(new) <= WEIGHT_MAX else 0.0
-
-
-@inline_kernel
-def aim(beta: float, g: float, gamma: float, curvature: float, lead: tuple[float, float, float], least: float) -> float:
-    """The optimum of one weight if the first moves along and all others are fixed; unchanged if its violation is at most `least`.
-
-    lead : cross curvature with the first, its gradient, its curvature; (0, 0, 1) if it is fixed too
-
-    Source    Balakrishnan & Madigan 2008, algorithm 1, on the sketch with the first coordinate maximised out
-    """
-    share = lead[0] / lead[2]
-    left = curvature - lead[0] * share
-    along = g - share * lead[1]
-    off = abs(along - math.copysign(gamma, beta)) if beta != 0.0 else abs(along) - gamma
-    if off <= least:
-        return beta
-    if left > FLAT * curvature or abs(along + left * beta) <= gamma:
-        return target(along + left * beta, gamma, left)
-    return target(g + curvature * beta, gamma, curvature)
-
-
-@inline_kernel
-def leads(beta: float, g: float, gamma: float, curvature: float) -> bool:
-    """Whether the first weight can move along: it has no penalty, and a step of its own would be finite.
-
-    Source    this module
-    """
-    return gamma == 0.0 and curvature > 0.0 and abs(g + curvature * beta) <= WEIGHT_MAX * curvature
-
-
-@inline_kernel
-def excess(beta: float, g: float, gamma: float, curvature: float) -> float:
-    """The violation of one weight's optimality condition; 0 if the weight is 0 because it cannot move.
-
-    Source    Karush-Kuhn-Tucker conditions of the sketch
-    """
-    if beta != 0.0:
-        return abs(g - math.copysign(gamma, beta))
-    return abs(g) - gamma if target(g, gamma, curvature) != 0.0 else 0.0
