@@ -44,8 +44,7 @@ EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails) {
         left -= is_old;
         right -= !is_old;
     }
-    for (; right >= 0; right--)
-        slot[to--] = tail[right];
+    memcpy(slot, tail, (size_t)(right + 1) * sizeof *slot); /* all that is left goes to the beginning */
 }
 
 EXPORT i64 riata_prune_slots(const double *line, i64 width, i64 column, double floor, u32 *slot, i64 n) {

@@ -82,15 +82,20 @@ INLINED double add_products(const riata_rows *rows, i64 i, i64 shift, u32 width,
 /* Append those of four listed lines whose weight is not zero, and that are not the same as the one behind them, to the `kept` that are
  * there already; `line` may be `listed`. Returns the new number. */
 INLINED i64 keep_some(const u32 *listed, four weight, u32 *line, double *beta, i64 kept) {
-    double all[LANES];
-    store(all, weight);
+    u32 at[LANES], last = listed[LANES], keep = flags(weight != 0.0);
+    memcpy(at, listed, sizeof at);
+    keep &= (u32)(at[0] != at[1]) | (u32)(at[1] != at[2]) << 1 | (u32)(at[2] != at[3]) << 2 | (u32)(at[3] != last) << 3;
+    memcpy(line + kept, at, sizeof at);
+    store(beta + kept, weight);
+    if (keep == (1 << LANES) - 1)
+        return kept + LANES;
+    i64 to = kept;
     for (int lane = 0; lane < LANES; lane++) { /* which stay is unpredictable: each is written, and the next may overwrite it */
-        bool again = listed[lane] == listed[lane + 1];
-        line[kept] = listed[lane];
-        beta[kept] = all[lane];
-        kept += (all[lane] != 0.0) & !again;
+        line[to] = line[kept + lane];
+        beta[to] = beta[kept + lane];
+        to += keep >> lane & 1;
     }
-    return kept;
+    return to;
 }
 
 /* Append those of four slots whose flag is set to a list of `count`, which has room; returns the new number. */
