@@ -28,6 +28,11 @@ PARTICLES: Final = ("tests/maths/test_particles.py",)
 METROPOLIS: Final = ("tests/maths/test_metropolis.py",)
 NUMBERS: Final = ("tests/native/test_json.py",)
 ROWS: Final = ("tests/learn/test_particle_filter.py",)
+TRUNCATION: Final = ("tests/maths/test_truncation.py",)
+SLOTS: Final = ("tests/maths/test_slots.py",)
+DOT: Final = ("tests/maths/test_dot.py",)
+GRADIENT: Final = ("tests/learn/test_truncated_gradient_golden.py",)
+FTRL: Final = ("tests/learn/test_ftrl_proximal.py",)
 KEYS: Final = ("tests/web/attack/test_keys.py",)
 SITES: Final = ("tests/web/attack/test_sites.py",)
 BODY: Final = ("tests/web/test_body.py",)
@@ -46,6 +51,15 @@ NATIVE: Final = (
     Mutant("native/numbers.c", "high += low < carry;", "", NUMBERS),
     Mutant("native/numbers.c", "(high & 0x1FF) == 0x1FF", "(high & 0x1FF) == 0x1FE", NUMBERS),
     Mutant("native/rows.h", "end > rows->features", "end > rows->features + 1", ROWS),
+    Mutant("native/truncation.h", "pull > -limit ? pull : -limit", "pull > limit ? pull : -limit", TRUNCATION),
+    Mutant("native/truncation.h", "return size > ceiling ? beta : 0.0;", "return size < ceiling ? beta : 0.0;", TRUNCATION),
+    Mutant("native/truncation.h", "fmod(left, 2.0) == 1.0", "fmod(left, 2.0) == 0.0", TRUNCATION),
+    Mutant("native/slot_table.c", "again = p + 1 < n && slot[p + 1] == at", "again = p + 1 < n && slot[p + 1] != at", SLOTS),
+    Mutant("native/slot_table.c", "is_old = old > new", "is_old = old < new", SLOTS),
+    Mutant("native/scoring.h", "low = middle + 1", "low = middle + 2", DOT),
+    Mutant("native/scoring.c", "bucket[b + 1] += bucket[b]", "bucket[b + 1] = bucket[b]", DOT),
+    Mutant("native/truncated_gradient.c", "double move = -eta * gradient;", "double move = eta * gradient;", GRADIENT),
+    Mutant("native/ftrl.c", "fabs(z) - l1", "fabs(z) + l1", FTRL),
 )
 FRONT: Final = (
     Mutant("web/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),
