@@ -52,6 +52,7 @@ THIRD_PARTY = {
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
     "cli/parquet.py": {"pyarrow"},
+    "wire/readers/arrow/columns.py": {"numpy", "pyarrow"},
     "cli/table_lines.py": {"msgspec"},
     "scale/dask_pool.py": {"distributed"},
     "cli/redis_stream.py": {"redis"},

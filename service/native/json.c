@@ -10,21 +10,14 @@
  * no comparison with the end of the row.
  *
  * Functions that read return where they stopped, or NULL with `code` and perhaps `stopped` set. */
-#include <math.h>
-
 #include "hash.h"
-#include "numbers.h"
+#include "lines.h"
 #include "riata.h"
-#include "unicode.h"
 
 enum { HAS_ESCAPE = 1, HAS_NON_ASCII = 2, HAS_DELETE = 4 }; /* what a string holds besides plain ASCII */
-enum { OLD_RULE = 1, CLASSES = 3, FEATURES = 0, FOUND = 1, ROWS = 2, SIDE_TIMES = 3, PADDING = 72 };
+enum { OLD_RULE = 1, SIDE_TIMES = 3, PADDING = 72 };
 enum { KEY_FEATURES, KEY_LABEL, KEY_WEIGHT, KEY_EVENT_ID, KEY_TS, KEY_PREDICTION_ID, KEY_SUBJECT };
 #define NO_TIME INT64_MIN
-
-typedef struct {
-    const u8 *start, *stop;
-} span;
 
 /* One row while it is read. */
 typedef struct {
@@ -268,16 +261,12 @@ static inline span plain_string(reader *r, const u8 *start, const u8 *stop, int 
 
 /* Why a string cannot be a part of a name, or OK. */
 static inline int name_fault(span name, int holds) {
-    bool is_long = name.stop - name.start > NAME_BYTES_MAX;
     if (holds == 0)
-        return is_long ? NAME_TOO_LONG : OK;
-    int code = string_code(name.start, name.stop);
-    return is_long && (code == OK || code == NOT_NFC) ? NAME_TOO_LONG : code;
+        return name.stop - name.start > NAME_BYTES_MAX ? NAME_TOO_LONG : OK;
+    return name_code(name.start, name.stop);
 }
 
 static inline u64 hash_span(span name, u64 key, u64 tag) { return hash_name(name.start, name.stop - name.start, key, tag); }
-
-static inline void put_span4(i64 *at, i64 a, i64 b, i64 c, i64 d) { at[0] = a, at[1] = b, at[2] = c, at[3] = d; }
 
 /* Append a record; false if there is no room. */
 static inline bool put_record(reader *r, u64 fingerprint, double value, int kind, span prefix, span name) {
@@ -601,14 +590,6 @@ static const u8 *read_feature(reader *r, const u8 *p, const u8 *stop, span space
     return read_object(r, p, stop, name, hash_span(name, key, FIELD_NAMESPACE));
 }
 
-/* Whether size bytes are equal; 8 must be readable behind them. */
-static inline bool equal(const u8 *a, const u8 *b, i64 size) {
-    for (; size >= 8; a += 8, b += 8, size -= 8)
-        if (load_word(a) != load_word(b))
-            return false;
-    return size == 0 || (load_word(a) ^ load_word(b)) << (64 - 8 * size) == 0;
-}
-
 /* Read a member that is a plain name with a number or a plain string, outside of namespaces, as `read_feature` does. Returns NULL,
  * and nothing is written, for any other. `row` is a copy, so that the compiler knows its pointers stay as they are. */
 static inline const u8 *read_usual(reader *r, const riata_records row, const u8 *p, const u8 *stop, u64 key, bool texts) {
@@ -690,15 +671,6 @@ static inline int known_key(span key) {
         if (KEYS[k].size == key.stop - key.start && memcmp(key.start, KEYS[k].name, (size_t)KEYS[k].size) == 0)
             return k;
     return -1;
-}
-
-/* The label that `number` is under the model's setting, with -1/+1 mapped to 0 and 1; NaN if it is none. */
-static double label_of(double number, i64 labels) {
-    if (labels == 0)
-        return number == 0.0 || number == 1.0 ? number + 0.0 : NAN;
-    if (labels == 1)
-        return fabs(number) == 1.0 ? number > 0.0 : NAN;
-    return fabs(number) <= VALUE_ABS_MAX ? number + 0.0 : NAN; /* adding 0.0 turns -0.0 into 0.0 */
 }
 
 /* Read a label that names a class; names of more than 128 bytes, or not in form C, are left to the caller. */
@@ -903,15 +875,6 @@ static const u8 *read_example(reader *r, const u8 *p, const u8 *stop) {
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------------- */
 
-static bool is_ascii(const u8 *p, const u8 *stop) {
-    u8 every = 0;
-    for (; p < stop; p++)
-        every |= *p;
-    return every < 0x80;
-}
-
-static inline void put_span(i64 *place, const u8 *data, span at) { place[0] = at.start - data, place[1] = at.stop - data; }
-
 /* Read, finish and store row `number`, which begins at `start`. depth: 0 if only white space may follow it before `stop`, 1 inside
  * an array. Returns behind it. */
 static const u8 *take_row(reader *r, const u8 *start, const u8 *stop, riata_sink *sink, i64 number, i64 depth) {
@@ -965,39 +928,19 @@ static const u8 *take_row(reader *r, const u8 *start, const u8 *stop, riata_sink
     return end;
 }
 
-enum { TAKEN = 1 << 17 }; /* bytes of a body copied at once: with the features made of them they fit a core's L2 cache */
-
-/* Copy the body part by part to where it is read, until it has a newline from p on. Returns it; at the end, one is added. */
-static const u8 *line_end(riata_text *text, const u8 *p, const u8 **taken) {
-    const u8 *from = p, *end = text->data + text->size;
-    for (;;) {
-        const u8 *found = from < *taken ? memchr(from, '\n', (size_t)(*taken - from)) : NULL;
-        if (found || *taken == end)
-            return found ? found : end;
-        from = *taken;
-        i64 size = end - *taken < TAKEN ? end - *taken : TAKEN;
-        if (text->source != text->data)
-            memcpy((u8 *)*taken, text->source + (*taken - text->data), (size_t)size);
-        *taken += size;
-    }
-}
-
 static i64 read_lines(reader *r, riata_text *text, riata_sink *sink) {
-    const u8 *end = text->data + text->size, *taken = text->data;
-    *(u8 *)end = '\n';
-    for (const u8 *p = text->data, *stop; p <= end; p = stop + 1) {
-        stop = line_end(text, p, &taken);
-        text->lines++;
-        const u8 *start = skip_space(p, stop);
-        if (start == stop)
+    lines body = lines_of(text);
+    for (span line; next_line(&body, &line);) {
+        const u8 *start = skip_space(line.start, line.stop);
+        if (start == line.stop)
             continue;
         i64 number = sink->count[ROWS];
         if (number == sink->row_capacity)
             return TOO_MANY_ROWS;
-        const u8 *after = take_row(r, start, stop, sink, number, 0);
+        const u8 *after = take_row(r, start, line.stop, sink, number, 0);
         if (sink->code[number] == TOO_MANY_FEATURES)
             return TOO_MANY_FEATURES;
-        sink->place[PLACES * number + ROW_STOP] = (after > stop ? after : stop) - text->data;
+        sink->place[PLACES * number + ROW_STOP] = (after > line.stop ? after : line.stop) - text->data;
         sink->count[ROWS] = number + 1;
     }
     return OK;

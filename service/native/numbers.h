@@ -1,4 +1,10 @@
-/* Decimal text to the nearest double, exactly. Theory of operation: riata/wire/scan/numbers.py. */
+/* Decimal text to the nearest double, exactly.
+ *
+ * A number is scanned to digits * 10^exponent. At most 19 digits are kept, and whether a dropped digit was not zero is recorded. If both
+ * factors are exact doubles, one multiplication or division rounds correctly. Otherwise the product of the digits and a 128-bit
+ * approximation of the power of ten decides all 53 bits and the rounding (Lemire 2021). The few inputs that it cannot decide are handed
+ * to the caller, which uses Python's float. A number too large is infinite and one too small is zero, as in Python. The caller checks
+ * bounds. */
 #ifndef RIATA_NUMBERS_H
 #define RIATA_NUMBERS_H
 
@@ -34,9 +40,10 @@ static inline double with_sign(double x, bool negative) {
     return x;
 }
 
-/* Read an optional minus and up to seven digits with at most one point among them, without a branch for each digit. The digits are
- * moved to the end of a word, the point is taken out, and one division rounds (Clinger 1990). Returns where they end, NULL if the
- * number is of another form, or if a digit follows a leading zero. For both grammars. */
+/* Read an optional minus and up to eight bytes, digits with at most one point among them, without a branch for each digit. The digits
+ * are moved to the end of a word, the point is taken out, and one division rounds (Clinger 1990). Returns where they end: if the byte
+ * there continues a number, it is of another form. NULL if a digit follows a leading zero, or if there is none on one side of a point.
+ * For both grammars. */
 static inline __attribute__((always_inline)) const u8 *short_number(const u8 *p, double *value) {
     bool negative = *p == '-';
     p += negative;
@@ -45,9 +52,8 @@ static inline __attribute__((always_inline)) const u8 *short_number(const u8 *p,
     u64 rest = other & (other - 1);                                                 /* all of them but the first */
     bool has_point = other && (u8)(word >> (__builtin_ctzll(other) & 56)) == ('.' ^ '0');
     u64 end = has_point ? rest : other;
-    if (!end)
-        return NULL;
-    i64 size = __builtin_ctzll(end) >> 3, whole = __builtin_ctzll(other) >> 3, places = has_point ? size - 1 - whole : 0;
+    i64 size = end ? __builtin_ctzll(end) >> 3 : 8, whole = other ? __builtin_ctzll(other) >> 3 : 8;
+    i64 places = has_point ? size - 1 - whole : 0;
     if (whole == 0 || (has_point & (places == 0)) || ((u8)word == 0 && whole > 1))
         return NULL;
     word <<= 64 - 8 * size;

@@ -34,11 +34,6 @@ static const u8 *decode_part(const u8 *p, const u8 *stop, bool name, u8 **at) {
     return p;
 }
 
-static int name_code(const u8 *start, const u8 *stop) {
-    int code = string_code(start, stop);
-    return code == OK && stop - start > NAME_BYTES_MAX ? NAME_TOO_LONG : code;
-}
-
 static void put(riata_records *row, i64 n, u64 fingerprint, double value, int kind) {
     row->fingerprint[n] = fingerprint, row->value[n] = value, row->kind[n] = (u8)kind;
 }

@@ -60,6 +60,11 @@ enum {
     TOO_MANY_FEATURES = 22, /* of the whole request: ends the reading */
     TOO_MANY_ROWS = 23,     /* of the whole request: ends the reading */
     INVALID_UTF8 = 24,
+    BASE_NOT_SUPPORTED = 25,
+    QID_NOT_SUPPORTED = 26,
+    BAD_INDEX = 27,
+    DUPLICATE_INDEX = 28,
+    BAD_NUMBER = 29,
     TOO_MANY_CROSSED = 31,
     BAD_SUBJECT = 38,
 };
@@ -111,6 +116,7 @@ typedef struct {
  *   field        u64[capacity]      hash of the name as the prefix of a string's value; only of a record of kind PLAIN | KEY | SHADOWED
  *   order, bucket u64[capacity]     scratch
  *   sorted       how many records `order` has in the order of their hashes; 0 if it is not known
+ *   known        how many of those have names that were seen; only if `sorted` is not 0
  * Programs write rows with the same keys in the same order. So what stands in a place of these arrays is left there until the next
  * row has another name in it: a name that is the same is not hashed again, and records of the same names are not sorted again. */
 typedef struct {
@@ -119,7 +125,7 @@ typedef struct {
     u8 *kind;
     i64 *span;
     u64 *field, *order, *bucket;
-    i64 capacity, sorted;
+    i64 capacity, sorted, known;
 } riata_records;
 
 /* The features and rows of a whole body.
@@ -172,6 +178,12 @@ typedef struct {
  * Returns   OK, TOO_MANY_FEATURES or TOO_MANY_ROWS; for a document also SYNTAX or TOO_DEEP, at place[count[2], AT]
  * Source    RFC 8259; the HTTP contract */
 EXPORT i64 riata_read_json(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules, i64 by_line);
+
+/* Read lines of VW text, and of svmlight: one row for each line that is not blank, nor, in svmlight, only a comment.
+ * Returns   OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
+ * Source    the first lines of vw.c and svmlight.c; the HTTP contract */
+EXPORT i64 riata_read_vw(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules);
+EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules);
 
 /* The weights of a linear model that is served; read only, any thread may use them.
  *   slot u32[..], beta f64[..]   the non-zero weights, by increasing slot; slot = hash >> (32 - bits)
@@ -396,6 +408,64 @@ typedef struct {
 EXPORT bool riata_row_variances(const riata_weights *weights, const riata_spread *spread, const i64 *indptr, const u32 *hash,
                                 const double *value, i64 n, i64 features, i64 *at, double *x, i64 room, double *variance);
 
+/* Leave every line that is not blank to the reference reader: its code is HANDOVER. Returns as `riata_read_vw`. */
+EXPORT i64 riata_leave_lines(riata_text *text, riata_sink *sink);
+
+/* List the accepted rows of a sink.
+ *   rows    i64[n], indptr i64[n + 1], label, weight f64[n], has_id bool[n]   written: the number of each, where its features begin if
+ *           those of all are put one after another, its label and weight, and whether it carries an id
+ *   counts  i64[4]  written: how many carry an id, a subject, a time; and where the features of the first begin if those of all lie one
+ *           after another, otherwise -1
+ * Returns   how many */
+QUICK i64 riata_list_rows(const riata_sink *sink, i64 *rows, i64 *indptr, double *label, double *weight, bool *has_id, i64 *counts);
+
+/* The first of the rows start:count whose code is `code`; the number of rows if there is none. */
+QUICK i64 riata_next_row(const riata_sink *sink, i64 start, i64 code);
+
+/* Divide each of n rows, indptr i64[n + 1], by its 2-norm. Values that become subnormal are dropped: a row's others move together, and
+ * dropped[indptr[i]:indptr[i + 1]], 0 before, is 1 behind them. */
+EXPORT void riata_normalise_l2(const i64 *indptr, i64 n, u32 *hash, double *value, u8 *dropped);
+
+/* ---- names.c ------------------------------------------------------------------------------------------------------------ */
+
+/* Whether a fingerprint is certainly not in the table of names seen, u64[size], size = 2^k; 0 counts as 1. False if the probe gave up.
+ * Source: riata/wire/names.py */
+QUICK i64 riata_lacks(const u64 *table, i64 size, u64 fingerprint);
+
+/* Put n fingerprints into the table, in order, as long as there is room.
+ *   room      how many may be put
+ *   fresh     u8[n]  written: 1 if the fingerprint was put, 0 if not
+ *   dropped   as many are added as were absent and found no room
+ * Returns   how many were put */
+EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64 room, u8 *fresh, i64 *dropped);
+
+/* Find the first occurrence of each of n fingerprints, without those of the kind PART; n < 2^32 - 1. One whose probe gives up is left
+ * out.
+ *   table   u32[size]  all 0, overwritten; size = 2^k > n
+ *   first   i64[n]     written: positions, increasing
+ * Returns   how many
+ * Source    riata/wire/new_names.py */
+EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, u32 *table, i64 size, i64 *first);
+
+/* Records whose names are to be shown.
+ *   data       the body
+ *   kind u8[n], span i64[n, 4]   as in a sink; the span (-1, i, , ) is name i of a reference reader, slow[slow_end[i]:slow_end[i + 1]] */
+typedef struct {
+    const u8 *data, *kind;
+    const i64 *span;
+    const u8 *slow;
+    const i64 *slow_end;
+} riata_shown;
+
+/* Write the names of the n records `chosen`, as users see them, one after another.
+ *   lengths   u32[n]   written
+ *   text      u8[sum of the lengths]   written; NULL: only the lengths are found
+ * Returns   the sum of the lengths */
+EXPORT i64 riata_show_names(const riata_shown *names, const i64 *chosen, i64 n, u32 *lengths, u8 *text);
+
+/* Say of each of n names whether it begins with `prefix`, u8[size]. Name i ends at text[ends[i]], and the next begins there. */
+EXPORT void riata_names_with_prefix(const u8 *text, const i64 *ends, i64 n, const u8 *prefix, i64 size, bool *found);
+
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */
 QUICK const char *riata_sources(void);
@@ -403,6 +473,10 @@ QUICK i64 riata_size(i64 number);
 
 /* The 64-bit fingerprint of size bytes under `key`, as a part of the kind `tag`. Source: riata/maths/hashing.py. */
 QUICK u64 riata_hash(const u8 *name, i64 size, u64 key, u64 tag);
+
+/* Check a part of a name: OK, INVALID_UTF8, BAD_NAME (a control character), NAME_TOO_LONG or NOT_NFC, in this precedence. 8 bytes must be
+ * readable behind it. Source: UAX #15 */
+QUICK i64 riata_name_code(const u8 *name, i64 size);
 
 /* Read `size` bytes as one decimal number, correctly rounded. 8 bytes must be readable behind them, the first of which is no byte
  * of a number.

@@ -1,15 +1,14 @@
-#include "riata.h"
-
-#include <math.h>
-
 #include "hash.h"
+#include "lines.h"
+#include "names.h"
+#include "riata.h"
 
 #define SMALLEST_NORMAL 0x1p-1022
 #define SQUARES_SMALL 0x1p-900 /* below this the sum of squares has lost digits to underflow */
 #define LIFT 0x1p600           /* exact; the smallest normal number times this has a normal square */
 
-enum { FEATURES, FOUND, ROWS };                      /* places of sink->count */
-enum { INSERT_MAX = 32, LISTED = (1 << 14) - 1, LINE = 8, PROBE_MAX = 64 };
+enum { INSERT_MAX = 32, LISTED = (1 << 14) - 1 };
+enum { PREFETCHED_FROM = 1 << 14 }; /* places of a table of names, two for each: a smaller one stays in the L2 cache */
 
 #define NONE (~0ull) /* no record, no field, or a record that is not listed */
 
@@ -83,27 +82,20 @@ static void sort_keys(u64 *keys, u64 *scratch, i64 n) {
     memcpy(keys, scratch, (size_t)n * sizeof *keys);
 }
 
-/* ---- the table of names seen: open addressing within a cache line, then within the next (riata/wire/names.py) -------- */
-
-static bool lacks(const u64 *table, i64 size, u64 fingerprint) {
-    u64 wanted = fingerprint ? fingerprint : 1;
-    i64 inner = (size < LINE ? size : LINE) - 1, first = (i64)(wanted & (u64)(size - 1));
-    for (i64 step = 0; step < PROBE_MAX && step < size; step++) {
-        i64 at = (((first & ~inner) + (step & ~inner)) & (size - 1)) | ((first + step) & inner);
-        if (table[at] == wanted)
-            return false;
-        if (table[at] == 0)
-            return true;
-    }
-    return false; /* gave up: names chosen to collide are not shown */
-}
-
 /* The same, quickly for a name in its first place. */
 static inline bool is_new(const u64 *table, i64 size, u64 fingerprint) {
-    return table[fingerprint & (u64)(size - 1)] != fingerprint && lacks(table, size, fingerprint);
+    return (table[fingerprint & (u64)(size - 1)] != fingerprint || fingerprint == 0) && lacks(table, size, fingerprint);
 }
 
-/* ---- crosses (riata/wire/scan/crossing.py) ---------------------------------------------------------------------------- */
+/* ---- crosses ----------------------------------------------------------------------------------------------------------
+ * The records of a row are grouped by field, and every combination of one record from each field of a cross becomes a record. Its value
+ * is the product times cross_scale. Its fingerprint is that of a name whose parts are the fingerprints of the others:
+ *
+ *     a x b         H(a, CROSS, the eight bytes of b)
+ *     a x b x c     H(H(a, CROSS, b), CROSS, c)
+ *
+ * A field that is crossed with itself gives each pair of its features once, the smaller fingerprint first, and the squares of the
+ * values other than 1, as Vowpal Wabbit does. */
 
 /* List the records of each field in the order of the row: bucket[field] is the first, order[record] the next. */
 static void list_fields(riata_records *row, i64 n, const riata_rules *rules) {
@@ -234,6 +226,7 @@ static int sum_row(riata_records *row, i64 n, riata_sink *sink, i64 start, i64 *
             order[i] = (row->fingerprint[i] >> 32) << 32 | (u64)i;
         sort_keys(order, row->bucket, n);
         row->sorted = n;
+        row->known = 0;
     }
     if (start + n <= sink->capacity && n <= FEATURES_PER_ROW_MAX) {
         *at = copy_row(row, n, sink->hash + start, sink->value + start);
@@ -264,28 +257,38 @@ static int sum_row(riata_records *row, i64 n, riata_sink *sink, i64 start, i64 *
     return OK;
 }
 
-/* Divide the row start:stop by its 2-norm; values that become subnormal are dropped. Returns where it ends then; every value
- * is now value * lift / norm. Squares are summed in order of hash; a tiny row is scaled by a power of two first. */
-static i64 normalise_l2(riata_sink *sink, i64 start, i64 stop, double *lift, double *norm) {
+/* Divide a row of n features by its 2-norm; values that become subnormal are dropped. Returns how many are left; every value is now
+ * value * lift / norm. Squares are summed in order of hash; a tiny row is scaled by a power of two first. */
+static i64 normalise_l2(u32 *hash, double *value, i64 n, double *lift, double *norm) {
     double squares = 0.0;
-    for (i64 i = start; i < stop; i++)
-        squares += sink->value[i] * sink->value[i];
+    for (i64 i = 0; i < n; i++)
+        squares += value[i] * value[i];
+    *lift = 1.0;
     if (squares < SQUARES_SMALL) {
         *lift = LIFT;
         squares = 0.0;
-        for (i64 i = start; i < stop; i++)
-            squares += (sink->value[i] * LIFT) * (sink->value[i] * LIFT);
+        for (i64 i = 0; i < n; i++)
+            squares += (value[i] * LIFT) * (value[i] * LIFT);
     }
-    *norm = stop > start ? sqrt(squares) : 1.0;
-    i64 kept = start;
-    for (i64 i = start; i < stop; i++) {
-        double scaled = sink->value[i] * *lift / *norm;
+    *norm = n > 0 ? sqrt(squares) : 1.0;
+    i64 kept = 0;
+    for (i64 i = 0; i < n; i++) {
+        double scaled = value[i] * *lift / *norm;
         if (fabs(scaled) >= SMALLEST_NORMAL) {
-            sink->hash[kept] = sink->hash[i];
-            sink->value[kept++] = scaled;
+            hash[kept] = hash[i];
+            value[kept++] = scaled;
         }
     }
     return kept;
+}
+
+EXPORT void riata_normalise_l2(const i64 *indptr, i64 n, u32 *hash, double *value, u8 *dropped) {
+    for (i64 i = 0; i < n; i++) {
+        double lift, norm;
+        i64 start = indptr[i], size = indptr[i + 1] - start;
+        for (i64 k = normalise_l2(hash + start, value + start, size, &lift, &norm); k < size; k++)
+            dropped[start + k] = 1;
+    }
 }
 
 static void put_found(riata_sink *sink, i64 found, const riata_records *row, i64 i, i64 number, u8 more, double value) {
@@ -336,6 +339,9 @@ i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_ru
         *at = -1 - n;
         return TOO_MANY_CROSSED;
     }
+    if (rules->seen_size > PREFETCHED_FROM && row->sorted != n) /* while the row is sorted, they arrive */
+        for (i64 i = 0; i < n; i++)
+            __builtin_prefetch(rules->seen + (row->fingerprint[i] & (u64)(rules->seen_size - 1)));
     i64 code = sum_row(row, n, sink, start, &done);
     if (code != OK) {
         *at = done < given ? done : row->span[4 * done];
@@ -344,16 +350,61 @@ i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_ru
     i64 stop = start + done;
     double lift = 1.0, norm = 1.0;
     if (rules->l2)
-        stop = normalise_l2(sink, start, stop, &lift, &norm);
+        stop = start + normalise_l2(sink->hash + start, sink->value + start, done, &lift, &norm);
     sink->count[FEATURES] = stop;
     sink->place[PLACES * number + BEGIN] = start;
     sink->place[PLACES * number + END] = stop;
-    if (rules->seen_size > 0) {
+    if (rules->seen_size > 0 && row->known != n) {
+        const u64 *seen = rules->seen, *fingerprint = row->fingerprint;
+        const i64 size = rules->seen_size;
         i64 first = 0;
-        while (first < n && !is_new(rules->seen, rules->seen_size, row->fingerprint[first]))
+        while (first < n && !is_new(seen, size, fingerprint[first]))
             first++;
+        row->known = first;
         if (first < n)
             list_new(row, first, n, sink, rules, number, lift, norm);
     }
     return OK;
+}
+
+EXPORT i64 riata_leave_lines(riata_text *text, riata_sink *sink) {
+    lines body = lines_of(text);
+    for (span line; next_row(&body, &line);) {
+        i64 number = sink->count[ROWS];
+        if (number == sink->row_capacity)
+            return TOO_MANY_ROWS;
+        open_row(sink, number, text->data, line);
+        sink->code[number] = HANDOVER;
+        sink->count[ROWS] = number + 1;
+    }
+    return OK;
+}
+
+EXPORT i64 riata_list_rows(const riata_sink *sink, i64 *rows, i64 *indptr, double *label, double *weight, bool *has_id, i64 *counts) {
+    i64 n = 0, ids = 0, subjects = 0, times = 0, first = 0, end = 0;
+    indptr[0] = 0;
+    for (i64 i = 0; i < sink->count[ROWS]; i++) {
+        if (sink->code[i] != OK)
+            continue;
+        const i64 *place = sink->place + PLACES * i;
+        if (n == 0)
+            first = place[BEGIN];
+        else if (place[BEGIN] != end)
+            first = -1;
+        end = place[END];
+        rows[n] = i, indptr[n + 1] = indptr[n] + end - place[BEGIN];
+        label[n] = sink->label[i], weight[n] = sink->weight[i], has_id[n] = place[ID_STOP] > place[ID_START];
+        ids += has_id[n];
+        subjects += place[SUBJECT_STOP] > place[SUBJECT_START];
+        times += place[TIME_AT] > place[ROW_START];
+        n++;
+    }
+    counts[0] = ids, counts[1] = subjects, counts[2] = times, counts[3] = first;
+    return n;
+}
+
+EXPORT i64 riata_next_row(const riata_sink *sink, i64 start, i64 code) {
+    while (start < sink->count[ROWS] && sink->code[start] != code)
+        start++;
+    return start;
 }

@@ -112,3 +112,5 @@ int string_code(const u8 *p, const u8 *stop) {
     }
     return code;
 }
+
+EXPORT i64 riata_name_code(const u8 *name, i64 size) { return name_code(name, name + size); }

@@ -20,4 +20,10 @@ u8 *put_point(u8 *at, u32 point);
 /* INVALID_UTF8; otherwise BAD_NAME if there is a control character; otherwise NOT_NFC or OK. */
 int string_code(const u8 *p, const u8 *stop);
 
+/* Check a part of a name, which may be empty: OK, INVALID_UTF8, BAD_NAME, NAME_TOO_LONG or NOT_NFC, in this precedence. */
+static inline int name_code(const u8 *p, const u8 *stop) {
+    int code = string_code(p, stop);
+    return stop - p > NAME_BYTES_MAX && (code == OK || code == NOT_NFC) ? NAME_TOO_LONG : code;
+}
+
 #endif

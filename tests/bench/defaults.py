@@ -23,7 +23,8 @@ from rich.progress import Progress
 from sklearn.metrics import roc_auc_score
 
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.maths.hashing import NUMBER, hash_name
+from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.wire.batch import Batch
 from tests.bench import report
 from tests.bench.held_out import HELD_OUT
@@ -71,8 +72,7 @@ def encode(stream: Stream) -> tuple[Batch, int]:
         row: dict[int, float] = {}
         for name, x in event.pairs:
             if name not in hashes:
-                raw = np.frombuffer(name.encode(), dtype=np.uint8)
-                hashes[name] = int(np.uint64(hash_name(raw, 0, len(raw), KEY, NUMBER)) >> HASH_SHIFT)
+                hashes[name] = hash_of(name.encode(), int(KEY), NUMBER) >> int(HASH_SHIFT)
             row[hashes[name]] = row.get(hashes[name], 0.0) + x
         for key in sorted(row):
             hash_.append(key)

@@ -2,7 +2,7 @@
 
 Riata reads bodies of 1000 rows from the memory in which a service has received them, one after another, with all names known.
 `vw --noop` reads the same rows from a file in the page cache; its time for a file of one row is subtracted. Before the timing
-the rows, features and sums of values of all sides are compared, and the hashes of Riata with those of the decoder that hashes.
+the rows, features and sums of values of all sides are compared.
 The sums for this comparison are not part of the measured time on any side.
 """
 
@@ -23,20 +23,10 @@ import numpy as np
 import pydantic
 from sklearn.datasets import load_svmlight_file
 
-from riata.base.arrays import F64, I64, U8, U32, U64
-from riata.jit.kernel import kernel
-from riata.jit.raw.unowned import borrow
-from riata.maths.hashing import NUMBER, hash_name
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, parse_examples
-from riata.wire.readers.vw.features import BAR
-from riata.wire.rows import RecordScratch, borrow_row
-from riata.wire.scan.delimiters import FRONT, PADDING, Text, take_in
-from riata.wire.scan.delimiters import VW as VW_FORM
-from riata.wire.scan.tokens import hash_tokens, mark_tokens, token_values
-from riata.wire.workspace import make_workspace
 from tests.bench.contest import Claim, Measure, Side, arguments, contenders, contest, report_page, times_faster
 from tests.bench.rivals.vw import vw_run
 
@@ -47,10 +37,8 @@ CODES: Final = 200  # values of a binary feature
 NDJSON, VW, SVMLIGHT = "application/x-ndjson", "text/x-vw", "text/x-svmlight"
 NOTE: Final = (
     "Riata refuses malformed rows, hashes every name, looks it up among the known names, sorts every row by hash, sums repeated "
-    "features and checks bounds. `vw --noop` hashes. Decoders make dictionaries; hashing and sorting follow if stated. "
-    "The contender that is neither sorted nor looked up is the part of Riata's work that `vw --noop` does too."
+    "features and checks bounds. `vw --noop` hashes. Decoders make dictionaries."
 )
-NO_FEATURES: Final = (np.zeros(0, np.uint32), np.zeros(0))
 Decode = Callable[[bytes], list[dict[str, Any]]]
 
 
@@ -152,52 +140,6 @@ def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Si
     return Side(f"riata, {kind}", lambda: measured(run, features, sum(map(len, bodies))))
 
 
-@kernel
-def words_alone(text: Text, row: RecordScratch, key: np.uint64, fingerprints: U64, values: F64) -> int:
-    """Find the words of lines `label | words`, hash their names and read their numbers, one after another: how many; -1 where
-    one is no such word.
-
-    Source    what `wire.readers.vw.body.read_vw` and `wire.scan.tokens.vw_tokens` begin with
-    """
-    data, ends, row = borrow(text.data), borrow(text.ends), borrow_row(row)
-    done, k, known, taken = 0, 0, 0, 0
-    while True:
-        if k == known:
-            known, taken = take_in(text, known, taken)
-            if k == known:
-                return done
-        bar = ends[k]
-        while data[bar] != BAR:
-            bar += 1
-        n = mark_tokens(data, bar + 1, ends[k + 1] - 1, VW_FORM, row.position, row.named) - 1
-        k += 1
-        if not hash_tokens(data, row.position, row.named, n, key, borrow(fingerprints[done:])):
-            return -1
-        if not token_values(data, row.position, row.named, n, borrow(values[done:])):
-            return -1
-        done += n
-
-
-def without_order(lines: Sequence[bytes], features: int) -> Side:
-    """The part of the reader's work that `vw --noop` does too: delimiters, hashes and numbers, each body over the last one's."""
-    bodies = bodies_of(lines)
-    longest = max(map(len, bodies))
-    work = make_workspace(longest, 1)
-    fingerprints, values = np.empty(longest, np.uint64), np.empty(longest)
-
-    def run(clock: Clock) -> dict[str, float]:
-        rows, total = 0, 0.0
-        for body in bodies:
-            with clock:
-                data = work.data[FRONT : FRONT + len(body) + PADDING]
-                text = Text(np.frombuffer(body, np.uint8).ctypes.data, len(body) - 1, data, work.ends)  # less the last newline
-                n = words_alone(text, work.row, np.uint64(0), fingerprints, values)
-            rows, total = rows + work.ends.item(-1), total + float(values[:n].sum())
-        return {"rows": rows, "sum": total}
-
-    return Side("riata, neither sorted nor looked up", lambda: measured(run, features, sum(map(len, bodies))))
-
-
 def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
     """`vw --noop` from a file, minus its start."""
     size = sum(len(line) + 1 for line in lines)
@@ -212,36 +154,6 @@ def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
         return Measure(max(whole.seconds - start.seconds, 1e-9), cpu, features, facts)
 
     return Side("vw --noop", run)
-
-
-@kernel
-def hash_and_sort(text: U8, ends: I64, rows: I64, values: F64, hashes: U32, sums: F64, keys: U64) -> None:
-    """Hash names that lie one after another, and sort every row by hash.
-
-    Source    what `wire.scan.assemble` does for rows without equal hashes, by the sort of the standard library
-    """
-    for r in range(len(rows) - 1):
-        first, last = rows[r], rows[r + 1]
-        for i in range(first, last):
-            keys[i] = (hash_name(text, ends[i], ends[i + 1], np.uint64(0), NUMBER) >> np.uint64(32)) << np.uint64(32) | np.uint64(
-                i
-            )
-        keys[first:last].sort()
-        for i in range(first, last):
-            hashes[i] = np.uint32(keys[i] >> np.uint64(32))
-            sums[i] = values[np.int64(keys[i] & np.uint64(0xFFFFFFFF))]
-
-
-def hashed(rows: list[dict[str, Any]]) -> tuple[U32, F64]:
-    """Features of decoded rows as the readers of this service write them: names joined once, the rest compiled."""
-    names = [name for row in rows for name in row]
-    text = np.array(bytearray("".join(names).encode()), np.uint8)
-    ends = np.concatenate(([0], np.cumsum(np.fromiter(map(len, names), np.int64, len(names)))))
-    starts = np.concatenate(([0], np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)))))
-    values = np.fromiter((value for row in rows for value in row.values()), np.float64, len(names))
-    hashes, sums = np.empty(len(names), np.uint32), np.empty(len(names))
-    hash_and_sort(text, ends, starts, values, hashes, sums, np.empty(len(names), np.uint64))
-    return hashes, sums
 
 
 def decoders() -> dict[str, Decode]:
@@ -259,23 +171,19 @@ def decoders() -> dict[str, Decode]:
     return found
 
 
-def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int, to_features: bool) -> Side:
-    """A decoder alone, or followed by the hashing and sorting that learning needs."""
+def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int) -> Side:
+    """A decoder alone."""
     bodies = bodies_of(lines)
 
     def run(clock: Clock) -> dict[str, float]:
-        rows, total, hashes = 0, 0.0, 0
+        rows = 0
         for body in bodies:
             with clock:
                 decoded = decode(body)
-                found, sums = hashed(decoded) if to_features else NO_FEATURES
             rows += len(decoded)
-            if to_features:
-                total, hashes = total + float(sums.sum()), hashes ^ int(found[0])
-        return {"rows": rows, "sum": total, "hashes": hashes} if to_features else {"rows": rows}
+        return {"rows": rows}
 
-    called = f"{name}, decoded and hashed" if to_features else f"{name}, decoded only"
-    return Side(called, lambda: measured(run, features, sum(map(len, bodies))))
+    return Side(f"{name}, decoded only", lambda: measured(run, features, sum(map(len, bodies))))
 
 
 def sklearn_svmlight(lines: Sequence[bytes], folder: Path, features: int) -> Side:
@@ -302,15 +210,6 @@ def same(found: dict[str, Measure]) -> str:
     return ""
 
 
-def sum_check(rows: Rows) -> None:
-    """The features of the hashed decoder equal those of Riata. Raises `SystemExit` otherwise."""
-    body = bodies_of(rows.json)[0]
-    batch = parse_examples(body, NDJSON, Context(EncoderConfig()), labelled=True).batch
-    hashes, sums = hashed([json.loads(line)["features"] for line in body.splitlines()])
-    if hashes.tobytes() != batch.hash.tobytes() or sums.tobytes() != batch.value.tobytes():
-        sys.exit("the decoder that hashes and the reader do not agree on the features")
-
-
 def main() -> int:
     """Run the contests and write the page."""
     parser = arguments(__doc__ or "")
@@ -319,25 +218,18 @@ def main() -> int:
     real, binary = real_rows(rows), binary_rows(2 * rows)
     claims: list[Claim] = []
     tables: list[str] = []
-    sum_check(real)
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)
         (folder / "binary").mkdir()
-        decoding_sides = [
-            decoding(name, decode, real.json, real.features, hashing)
-            for name, decode in decoders().items()
-            for hashing in (False, True)
-        ]
+        decoding_sides = [decoding(name, decode, real.json, real.features) for name, decode in decoders().items()]
         contests = {
             "VW text, 75 real features a row": [
                 ours(real.vw, VW, "-1/+1", real.features),
                 vowpal(real.vw, folder, real.features),
-                without_order(real.vw, real.features),
             ],
             "VW text, 12 binary features a row": [
                 ours(binary.vw, VW, "-1/+1", binary.features),
                 vowpal(binary.vw, folder / "binary", binary.features),
-                without_order(binary.vw, binary.features),
             ],
             "NDJSON, 75 real features a row": [ours(real.json, NDJSON, "0/1", real.features), *decoding_sides],
             "svmlight, 75 real features a row": [
@@ -374,11 +266,8 @@ def claims_of(title: str, found: dict[str, list[Measure]]) -> list[Claim]:
         return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
     if title.startswith("svmlight"):
         return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
-    claims = []
-    for ending in ("decoded and hashed", "decoded only"):
-        best = min((name for name in others if name.endswith(ending)), key=lambda name: times_faster(found, us, name, "cpu_s"))
-        claims.append(Claim(title, us, best, times_faster(found, us, best, "cpu_s"), 15.0))
-    return claims
+    best = min(others, key=lambda name: times_faster(found, us, name, "cpu_s"))
+    return [Claim(title, us, best, times_faster(found, us, best, "cpu_s"), 15.0)]
 
 
 if __name__ == "__main__":

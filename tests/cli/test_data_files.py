@@ -119,8 +119,8 @@ def test_a_refused_row_of_columns_is_named_by_its_number(tmp_path: Path) -> None
     ("body", "why"),
     [
         (b"", "contains no rows"),
-        (arrow_stream.MARK, "expected a schema"),
-        (arrow_stream.MARK + b"\xff\xff\xff\x7f", "expected a schema"),
+        (arrow_stream.MARK, "metadata"),
+        (arrow_stream.MARK + b"\xff\xff\xff\x7f", "metadata"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(body: bytes, why: str, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_stream_that_is_cut_or_has_too_large_batches_is_refused(tmp_path: Path
     path = arrow_of(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-400])
-    with pytest.raises(Malformed, match="the stream ends inside a record batch"), data_of_files([str(path)], config):
+    with pytest.raises(Malformed, match="not an Arrow stream.*message body"), data_of_files([str(path)], config):
         pass
     path = arrow_of(tmp_path, batch_rows=10_001, rows=10_001)
     with (

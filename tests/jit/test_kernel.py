@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -32,23 +31,6 @@ def printed(root: Path, code: str, *arguments: object, environment: dict[str, st
         timeout=900,
     )
     return done.stdout.split()
-
-
-def test_a_stamp_changes_with_the_file_and_what_it_imports_and_with_nothing_else(tmp_path: Path) -> None:
-    root = tmp_path / "service"
-    shutil.copytree(PACKAGE / "riata", root / "riata", ignore=shutil.ignore_patterns("__pycache__"))
-    reader, learner, called = (
-        root / "riata" / name for name in ("wire/readers/vw/body.py", "learn/ftrl_proximal/step.py", "learn/ftrl_proximal/row.py")
-    )
-    before = printed(root, STAMPS, reader, learner)
-    assert printed(root, STAMPS, reader, learner) == before
-    codes = root / "riata/wire/codes.py"  # holds no kernel, but numbers that the kernels of readers are compiled with
-    codes.write_text(codes.read_text() + "\n")
-    after = printed(root, STAMPS, reader, learner)
-    assert after[0] != before[0]
-    assert after[1] == before[1]
-    called.write_text(called.read_text() + "\n")
-    assert printed(root, STAMPS, reader, learner)[1] != before[1]
 
 
 def test_machine_code_is_kept_under_the_package_or_where_the_operator_wants_it(tmp_path: Path) -> None:

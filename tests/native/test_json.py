@@ -9,13 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from riata.native.reading import hash_of, parse_number
+from riata.native.reading import EXACT, HAND_OVER, NOT_A_NUMBER, hash_of, parse_number
 from riata.wire.codes import SLUGS
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers.json.reference import decode
-from riata.wire.scan.numbers import EXACT, HAND_OVER, NOT_A_NUMBER
 from riata.wire.scan.reference import Refused
 from tests.running import ROOT
 from tests.twins import json_text as twin

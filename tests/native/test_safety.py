@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 
 from riata.native.library import PATH, address, core, struct
-from riata.native.reading import Records, rules_struct, sink_struct
+from riata.native.reading import records_struct, rules_struct, sink_struct
 from riata.native.sources import VARIANT, variants
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME
+from riata.wire.padded_buffer import FRONT, NEWLINE, room_of
 from riata.wire.parse import Context, make_rules
 from riata.wire.rows import growth_of, make_row, make_sink, row_capacity
-from riata.wire.scan.delimiters import FRONT, room_of
 from tests.running import HANG_S, ROOT
 from tests.wire.json_bodies import make_line
+from tests.wire.test_usual import some_line, some_pairs, some_words
 
 BUILD = ROOT / "service" / "native" / "build.py"
 RULES = [
@@ -33,6 +34,14 @@ RULES = [
     EncoderConfig(crosses=(("a", "b"), ("a", "a", "age"))),
     EncoderConfig(normalise="l2", text=("t",)),
 ]
+KINDS: list[tuple[Callable[..., object], Callable[[random.Random], bytes]]] = [
+    (lambda *structs: core.read_json(*structs, 1), make_line),
+    (lambda *structs: core.read_json(*structs, 0), make_line),
+    (core.read_vw, some_line),
+    (core.read_vw, some_words),
+    (core.read_svmlight, some_pairs),
+    (lambda text, _row, sink, _rules: core.leave_lines(text, sink), some_line),
+]
 READ_ALL = """
 import random
 from pathlib import Path
@@ -40,14 +49,27 @@ from riata.base.errors import RiataError
 from riata.wire.parse import Context, explain_rows, parse_examples, parse_query
 from tests.native.test_safety import RULES
 from tests.wire.json_bodies import make_line
+from tests.wire.test_usual import some_line, some_pairs, some_words
 
 rng = random.Random(3)
-bodies = [path.read_bytes() for path in sorted(Path("tests/fuzz/seeds").rglob("*")) if path.is_file()]
-bodies += [b"\\n".join(make_line(rng) for _ in range(40)) for _ in range(150)]
-bodies += [body[: rng.randrange(len(body) + 1)] for body in bodies]
-for body in bodies:
-    for config in RULES:
-        for kind in ("application/x-ndjson", "application/json"):
+seeds = [path.read_bytes() for path in sorted(Path("tests/fuzz/seeds").rglob("*")) if path.is_file()]
+
+
+def cut(bodies):
+    return bodies + [body[: rng.randrange(len(body) + 1)] for body in bodies]
+
+
+def made(make, bodies):
+    return cut(seeds + [b"\\n".join(make(rng) for _ in range(40)) for _ in range(bodies)])
+
+
+bodies = {"application/x-ndjson": made(make_line, 150)}
+bodies["application/json"] = bodies["application/x-ndjson"]
+bodies["text/x-vw"] = made(some_line, 60) + made(some_words, 60)
+bodies["text/x-svmlight"] = made(some_pairs, 100)
+for kind, held in bodies.items():
+    for body in held:
+        for config in RULES:
             for read in (lambda c: parse_examples(body, kind, c, True), lambda c: explain_rows(body, kind, c)):
                 try:
                     read(Context(config))
@@ -135,10 +157,11 @@ def test_no_reader_touches_the_page_behind_the_room_of_a_body() -> None:
     """The room of the body ends at a page that may not be read or written: a byte too far ends the process."""
     libc = ctypes.CDLL(None, use_errno=True)
     rng = random.Random(9)
-    for number in range(120):
-        body = b"\n".join(make_line(rng) for _ in range(rng.randrange(1, 6)))
+    for number in range(240):
+        kind, make = KINDS[number % len(KINDS)]
+        body = b"\n".join(make(rng) for _ in range(rng.randrange(1, 6)))
         body = body[: rng.randrange(1, len(body) + 1)]
-        config = RULES[number % len(RULES)]
+        config = RULES[number // len(KINDS) % len(RULES)]
         rules = make_rules(Context(config), True, EVERY_NAME)
         size = FRONT + room_of(len(body))
         pages = -(-size // mmap.PAGESIZE)
@@ -147,14 +170,11 @@ def test_no_reader_touches_the_page_behind_the_room_of_a_body() -> None:
         guard = address(whole) + pages * mmap.PAGESIZE
         assert libc.mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, 0) == 0
         room = whole[pages * mmap.PAGESIZE - room_of(len(body)) : pages * mmap.PAGESIZE]
-        room[: len(body)] = np.frombuffer(body, np.uint8)
+        room[: len(body)], room[len(body)] = np.frombuffer(body, np.uint8), NEWLINE
         growth = growth_of(rules)
         sink = make_sink(len(body), len(body) // 2 + 1, growth)
-        records = Records(make_row(row_capacity(len(body), growth)))
+        records = records_struct(make_row(row_capacity(len(body), growth)))
         text = struct("riata_text", source=room, data=room, size=len(body), room=len(room))
-        for by_line in (1, 0):
-            room[len(body)] = 10
-            sink.count[:] = 0
-            core.read_json(text, records.struct, sink_struct(sink), rules_struct(rules), by_line)
+        kind(text, records, sink_struct(sink), rules_struct(rules))
         del room, whole, text
         assert libc.mprotect(ctypes.c_void_p(guard), mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0

@@ -16,7 +16,7 @@ from riata.store.segments import Segments
 from riata.store.store import Append
 from riata.wire.arrow_writer import END
 from riata.wire.batch import NO_TIME
-from riata.wire.readers.arrow.message import bodies_of, read_stream
+from tests.arrow_message import bodies_of, read_stream
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
 from tests.run.test_segment_building import ORIGIN, content, learn, trim

@@ -9,13 +9,6 @@ from riata.wire.codes import BAD_NAME, DUPLICATE_KEY, LENGTHS_DIFFER, OK, OUT_OF
 from tests.twins.hashing import hash_name
 from tests.twins.unicode import name_code
 
-TWINS_OF = ("wire/readers/arrow/names", "wire/readers/arrow/rows")
-
-
-def write_digits(indices: Sequence[int]) -> bytes:
-    """The numbers one after another."""
-    return "".join(map(str, indices)).encode()
-
 
 def read_lists(names: Sequence[bytes], values: Sequence[float], key: int) -> tuple[int, list[tuple[int, float]]]:
     """One row: its code, and its features by hash."""

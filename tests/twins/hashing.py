@@ -7,8 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-TWINS_OF = ("maths/hashing",)
-
 GOLDEN = Path(__file__).parents[1] / "golden" / "feature_hash.json"
 _MODULUS = 2**64
 _M1 = 0x9E3779B97F4A7C15

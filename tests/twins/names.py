@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("wire/names",)
-
 
 def lacks(known: set[int], fingerprint: int) -> bool:
     """True where the fingerprint is absent; 0 counts as 1."""

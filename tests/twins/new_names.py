@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("wire/new_names",)
-
 _BETWEEN = (b"", b"=", b":", b"^")
 
 
@@ -14,24 +12,9 @@ def first_found(fingerprints: list[int], kinds: list[int]) -> list[int]:
     return [place for k, place in enumerate(places) if whole[k] not in whole[:k]]
 
 
-def length_of(data: bytes, kind: int, span: tuple[int, int, int, int], slow: list[bytes]) -> int:
-    """Bytes of one name."""
-    return len(shown(data, kind, span, slow))
-
-
 def shown(data: bytes, kind: int, span: tuple[int, int, int, int], slow: list[bytes]) -> bytes:
     """One name as it is shown."""
     a, b, c, d = span
     if a < 0:
         return slow[b]
     return data[c:d] if kind & 3 == 0 else data[a:b] + _BETWEEN[kind & 3] + data[c:d]
-
-
-def shown_lengths(names: list[bytes]) -> list[int]:
-    """Bytes of each."""
-    return [len(name) for name in names]
-
-
-def write_shown(names: list[bytes]) -> bytes:
-    """One after another."""
-    return b"".join(names)

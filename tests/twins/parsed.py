@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from riata.wire.codes import HANDOVER
 
-TWINS_OF = ("wire/parsed",)
-
 
 def list_rows(
     code: Sequence[int], spans: Sequence[tuple[int, int]], has: Sequence[tuple[bool, bool, bool]]

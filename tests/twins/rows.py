@@ -9,31 +9,9 @@ from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
 from tests.twins.crossing import NONE, Crosses, cross_row
 
-TWINS_OF = ("wire/scan/assemble", "wire/scan/normalise", "wire/scan/sorting", "wire/scan/tokens")
-
 Record = tuple[int, float, int]  # fingerprint, value, kind
 KEY = 4
 SMALLEST_NORMAL = 2.0**-1022
-
-
-def heap_sort(keys: list[int], start: int, stop: int) -> list[int]:
-    """`keys` with start:stop in order."""
-    return keys[:start] + sorted(keys[start:stop]) + keys[stop:]
-
-
-def insert_sort(keys: list[int], start: int, stop: int) -> list[int]:
-    """`keys` with start:stop in order."""
-    return heap_sort(keys, start, stop)
-
-
-def sort_range(keys: list[int], start: int, stop: int) -> list[int]:
-    """`keys` with start:stop in order."""
-    return heap_sort(keys, start, stop)
-
-
-def sort_keys(keys: list[int]) -> list[int]:
-    """`keys` in order."""
-    return sorted(keys)
 
 
 def repeated_key(records: list[Record]) -> bool:
@@ -89,19 +67,6 @@ def finish_row(records: list[Record], l2: bool, crosses: Crosses = NONE) -> tupl
     if code == OK and l2:
         hashes, values = normalise_l2(hashes, values)
     return code, hashes, values
-
-
-def place_row(records: list[Record]) -> tuple[list[int], list[float]] | None:
-    """As `sum_row` if all hashes differ in their first 16 bits and all values are within bounds, else None."""
-    if len({fingerprint >> 48 for fingerprint, _, _ in records}) < len(records):
-        return None
-    code, hashes, values = sum_row(records)
-    return (hashes, values) if code == OK else None
-
-
-def settle(words: list[tuple[int, int]], prefix: tuple[int, int]) -> list[tuple[int, int, int, int]]:
-    """Spans of words that begin and end where it says, all under one prefix."""
-    return [(*prefix, *word) for word in words]
 
 
 def list_new(records: list[Record], seen: set[int]) -> list[int]:

@@ -7,18 +7,6 @@ import unicodedata
 from riata.base.limits import NAME_BYTES_MAX
 from riata.wire.codes import BAD_NAME, INVALID_UTF8, NAME_TOO_LONG, NOT_NFC, OK
 
-TWINS_OF = ("wire/scan/unicode",)
-
-
-def code_point(text: bytes, p: int) -> tuple[int, int]:
-    """The character that begins at p."""
-    for size in (1, 2, 3, 4):
-        try:
-            return ord(text[p : p + size].decode()), p + size
-        except (UnicodeDecodeError, TypeError):
-            continue
-    return -1, p
-
 
 def composed(first: int, second: int) -> int:
     """What two characters compose to; 0 if normal form C changes them in another way, -1 if it leaves them."""

@@ -12,7 +12,7 @@ import pytest
 
 from riata.web.answers import JSON, NDJSON
 from riata.web.predictions import wanted_form
-from riata.wire.readers.arrow.message import read_stream
+from tests.arrow_message import read_stream
 from tests.arrow_stream import ARROW, INT, TEXT
 from tests.web.asking import Client, post_scope, run_asgi
 

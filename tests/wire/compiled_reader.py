@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import U8
 from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import BAD_LABEL, DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
 from riata.wire.encoder import EncoderConfig
-from riata.wire.labels import CLASSES
 from riata.wire.names import EVERY_NAME, NO_NAMES
+from riata.wire.padded_buffer import FRONT, Text, room_of
 from riata.wire.parse import Context, Labels, make_rules
 from riata.wire.rows import (
     BEGIN,
     CLASS_START,
     CLASS_STOP,
+    CLASSES,
     END,
     FOUND,
     ROWS,
@@ -31,7 +31,6 @@ from riata.wire.rows import (
     make_sink,
     row_capacity,
 )
-from riata.wire.scan.delimiters import FRONT, Text, room_of
 from riata.wire.scan.reference import ClassLabel
 from tests.twins.transpose import summed
 
@@ -54,18 +53,11 @@ def rules_of(labels: Labels = "0/1", labelled: bool = True, names: bool = False,
     return make_rules(Context(EncoderConfig(hash_key=key), labels), labelled, EVERY_NAME if names else NO_NAMES)
 
 
-def bytes_of(text: str | bytes) -> U8:
-    """Bytes for a kernel."""
-    # A copy, because numba compiles once more for arrays that cannot be written to.
-    return np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8).copy()
-
-
-def run(
-    read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000, padded: bool = True
-) -> tuple[int, BatchBuilder, list[Out]]:
-    """Call `read` on a body as `wire.parse` does. Without padding after it, no row is read by a fast reader."""
-    data = bytes_of(bytes(FRONT) + body + b"\n" + bytes(room_of(len(body)) - len(body) - 1 if padded else 0))[FRONT:]
-    text = Text(data.ctypes.data, len(body), data, np.empty(len(body) + 3, np.int64))
+def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000) -> tuple[int, BatchBuilder, list[Out]]:
+    """Call `read` on a body as `wire.read_body` does."""
+    data = np.zeros(FRONT + room_of(len(body)), np.uint8)[FRONT:]
+    given = np.frombuffer(body, np.uint8)
+    text = Text(given.ctypes.data, len(body), data)
     sink = make_sink(len(body), min(body.count(b"\n") + 2, rows_max), 1)
     status = read(text, make_row(row_capacity(len(body), 1)), sink, rules)
     rows = []

@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import random
 import struct
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from riata.base.arrays import read_only
-from riata.base.errors import BadInput, Malformed, TooLarge
+from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.arrow.columns import place_offsets
-from riata.wire.readers.arrow.names import write_digits
 from riata.wire.subjects import subject_digest
 from tests.arrow_stream import (
     END,
@@ -35,7 +33,6 @@ from tests.arrow_stream import (
     strings,
     table,
 )
-from tests.twins import arrow_columns as twin_of_columns
 from tests.twins import arrow_rows as twin
 
 NAMES: Sequence[Sequence[str]] = [["a", "bb"], ["c"], []]
@@ -190,7 +187,6 @@ def test_columns_are_named_in_the_refusal() -> None:
     )
     assert "expected numbers" in refused(stream([*good[:2], strings("label", ["1"] * 3)], 3))
     assert "expected strings" in refused(stream([*good, numbers("event_id", [1.0] * 3)], 3))
-    assert "more than 16" in refused(stream([numbers(f"c{i}", [1.0]) for i in range(17)], 1))
 
 
 def test_nulls_in_lists_are_refused() -> None:
@@ -218,7 +214,7 @@ def test_offsets_are_checked(at: str, ends: list[int], item: type[np.signedinteg
         good[0].children[0].buffers[1] = wrong
     else:
         good[at == "values"].buffers[1] = wrong
-    assert "offsets" in refused(stream(good, 3))
+    assert "offset" in refused(stream(good, 3))
 
 
 def test_streams_of_another_kind_are_refused() -> None:
@@ -230,14 +226,13 @@ def test_streams_of_another_kind_are_refused() -> None:
     assert "a record batch" in refused(head + END)
     assert "expected a schema" in refused(body)
     assert "compressed" in refused(head + batch(good, 3, compressed=True) + END)
-    assert "big-endian" in refused(schema(good, endianness=1) + body + END)
     assert "dictionaries" in refused(head + message(2, table([("<q", 1)])) + body + END)
     good[2].dictionary = True
-    assert "dictionary" in refused(stream(good, 3))
+    assert "Dictionary" in refused(stream(good, 3))
 
 
 def test_a_schema_is_known_again_by_its_bytes_alone() -> None:
-    """Schemas that are cached and schemas that are too long for the cache, each read twice."""
+    """Schemas of usual and of great length, each read twice."""
     good = columns()
     for padding in (0, 5000):
         head = schema(good)
@@ -246,7 +241,7 @@ def test_a_schema_is_known_again_by_its_bytes_alone() -> None:
         for _ in range(2):
             assert read(head + batch(good, 3) + END).batch.n == 3
             assert "expected numbers" in refused(schema([*good[:2], strings("label", ["1"] * 3)]) + batch(good, 3) + END)
-            assert "a schema" in refused(head[:-1])
+            assert "metadata bytes" in refused(head[:-1])
 
 
 def test_announced_lengths_are_checked() -> None:
@@ -254,11 +249,12 @@ def test_announced_lengths_are_checked() -> None:
     whole = stream(good, 3)
     for size in range(len(whole) - len(END)):
         assert refused(whole[:size])
-    assert "does not fit" in refused(schema(good) + batch(good, 4) + END)
-    assert "does not fit" in refused(schema(good) + batch(good, -1) + END)
+    assert "did not match" in refused(schema(good) + batch(good, 4) + END)
+    assert refused(schema(good) + batch(good, -1) + END)
+    assert refused(schema(good) + batch(good, 2**40) + END)
     with pytest.raises(TooLarge):
-        read(schema(good) + batch(good, 2**40) + END)
-    for change in (_longer, _more_nulls, _cut, _fewer, _more):
+        read(stream(examples([[]] * 10_001, [[]] * 10_001, [1] * 10_001), 10_001))
+    for change in (_longer, _more_nulls, _cut, _fewer):
         good = columns()
         change(good)
         assert refused(schema(columns()) + batch(good, 3) + END)
@@ -284,10 +280,6 @@ def _fewer(held: list[Column]) -> None:
     del held[2]
 
 
-def _more(held: list[Column]) -> None:
-    held.append(held[2])
-
-
 def test_no_change_of_bytes_does_harm() -> None:
     """Any bytes are refused as a body, or read as rows that are accepted or refused."""
     rng, whole, read_well = random.Random(9), stream([*columns(), strings("event_id", ["x", None, "y"])], 3), 0
@@ -305,12 +297,8 @@ def test_no_change_of_bytes_does_harm() -> None:
     assert read_well > 400
 
 
-def test_the_kernels_equal_their_twins() -> None:
+def test_rows_equal_those_of_the_twin() -> None:
     rng = random.Random(10)
-    wanted = [rng.randrange(10 ** rng.randrange(1, 20)) for _ in range(200)] + [0, 9, 10, 2**64 - 1]
-    data, ends = np.zeros(20 * len(wanted) + 5, np.uint8), np.empty(len(wanted) + 1, np.int64)
-    write_digits(np.array(wanted, np.uint64), data, 5, ends)
-    assert data[5 : ends[-1]].tobytes() == twin.write_digits(wanted)
     for _ in range(100):
         names = [rng.choice((f"n{rng.randrange(30)}", "\x01", "ok", "é", "e\u0301")) for _ in range(rng.randrange(5))]
         values = [
@@ -322,20 +310,6 @@ def test_the_kernels_equal_their_twins() -> None:
         if code == OK:
             first = slice(0, int(parsed.batch.indptr[1]))
             assert list(zip(parsed.batch.hash[first].tolist(), parsed.batch.value[first].tolist(), strict=True)) == features
-
-
-@pytest.mark.parametrize("item", [np.int32, np.int64])
-def test_offsets_are_placed_as_their_twin_does(item: type[np.signedinteger]) -> None:
-    rng, good = random.Random(11), 0
-    for _ in range(500):
-        offsets = sorted(rng.randrange(-1, 40) for _ in range(rng.randrange(1, 9)))
-        if rng.random() < 0.3:
-            rng.shuffle(offsets)
-        by, most, ends = rng.randrange(100), rng.randrange(30, 45), np.empty(len(offsets), np.int64)
-        expected = twin_of_columns.place_offsets(offsets, by, most)
-        assert (place_offsets(read_only(np.array(offsets, item)), by, most, ends), ends.tolist()) == expected
-        good += expected[0]
-    assert 100 < good < 400
 
 
 def test_columns_may_begin_anywhere_in_the_stream() -> None:
@@ -351,16 +325,8 @@ def test_rows_to_predict_can_be_explained() -> None:
     assert [sorted(name for _, _, name in row) for row in explained] == [["a", "bb"], ["c"], []]
 
 
-@pytest.mark.parametrize("first", ["names", "label"])
-def test_a_body_is_read_in_place_like_a_copy_of_it(first: str) -> None:
-    """Writable memory is not copied, unless names are at its end, where readers would read beyond it."""
-    names, values, label = random_rows(random.Random(3))
-    listed, held, labels = examples([[f"n{k}" for k in row] for row in names], values, np.array(label, np.float64))
-    body = stream([listed, held, labels] if first == "names" else [labels, held, listed], len(names))
-    body = body if first == "names" else body.removesuffix(END)
-    lying = np.frombuffer(body, np.uint8).copy()
-    seen, also_seen = NamesSeen(), NamesSeen()
-    copied, read_there = read(body, names=seen), read(memoryview(lying), names=also_seen)  # type: ignore[arg-type]
-    assert same_bits(copied.batch, read_there.batch)
-    assert list(copied.names) == list(read_there.names) != []
-    assert lying.tobytes() == body
+def test_without_pyarrow_a_body_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Unsupported, match=r"install it with `pip install 'riata\[parquet\]'`") as refusal:
+        read(stream(columns(), 3))
+    assert refusal.value.code == "no_pyarrow"

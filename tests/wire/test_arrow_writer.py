@@ -19,8 +19,8 @@ from riata.wire.arrow_writer import (
     write_schema,
     write_stream,
 )
-from riata.wire.readers.arrow.message import read_stream
 from tests import arrow_stream as twin
+from tests.arrow_message import read_stream
 
 HOLES = np.array([0.5, np.nan, -1e300, np.nan, 5e-324, 0.0, 1.0, 2.0, 3.0, np.nan])
 WHOLE = np.array([1.0, -0.0, 2.5])

@@ -13,7 +13,7 @@ from riata.base.document import read_document
 from riata.base.errors import BadInput, Unsupported
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.maths.hashing import NUMBER
-from riata.native.reading import hash_of
+from riata.native.reading import finish_row, hash_of
 from riata.run.config import ModelConfig, read_config, stored_document
 from riata.wire.arrow_writer import floats, lists, texts, write_stream
 from riata.wire.codes import OK, TOO_MANY_CROSSED
@@ -21,13 +21,13 @@ from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, explain_query, explain_rows, make_rules, parse_examples, parse_query
 from riata.wire.readers.vw.reference import reference_vw
-from riata.wire.rows import SHADOWED, SlowRow, make_row
-from riata.wire.scan.crossing import cross_row
+from riata.wire.rows import SHADOWED, SlowRow, make_row, make_sink
 from tests.twins import crossing as twin
 from tests.twins import json_text
 from tests.twins import rows as twin_rows
 
 CROSSES = (("country", "device"), ("age", "country"), ("country", "device", "age"))
+NOTHING = 255  # no kind of record
 CONTEXT = Context(EncoderConfig(crosses=CROSSES), names=NamesSeen())
 ROW = {"country": "DE", "device": "phone", "age": 41.0, "other": 2.0}
 SHOWN = {
@@ -54,9 +54,14 @@ def test_combinations_equal_the_twin(cross: list[str], scale: float) -> None:
         row = make_row(10_000)
         for k, (record, value, kind) in enumerate(records):
             row.fingerprint[k], row.value[k], row.kind[k] = record, value, kind
-        n = cross_row(row, len(records), rules)
+        wanted = twin.cross_row(records, json_text.crosses_of(rules))
+        assert not isinstance(wanted, int)
+        row.kind[len(records) :] = NOTHING
+        finish_row(row, len(records), make_sink(10_000, 1, 1), rules, 0)
+        n = len(wanted)
         made = list(zip(row.fingerprint[:n].tolist(), row.value[:n].tolist(), row.kind[:n].tolist(), strict=True))
-        assert made == twin.cross_row(records, json_text.crosses_of(rules))
+        assert made == wanted
+        assert row.kind[n] == NOTHING
 
 
 def test_every_reader_makes_the_same_crosses_and_names_them() -> None:

@@ -9,13 +9,13 @@ import re
 import pytest
 
 from riata.base.errors import Malformed
+from riata.native.reading import read_json_lines
 from riata.wire.classes import ClassesConfig, name_of_number
 from riata.wire.codes import BY_PREDICTION, HANDOVER, INVALID_UTF8, OK, SLUGS, SYNTAX, TOO_DEEP
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, NamesSeen
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.json.document import read_lines
 from riata.wire.scan.reference import ClassLabel
 from tests.twins import json_text as twin
 from tests.wire.compiled_reader import run
@@ -94,7 +94,7 @@ def test_both_readers_agree_on_many_lines(count: int) -> None:
 @pytest.mark.parametrize("labels", ["0/1", "-1/+1", "real"])
 def test_both_readers_agree_on_arrays_and_single_objects(labels: Labels) -> None:
     rng = random.Random(3)
-    context = Context(EncoderConfig(text=("t",)), labels)
+    context = Context(EncoderConfig(text=("t",)), labels, by_row=True)
     refused = accepted = 0
     for _ in range(700):
         lines = [make_line(rng) for _ in range(rng.choice((1, 1, 2)))]
@@ -118,7 +118,7 @@ def test_no_row_is_left_to_the_reader_in_python_but_numbers_next_to_a_tie_and_te
         labels: Labels = "classes" if words == 2 else "0/1"
         rules = make_rules(Context(EncoderConfig(text=("t", "body"), ngrams=3, words=words), labels), True, NO_NAMES)
         lines = [make_line(rng, labels=NAMES) for _ in range(LINES_A_BODY)]
-        _, _, rows = run(read_lines, b"\n".join(lines), rules)
+        _, _, rows = run(read_json_lines, b"\n".join(lines), rules)
         lines = [line for line in lines if line.strip(b" \t\r")]
         for line, row in zip(lines, rows, strict=True):
             if row.code == HANDOVER:

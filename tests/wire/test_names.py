@@ -7,9 +7,23 @@ import random
 import numpy as np
 import pytest
 
+from riata.base.arrays import U64
 from riata.base.errors import Corrupt
-from riata.wire.names import EVERY_NAME, NO_NAMES, NOTHING_NAMED, PROBE_MAX, Names, NamesSeen, enter, enter_all, lacks
+from riata.native.library import address, core
+from riata.wire.names import EVERY_NAME, NO_NAMES, NOTHING_NAMED, Names, NamesSeen
 from tests.twins import names as twin
+
+PROBE_MAX = 64
+
+
+def lacks(table: U64, fingerprint: int) -> bool:
+    return bool(core.lacks(address(table), len(table), fingerprint))
+
+
+def enter_all(table: U64, fingerprints: list[int], room: int) -> tuple[int, int, list[int]]:
+    fresh, dropped = np.empty(len(fingerprints), np.uint8), np.zeros(1, np.int64)
+    kept = core.enter(table, len(table), np.array(fingerprints, np.uint64), len(fingerprints), room, fresh, dropped)
+    return kept, int(dropped[0]), fresh.tolist()
 
 
 def test_table_equals_a_set() -> None:
@@ -18,8 +32,8 @@ def test_table_equals_a_set() -> None:
     for _ in range(6000):
         fingerprint = rng.choice((rng.randrange(2**64), rng.randrange(1500)))
         if rng.random() < 0.25:
-            assert enter(table, np.uint64(fingerprint)) == twin.enter(known, fingerprint)
-        assert lacks(table, np.uint64(fingerprint)) == twin.lacks(known, fingerprint)
+            assert enter_all(table, [fingerprint], 1)[0] == twin.enter(known, fingerprint)
+        assert lacks(table, fingerprint) == twin.lacks(known, fingerprint)
 
 
 def test_a_name_is_seen_only_after_it_was_added() -> None:
@@ -51,12 +65,12 @@ def test_no_capacity_keeps_nothing() -> None:
 def test_colliding_names_cost_a_bounded_probe_and_are_called_known() -> None:
     table = np.zeros(1 << 12, np.uint64)
     hostile = [k << 12 | 7 for k in range(1, PROBE_MAX + 2)]
-    assert [enter(table, np.uint64(f)) for f in hostile] == [1] * PROBE_MAX + [-1]
-    assert not lacks(table, np.uint64(hostile[-1]))
+    assert enter_all(table, hostile, len(hostile)) == (PROBE_MAX, 1, [1] * PROBE_MAX + [0])
+    assert not lacks(table, hostile[-1])
 
 
 def test_every_name_is_new_to_an_empty_table() -> None:
-    assert all(lacks(EVERY_NAME, np.uint64(f)) for f in (0, 1, 2**64 - 1))
+    assert all(lacks(EVERY_NAME, f) for f in (0, 1, 2**64 - 1))
     assert len(NO_NAMES) == 0
 
 
@@ -65,10 +79,9 @@ def test_many_entered_at_once_equal_a_set() -> None:
     table, known = np.zeros(4096, np.uint64), set[int]()
     for room in (0, 1, 100, 1000):
         fingerprints = [rng.choice((0, rng.randrange(2**64), rng.randrange(500))) for _ in range(600)]
-        fresh = np.empty(600, np.uint8)
-        kept, dropped = enter_all(table, np.array(fingerprints, np.uint64), room, fresh)
-        assert (fresh.tolist(), dropped) == twin.enter_all(known, fingerprints, room)
-        assert kept == int(fresh.sum()) <= room
+        kept, dropped, fresh = enter_all(table, fingerprints, room)
+        assert (fresh, dropped) == twin.enter_all(known, fingerprints, room)
+        assert kept == sum(fresh) <= room
 
 
 PAIRS = [(2**64 - 1, b"abc"), (0, b""), (7, "größe=µ".encode())]

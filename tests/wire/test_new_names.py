@@ -7,9 +7,10 @@ import random
 
 import numpy as np
 
+from riata.native.library import core, struct
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.new_names import first_found, names_found, shown_lengths, write_shown
+from riata.wire.new_names import names_found
 from riata.wire.parse import Context, make_rules
 from riata.wire.parsed import new_names
 from riata.wire.read_body import FORMATS, read_body
@@ -24,17 +25,17 @@ def test_first_appearances_equal_the_twin() -> None:
     for n in (1, 2, 3, 50, 400):
         fingerprints = [rng.choice((0, rng.randrange(n), rng.randrange(2**64))) for _ in range(n)]
         kinds = [rng.choice((0, EQUALS, PART, EQUALS | PART)) for _ in range(n)]
-        first = np.empty(n, np.int64)
-        count = first_found(
-            np.array(fingerprints, np.uint64), np.array(kinds, np.uint8), np.zeros(1 << (4 * n).bit_length(), np.uint32), first
-        )
+        first, table = np.empty(n, np.int64), np.zeros(1 << (4 * n).bit_length(), np.uint32)
+        given = np.array(fingerprints, np.uint64), np.array(kinds, np.uint8)
+        count = core.first_found(*given, n, table, len(table), first)
         assert first[:count].tolist() == twin.first_found(fingerprints, kinds)
 
 
 def test_fingerprints_made_to_collide_cost_a_bounded_probe_and_some_are_left_out() -> None:
     n = 3000
     hostile = np.arange(n, dtype=np.uint64) << np.uint64(32)
-    count = first_found(hostile, np.zeros(n, np.uint8), np.zeros(1 << 14, np.uint32), np.empty(n, np.int64))
+    table = np.zeros(1 << 14, np.uint32)
+    count = core.first_found(hostile, np.zeros(n, np.uint8), n, table, len(table), np.empty(n, np.int64))
     assert count == 64
 
 
@@ -47,15 +48,19 @@ def test_names_are_written_as_the_twin_writes_them() -> None:
         spans.append((-1, rng.randrange(len(SLOW)), 0, 0) if rng.random() < 0.2 else (at[0], at[1], at[2], at[3]))
         kinds.append(rng.randrange(4) | rng.choice((0, KEY, KEY | SHADOWED)))
     names = [twin.shown(data, kind, span, SLOW) for kind, span in zip(kinds, spans, strict=True)]
-    arrays = np.array(kinds, np.uint8), np.array(spans, np.int64), np.arange(300)
-    ends = np.cumsum([0, *(len(name) for name in SLOW)])
-    lengths = np.empty(300, np.uint32)
-    assert shown_lengths(*arrays, ends, lengths) == sum(twin.shown_lengths(names))
-    assert lengths.tolist() == twin.shown_lengths(names)
-    text = np.empty(sum(map(len, names)), np.uint8)
-    slow_text = np.array(bytearray(b"".join(SLOW)), np.uint8)
-    write_shown(np.array(bytearray(data), np.uint8), *arrays, (slow_text, ends), text)
-    assert text.tobytes() == twin.write_shown(names)
+    names_at = struct(
+        "riata_shown",
+        data=np.frombuffer(data, np.uint8),
+        kind=np.array(kinds, np.uint8),
+        span=np.array(spans, np.int64),
+        slow=np.frombuffer(b"".join(SLOW), np.uint8),
+        slow_end=np.cumsum([0, *map(len, SLOW)]),
+    )
+    lengths, text = np.empty(300, np.uint32), np.empty(sum(map(len, names)), np.uint8)
+    for into in (None, text):
+        assert core.show_names(names_at, np.arange(300), 300, lengths, into) == len(text)
+        assert lengths.tolist() == [*map(len, names)]
+    assert text.tobytes() == b"".join(names)
 
 
 def test_each_name_is_listed_once_in_the_order_of_appearance() -> None:

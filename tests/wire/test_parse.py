@@ -477,7 +477,7 @@ def test_features_of_a_long_body_stay_in_place_until_they_are_released() -> None
 def test_a_document_whose_features_stay_in_place_takes_no_room_for_rows_from_the_next_body() -> None:
     work = workspace(20_000, 1)
     rows = len(work.sink.code)
-    assert leave_features(work.cleared(2))
+    assert leave_features(work.emptied())
     assert len(workspace(20_000, 1).sink.code) == rows
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
+from riata.native.reading import finish_row, normalise_l2
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.names import EVERY_NAME, NO_NAMES
 from riata.wire.rows import (  # fmt: skip
@@ -24,9 +25,6 @@ from riata.wire.rows import (  # fmt: skip
     make_row,
     make_sink,
 )
-from riata.wire.scan.assemble import finish_row, repeated_key, sum_row
-from riata.wire.scan.normalise import normalise_l2
-from riata.wire.scan.sorting import heap_sort, insert_sort, sort_keys, sort_range
 from tests.twins import rows as twin
 
 Record = tuple[int, float, int]
@@ -51,21 +49,17 @@ def finished(records: list[Record], l2: bool = False) -> tuple[int, list[int], l
     return code, sink.hash[:stop].tolist(), sink.value[:stop].tolist()
 
 
-def some_keys(rng: random.Random, n: int, spread: int) -> list[int]:
-    return [(rng.randrange(spread) << (64 - spread.bit_length() + 1)) % 2**64 | k for k in range(n)]
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 100, 5000])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 17, 32, 33, 63, 64, 65, 100, 5000])
 @pytest.mark.parametrize("spread", [1, 2, 300, 2**32])
-def test_sorts_equal_sorted(n: int, spread: int) -> None:
-    keys = some_keys(random.Random(n), n, spread)
-    for sort in (heap_sort, insert_sort, sort_range):
-        array = np.array(keys, np.uint64)
-        sort(array, n // 4, n)
-        assert array.tolist() == twin.sort_range(keys, n // 4, n) == twin.insert_sort(keys, n // 4, n)
-    array = np.array(keys, np.uint64)
-    sort_keys(array, np.empty_like(array), n)
-    assert array.tolist() == twin.sort_keys(keys)
+def test_rows_of_any_length_are_sorted_however_their_hashes_collide(n: int, spread: int) -> None:
+    rng = random.Random(n)
+    shift = 64 - spread.bit_length() + 1
+    records = [
+        ((rng.randrange(spread) << shift) % 2**64 | rng.randrange(2**31) << 10 | k, rng.gauss(0.0, 1.0), 0) for k in range(n)
+    ]
+    code, hashes, values = finished(records)
+    wanted = twin.finish_row(records, False)
+    assert (code, hashes, [v.hex() for v in values]) == (wanted[0], wanted[1], [v.hex() for v in wanted[2]])
 
 
 def random_records(rng: random.Random) -> list[Record]:
@@ -93,13 +87,6 @@ def test_finish_row_equals_its_twin_to_the_last_bit(l2: bool) -> None:
         assert (code, hashes, [v.hex() for v in values]) == (wanted[0], wanted[1], [v.hex() for v in wanted[2]])
         codes.add(code)
     assert codes == {OK, OUT_OF_RANGE}
-
-
-def test_sum_row_writes_after_the_existing_features() -> None:
-    hashes, values = np.zeros(8, np.uint32), np.zeros(8)
-    assert sum_row(fill([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)]), 2, hashes, values, 3) == (OK, 2)
-    assert hashes[3:5].tolist() == twin.sum_row([(5 << 32, 2.0, 0), (3 << 32, 1.0, 0)])[1] == [3, 5]
-    assert values[:3].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_equal_names_are_summed_in_the_order_they_came() -> None:
@@ -131,15 +118,13 @@ def test_keys_that_only_share_a_hash_are_summed() -> None:
     assert finished([(7 << 32 | 1, 1.0, KEY), (7 << 32 | 2, 1.0, KEY)]) == (OK, [7], [2.0])
 
 
-def test_repeated_key_equals_its_twin() -> None:
+def test_a_repeated_key_is_found_as_the_twin_finds_it() -> None:
     rng = random.Random(9)
     for _ in range(300):
         records: list[Record] = [
             (7 << 32 | rng.randrange(60), 1.0, rng.choice((KEY, EQUALS))) for _ in range(rng.randrange(1, 60))
         ]
-        row = fill(records)
-        row.order[: len(records)] = np.arange(len(records)) | 7 << 32
-        assert (repeated_key(row, 0, len(records)) >= 0) == twin.repeated_key(records)
+        assert (finished(records)[0] == DUPLICATE_KEY) == twin.repeated_key(records)
 
 
 def test_normalised_row_has_length_one_even_where_squares_underflow() -> None:
@@ -149,13 +134,16 @@ def test_normalised_row_has_length_one_even_where_squares_underflow() -> None:
         assert scaled == pytest.approx([0.6, -0.8], rel=4e-16)  # two roundings in the norm, one in the division
 
 
-def test_normalise_l2_equals_its_twin_and_an_empty_row_stays_empty() -> None:
-    hashes, values = np.array([1, 2, 3], np.uint32), np.array([1e6, 1e-305, 3.0])
-    wanted = twin.normalise_l2(hashes.tolist(), values.tolist())
-    stop, _, _ = normalise_l2(hashes, values, 0, 3)
-    assert (hashes[:stop].tolist(), values[:stop].tolist()) == wanted
-    assert stop == 2  # 1e-305 / 1e6 is subnormal
-    assert normalise_l2(hashes, values, 0, 0)[0] == 0 == len(twin.normalise_l2([], [])[0])
+def test_rows_are_normalised_as_the_twin_does_and_an_empty_row_stays_empty() -> None:
+    rows = [[1e6, 1e-305, 3.0], [], [3e-200, 4e-200], [5.0]]
+    indptr = np.cumsum([0, *map(len, rows)])
+    hashes, values = np.arange(indptr[-1], dtype=np.uint32), np.array([value for row in rows for value in row])
+    numbers = hashes.tolist()
+    dropped = normalise_l2(indptr, hashes, values)
+    for row, start, stop in zip(rows, indptr[:-1].tolist(), indptr[1:].tolist(), strict=True):
+        kept = start + int((~dropped[start:stop]).sum())
+        assert (hashes[start:kept].tolist(), values[start:kept].tolist()) == twin.normalise_l2(numbers[start:stop], row)
+    assert dropped.tolist() == [False, False, True, False, False, False]  # 1e-305 / 1e6 is subnormal
 
 
 def test_a_row_takes_its_limit_of_features_and_not_one_more() -> None:

@@ -12,13 +12,13 @@ import scipy.sparse
 from riata.base.arrays import F64, I64, U32
 from riata.base.limits import VALUE_ABS_MAX, WEIGHT_MAX
 from riata.maths.hashing import NUMBER
-from riata.native.reading import hash_of
+from riata.native.reading import hash_of, normalise_l2
 from riata.wire.batch import Batch
 from riata.wire.codes import BAD_NAME, SLUGS
 from riata.wire.names import Names
-from riata.wire.scan.normalise import SMALLEST_NORMAL, normalise_l2
 from riata.wire.scan.reference import Refused, check_name
 
+SMALLEST_NORMAL: Final = 2.0**-1022
 VALUES_AT_ONCE: Final = 2**20  # of a dense matrix, zeros included: bounds the memory beside the matrix
 
 
@@ -119,9 +119,5 @@ def _without(dropped: Any, indptr: I64, hashes: U32, value: F64) -> tuple[I64, U
 
 
 def _normalised(indptr: I64, hashes: U32, value: F64) -> tuple[I64, U32, F64]:
-    """Divide each row by its length, in the kernel that readers call, so that the bits are those of a service."""
-    dropped = np.zeros(len(value), np.bool_)
-    for start, stop in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True):
-        kept, _, _ = normalise_l2(hashes, value, start, stop)
-        dropped[kept:stop] = True
-    return _without(dropped, indptr, hashes, value)
+    """Divide each row by its length, as the readers do, so that the bits are those of a service."""
+    return _without(normalise_l2(indptr, hashes, value), indptr, hashes, value)

@@ -1,4 +1,4 @@
-"""The structures of the readers, made of the arrays of `wire.rows`."""
+"""The readers of bodies, and what they share, on the arrays of `wire.rows`; `service/native/riata.h` documents each function."""
 
 from __future__ import annotations
 
@@ -9,100 +9,88 @@ import numpy as np
 
 from riata.native.library import address, core, struct
 
-_PAD: Final = 8  # bytes that must be readable behind a number
-_SINK_ARRAYS: Final = (
+EXACT: Final = 0  # of `parse_number`
+NOT_A_NUMBER: Final = 1
+HAND_OVER: Final = 2  # more than 19 digits too close to a tie
+_PAD: Final = 8  # bytes that must be readable behind a number and a name
+_ROW: Final = ("fingerprint", "value", "kind", "span", "field", "order", "bucket")
+_SINK: Final = (
     *("hash", "value", "found_fingerprint", "found_value", "found_row", "found_kind", "found_span", "listed"),
     *("code", "place", "label", "weight", "count"),
 )
 
 
-class Records:
-    """A `riata_records` of a `RecordScratch`."""
-
-    def __init__(self, row: Any) -> None:
-        self.row = row
-        self.struct = struct(
-            "riata_records",
-            fingerprint=row.fingerprint,
-            value=row.value,
-            kind=row.kind,
-            span=row.span,
-            field=np.empty(len(row.value), np.uint64),
-            order=row.order,
-            bucket=row.bucket,
-            capacity=len(row.value),
-        )
-
-
 class _Held(threading.local):
-    records: Records | None = None  # of the last body; a thread reads body after body with the same scratch
+    row: Any = None  # of the last body; a thread reads body after body with the same scratch
+    struct: Any = None
 
 
 _held = _Held()
 
 
-def records_of(row: Any) -> Records:
-    """Return the structure of a `RecordScratch`."""
-    held = _held.records
-    if held is None or held.row is not row:
-        held = _held.records = Records(row)
-    return held
+def records_of(row: Any) -> Any:
+    """Return the `riata_records` of a `RecordScratch`."""
+    if _held.row is not row:
+        _held.row, _held.struct = row, records_struct(row)
+    return _held.struct
+
+
+def records_struct(row: Any) -> Any:
+    """Make the `riata_records` of a `RecordScratch`."""
+    return struct("riata_records", **{name: getattr(row, name) for name in _ROW}, capacity=len(row.value))
 
 
 def sink_struct(sink: Any) -> Any:
-    """Return the `riata_sink` of a `BatchBuilder`."""
-    names = (
-        "hash",
-        "value",
-        "found_fingerprint",
-        "found_value",
-        "found_row",
-        "found_kind",
-        "found_span",
-        "listed",
-        "code",
-        "place",
-    )
-    arrays = {name: getattr(sink, name) for name in (*names, "label", "weight", "count")}
+    """Make the `riata_sink` of a `BatchBuilder`."""
     sizes = {"capacity": len(sink.hash), "found_capacity": len(sink.found_value), "row_capacity": len(sink.code)}
-    return struct("riata_sink", **arrays, **sizes)
+    return struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
 
 
 def rules_struct(rules: Any) -> Any:
-    """Return the `riata_rules` of `Rules`."""
-    return struct(
-        "riata_rules",
-        key=int(rules.key),
-        labels=rules.labels,
-        labelled=rules.labelled,
-        l2=rules.l2,
-        ngrams=rules.ngrams,
-        words=rules.words,
-        text=rules.text,
-        texts=len(rules.text),
-        seen=rules.seen,
-        seen_size=len(rules.seen),
-        fields=rules.fields,
-        fields_size=len(rules.fields),
-        crosses=rules.crosses,
-        crosses_size=len(rules.crosses),
-        cross_scale=rules.cross_scale,
-    )
+    """Make the `riata_rules` of `Rules`."""
+    sizes = {"texts": len(rules.text), "seen_size": len(rules.seen), "fields_size": len(rules.fields)}
+    given = rules._asdict() | {"key": int(rules.key), "crosses_size": len(rules.crosses)}
+    return struct("riata_rules", **given, **sizes)
 
 
-def read_json(text: Any, row: Any, sink: Any, rules: Any, by_line: bool) -> int:
-    """Read examples; see `riata_read_json`.
-
-    text : Text           the body; its buffer is written, and `ends[-1]` is set to the number of lines
-    row : RecordScratch, sink : BatchBuilder, rules : Rules
-    by_line : bool        one example on each line; otherwise a document
-
-    Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS; of a document also SYNTAX or TOO_DEEP
-    """
+def _read(function: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
     given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
-    code: int = core.read_json(given, records_of(row).struct, sink_struct(sink), rules_struct(rules), by_line)
-    if by_line:
-        text.ends[-1] = given.lines
+    code: int = function(given, records_of(row), sink_struct(sink), rules_struct(rules), *more)
+    text.lines = given.lines
+    return code
+
+
+def read_json_lines(text: Any, row: Any, sink: Any, rules: Any) -> int:
+    """Read examples in JSON, one on each line.
+
+    text : Text           the body; its buffer is written, and `lines` is set
+    row : RecordScratch, sink : BatchBuilder, rules : Rules
+
+    Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
+    """
+    return _read(core.read_json, text, row, sink, rules, 1)
+
+
+def read_json_document(text: Any, row: Any, sink: Any, rules: Any) -> int:
+    """Read a document of JSON, which must be complete in memory, as `read_json_lines`. Returns also SYNTAX or TOO_DEEP."""
+    return _read(core.read_json, text, row, sink, rules, 0)
+
+
+def read_vw(text: Any, row: Any, sink: Any, rules: Any) -> int:
+    """Read lines of VW text, as `read_json_lines`."""
+    return _read(core.read_vw, text, row, sink, rules)
+
+
+def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
+    """Read lines of svmlight, as `read_json_lines`."""
+    return _read(core.read_svmlight, text, row, sink, rules)
+
+
+def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:
+    """Leave every line that is not blank to the reference reader. Returns OK or TOO_MANY_ROWS."""
+    given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
+    code: int = core.leave_lines(given, sink_struct(sink))
+    text.lines = given.lines
     return code
 
 
@@ -113,9 +101,28 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     """
     at = np.zeros(1, np.int64)
     records = records_of(row)
-    records.struct.sorted = 0
-    code: int = core.finish_row(records.struct, n, sink_struct(sink), rules_struct(rules), number, address(at))
+    records.sorted = 0
+    code: int = core.finish_row(records, n, sink_struct(sink), rules_struct(rules), number, address(at))
     return code, int(at[0])
+
+
+def list_rows(sink: Any, rows: Any, indptr: Any, label: Any, weight: Any, has_id: Any) -> tuple[int, int, int, int, int]:
+    """List the accepted rows of a sink in the other arrays, each as long as there are rows, `indptr` longer by one.
+
+    Returns how many; how many of them carry an id, a subject, a time; and where the features of the first begin if those of all
+    lie one after another, otherwise -1.
+    """
+    counts = np.zeros(4, np.int64)
+    n: int = core.list_rows(sink_struct(sink), *map(address, (rows, indptr, label, weight, has_id, counts)))
+    ids, subjects, times, first = counts.tolist()
+    return n, ids, subjects, times, first
+
+
+def normalise_l2(indptr: Any, hashes: Any, value: Any) -> Any:
+    """Divide rows by their 2-norms in place. Returns bool[nnz]: what was dropped of each row, at its end."""
+    dropped = np.zeros(len(value), np.uint8)
+    core.normalise_l2(indptr, len(indptr) - 1, hashes, value, dropped)
+    return dropped.view(np.bool_)
 
 
 def hash_of(text: bytes, key: int, tag: SupportsInt) -> int:
@@ -124,8 +131,17 @@ def hash_of(text: bytes, key: int, tag: SupportsInt) -> int:
     return found
 
 
-def parse_number(text: bytes) -> tuple[float, int]:
-    """Read all of `text` as a number in JSON: its value, and EXACT, NOT_A_NUMBER or HAND_OVER of `wire.scan.numbers`."""
+def name_code(text: bytes) -> int:
+    """Check a part of a name: OK, INVALID_UTF8, BAD_NAME, NAME_TOO_LONG or NOT_NFC of `wire.codes`."""
+    code: int = core.name_code(text + bytes(_PAD), len(text))
+    return code
+
+
+def parse_number(text: bytes, json: bool = True) -> tuple[float, int]:
+    """Read all of `text` as a number: its value, and EXACT, NOT_A_NUMBER or HAND_OVER.
+
+    json : by the grammar of RFC 8259; otherwise also with a leading +, leading zeros, `.5` and `1.`
+    """
     value = np.zeros(1)
-    status: int = core.parse_number(text + bytes(_PAD), len(text), 1, address(value))
+    status: int = core.parse_number(text + bytes(_PAD), len(text), json, address(value))
     return float(value[0]), status

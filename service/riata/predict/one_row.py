@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from riata.native.library import core, struct
-from riata.native.reading import Records, rules_struct, sink_struct
+from riata.native.reading import records_struct, rules_struct, sink_struct
 from riata.wire.codes import OK
+from riata.wire.padded_buffer import FRONT, room_of
 from riata.wire.parse import Context, make_rules
 from riata.wire.readers.json.reader import READER
 from riata.wire.rows import make_row, make_sink, row_capacity
-from riata.wire.scan.delimiters import FRONT, room_of
 
 ROW_READER: Final = READER  # the format of a single row
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
@@ -54,7 +54,7 @@ class OneRow:
         room = np.zeros(FRONT + room_of(BYTES_MAX), np.uint8)[FRONT:]
         self._bytes = memoryview(room.data)
         self._text = struct("riata_text", source=room, data=room, room=len(room))
-        self._records = Records(make_row(row_capacity(BYTES_MAX, NGRAMS_MAX))).struct
+        self._records = records_struct(make_row(row_capacity(BYTES_MAX, NGRAMS_MAX)))
         self._sink = sink_struct(make_sink(BYTES_MAX, 1, NGRAMS_MAX))
         self._answer = struct("riata_answer")
         self._at = tuple(found._as_parameter_ for found in (self._text, self._records, self._sink))

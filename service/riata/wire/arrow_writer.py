@@ -1,4 +1,4 @@
-"""Writes columns as an Arrow stream: a schema, record batches, the end marker. The inverse of `wire/readers/arrow/message.py`.
+"""Writes columns as an Arrow stream: a schema, record batches, the end marker. Plain Python: answers and exports need no library.
 
 Theory of operation
     Metadata is a FlatBuffer, written front to back: a table, then what its fields point to, so that every offset is positive, as

@@ -16,9 +16,8 @@ from annotated_types import Ge, Le, MaxLen
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
 from riata.wire.batch import select_rows
-from riata.wire.labels import CLASS_NAME_LENGTH_MAX
 from riata.wire.parsed import Parsed, Reading, RowError, names_in
-from riata.wire.rows import CLASS_START, CLASS_STOP
+from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASS_START, CLASS_STOP
 from riata.wire.scan.reference import is_class_name
 
 CLASSES_MAX: Final = 256

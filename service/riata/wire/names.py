@@ -4,7 +4,7 @@ Theory of operation
     Weights are stored by hash, and shown by name. A name is written to the log once, with the first request that carried it.
     The table of names seen says, for each record of a request, whether that has happened. It holds 64-bit fingerprints with open
     addressing, at most half full. A probe goes around the cache line of its first place, then around the next one. A line is
-    compared at once, and almost every name is in its first line. After PROBE_MAX steps a probe gives up and reports the name as
+    read at once, and almost every name is in its first line. After 64 steps a probe gives up and reports the name as
     known. So names chosen to collide are merely not shown, and cannot slow the server down.
 
     The names themselves are `Names`: three arrays for all names of a request. They keep that form from the reader of the body,
@@ -19,104 +19,16 @@ from typing import Final, overload
 
 import numpy as np
 
-from riata.base.arrays import U8, U32, U64, aligned
+from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.jit.kernel import inline_kernel, kernel
-from riata.jit.raw.memory import LINE_WORDS, peek, poke
+from riata.native.library import address, core
 
-PROBE_MAX: Final = 64
+_LINE_WORDS: Final = 8
 _COUNT_BYTES: Final = 4  # u32
 _NAMES_AT_FIRST: Final = 512  # small, because most models have few names and there may be a thousand models
 _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
-_ONE = np.uint64(1)
-
-
-@inline_kernel
-def probe(wanted: np.uint64, step: int, size: int) -> int:
-    """Which place of a table of `size` is probed in this step. Source: this module's theory of operation."""
-    inner = min(size, LINE_WORDS) - 1
-    first = int(np.int64(wanted & np.uint64(size - 1)))
-    return ((first & ~inner) + (step & ~inner)) & (size - 1) | ((first + step) & inner)
-
-
-@kernel
-def lacks(table: U64, fingerprint: np.uint64) -> bool:
-    """Return whether `fingerprint` is not in `table`.
-
-    Parameters
-    ----------
-    table : u64[2^k]     0 if empty; read only
-    fingerprint : u64    0 counts as 1
-
-    Returns              true if it is certainly absent; false if present, or if the probe gave up
-    Cost                 at most PROBE_MAX reads, usually one or two
-    Source               this module's theory of operation
-    """
-    wanted = fingerprint if fingerprint != _EMPTY else _ONE
-    for step in range(min(PROBE_MAX, len(table))):
-        held = peek(table, probe(wanted, step, len(table)))
-        if held == wanted:
-            return False
-        if held == _EMPTY:
-            return True
-    return False
-
-
-@kernel
-def enter(table: U64, fingerprint: np.uint64) -> int:
-    """Put `fingerprint` into `table`.
-
-    Parameters
-    ----------
-    table : u64[2^k]     overwritten
-    fingerprint : u64    0 counts as 1
-
-    Returns              1 if it was put, 0 if it was there, -1 if the probe gave up
-    Cost                 at most PROBE_MAX reads
-    Source               this module's theory of operation
-    """
-    wanted = fingerprint if fingerprint != _EMPTY else _ONE
-    for step in range(min(PROBE_MAX, len(table))):
-        at = probe(wanted, step, len(table))
-        held = peek(table, at)
-        if held == wanted:
-            return 0
-        if held == _EMPTY:
-            poke(table, at, wanted)
-            return 1
-    return -1
-
-
-@kernel
-def enter_all(table: U64, fingerprints: U64, room: int, fresh: U8) -> tuple[int, int]:
-    """Put `fingerprints` into `table`, in order, as long as there is room.
-
-    Parameters
-    ----------
-    table : u64[2^k]        overwritten
-    fingerprints : u64[n]   read only
-    room : int              how many may still be put
-    fresh : u8[n]           written: 1 if the fingerprint was put, 0 if not
-
-    Returns                 (how many were put, how many were absent and found no room)
-    Cost                    at most PROBE_MAX reads for each
-    Source                  this module's theory of operation
-    """
-    kept, dropped = 0, 0
-    for i in range(len(fingerprints)):
-        fresh[i] = 0
-        if kept >= room:
-            dropped += int(lacks(table, fingerprints[i]))
-            continue
-        put = enter(table, fingerprints[i])
-        if put == 1:
-            fresh[i] = 1
-            kept += 1
-        elif put < 0:
-            dropped += 1
-    return kept, dropped
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,7 +125,7 @@ class NamesSeen:
         return self.count >= self.capacity
 
     def table(self) -> U64:
-        """The table for kernels, or an empty array if the set is full: no lookup is needed then."""
+        """The table for readers, or an empty array if the set is full: no lookup is needed then."""
         return self._table[:0] if self.full else self._table
 
     @property
@@ -222,7 +134,7 @@ class NamesSeen:
         return self._table.nbytes
 
     def __contains__(self, fingerprint: int) -> bool:
-        return not lacks(self._table, np.uint64(fingerprint))
+        return not core.lacks(address(self._table), len(self._table), int(fingerprint))
 
     def __len__(self) -> int:
         return self.count
@@ -233,10 +145,9 @@ class NamesSeen:
         Returns u8[n]: 1 if the name was new and there was room for it, otherwise 0.
         """
         self._make_room(min(self.count + len(fingerprints), self.capacity))
-        fresh = np.empty(len(fingerprints), np.uint8)
-        kept, dropped = enter_all(self._table, fingerprints, self.capacity - self.count, fresh)
-        self.count += kept
-        self.dropped += dropped
+        fresh, dropped = np.empty(len(fingerprints), np.uint8), np.zeros(1, np.int64)
+        self.count += _enter(self._table, fingerprints, self.capacity - self.count, fresh, dropped)
+        self.dropped += int(dropped[0])
         return fresh
 
     def add(self, fingerprints: Iterable[int]) -> int:
@@ -251,13 +162,19 @@ class NamesSeen:
             return
         held = self._table[self._table != _EMPTY]
         table = _empty_table(max(_size_for(names), 2 * len(self._table)))
-        enter_all(table, held, len(held), np.empty(len(held), np.uint8))
+        _enter(table, held, len(held), np.empty(len(held), np.uint8), np.zeros(1, np.int64))
         self._table = table
+
+
+def _enter(table: U64, fingerprints: U64, room: int, fresh: U8, dropped: I64) -> int:
+    plain = np.ascontiguousarray(fingerprints)
+    kept: int = core.enter(table, len(table), plain, len(plain), room, fresh, dropped)
+    return kept
 
 
 def _empty_table(size: int) -> U64:
     """A table aligned to a cache line, so that a comparison of eight places touches one line."""
-    return aligned(np.zeros(size + LINE_WORDS, np.uint64), size, 8 * LINE_WORDS)
+    return aligned(np.zeros(size + _LINE_WORDS, np.uint64), size, 8 * _LINE_WORDS)
 
 
 def _size_for(names: int) -> int:

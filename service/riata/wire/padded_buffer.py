@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.wire.scan.delimiters import FRONT, room_of
+
+FRONT: Final = 8  # bytes that must be readable before a body
+NEWLINE: Final = 10
+_PADDING: Final = 72  # bytes that must be readable after a row
+_SIDE_TIMES: Final = 3  # the side area: for strings without escapes, and for folded words, in bytes for each byte of the body
+
+
+def room_of(size: int) -> int:
+    """Bytes for a body of `size` bytes as readers take it: the body, a newline, the side area and padding."""
+    return (1 + _SIDE_TIMES) * size + 1 + _PADDING
+
+
+@dataclass(slots=True)
+class Text:
+    """A body, and the buffer where it is read."""
+
+    at: int  # address of its first byte; equal to that of `data` if the body is there already
+    size: int  # bytes
+    data: U8  # u8[room_of(size)] written: the body, and behind it what readers write; FRONT bytes precede it
+    lines: int = 0  # set by readers of lines: newlines, plus one
 
 
 class PaddedBuffer:

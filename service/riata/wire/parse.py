@@ -147,9 +147,6 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
 def _warm_up(reader: Reader, split: Split) -> None:
     """Compile what reading bodies split like this calls, or load it from the cache: read the examples with every option of the
     readers in use."""
-    functions = None if reader.has_header else reader.load(b"")
-    if functions is not None and functions.warm_up is not None:
-        functions.warm_up(make_rules(Context(EncoderConfig()), labelled=True, seen=EVERY_NAME))
     names = NamesSeen(1)
     context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names, by_row=True)
     for content_type, bodies in reader.examples.items():

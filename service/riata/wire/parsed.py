@@ -10,25 +10,23 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U8
-from riata.jit.kernel import quick_kernel
+from riata.base.arrays import F64, I64, U8
+from riata.native.library import core
+from riata.native.reading import list_rows, sink_struct
 from riata.wire.batch import NO_TIME, Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.given import Given, given_value
-from riata.wire.labels import CLASSES
 from riata.wire.names import Names
 from riata.wire.new_names import BETWEEN, TIMES, names_found
 from riata.wire.rows import (
     BEGIN,
+    CLASSES,
     CROSSED,
-    END,
     ID_START,
-    ID_STOP,
     ROW_START,
     ROW_STOP,
     ROWS,
     SUBJECT_START,
-    SUBJECT_STOP,
     TIME_AT,
     TIME_MS,
     BatchBuilder,
@@ -106,7 +104,7 @@ class Parsed:
 
 @dataclass(slots=True)
 class Reading:
-    """Intermediate state between the readers and `Parsed`: the arrays of the kernels, and what reference readers added."""
+    """Intermediate state between the readers and `Parsed`: the arrays of the readers, and what reference readers added."""
 
     data: U8
     sink: BatchBuilder
@@ -148,74 +146,18 @@ class Reading:
     def left(self) -> Iterator[int]:
         """The rows that are left to a reference reader, in order."""
         code = self.sink.code[: self.rows]
-        if self.rules.labels == CLASSES:  # it may be a name that kernels leave (wire.labels, `is_plain_class`)
+        if self.rules.labels == CLASSES:  # it may be a name that kernels leave (`take_label` in service/native/lines.h)
             code[code == BAD_LABEL] = HANDOVER
-        number = first_left(code, 0)
+        given = sink_struct(self.sink)
+        number = core.next_row(given, 0, HANDOVER)
         while number < len(code):
             yield number
-            number = first_left(code, number + 1)
+            number = core.next_row(given, number + 1, HANDOVER)
 
 
 def accepted(reading: Reading) -> I64:
     """Numbers of the accepted rows, increasing."""
     return np.flatnonzero(reading.sink.code[: reading.rows] == OK)
-
-
-@quick_kernel
-def first_left(code: I64, start: int) -> int:
-    """Find a row that is left to a reference reader.
-
-    Parameters
-    ----------
-    code : i64[n]     of a BatchBuilder; read only
-    start : int       at most n
-
-    Returns           the first such row from `start` on; n if there is none
-    Cost              one comparison for each row
-    Source            wire.codes
-    """
-    for i in range(start, len(code)):
-        if code[i] == HANDOVER:
-            return i
-    return len(code)
-
-
-@quick_kernel
-def list_rows(
-    code: I64, place: I64, told: tuple[F64, F64], rows: I64, indptr: I64, kept: tuple[F64, F64, BOOL]
-) -> tuple[int, ...]:
-    """List the batch fields of each accepted row.
-
-    Parameters
-    ----------
-    code : i64[n], place : i64[n, PLACES], told : f64[n], f64[n]   of a BatchBuilder, told being its labels and weights; read only
-    rows : i64[n]                           written: numbers of the accepted rows, increasing
-    indptr : i64[n + 1]                     written: where their features begin when concatenated
-    kept : f64[n], f64[n], bool[n]          written: their labels and weights, and whether they carry an id
-
-    Returns                                 how many rows; how many of them carry an id, a subject, a time; where the features of
-                                            the first begin if the features of all are contiguous and in order, otherwise -1
-    Cost                                    a few operations for each row
-    Source                                  wire.rows, BatchBuilder; one kernel, because each numpy call may release the GIL
-    """
-    n, ids, subjects, times, first, end = 0, 0, 0, 0, 0, 0
-    indptr[0] = 0
-    for i in range(len(code)):
-        if code[i] != OK:
-            continue
-        begin = place[i, BEGIN]
-        if n == 0:
-            first = begin
-        elif begin != end:
-            first = -1
-        end = place[i, END]
-        rows[n], indptr[n + 1] = i, indptr[n] + end - begin
-        kept[0][n], kept[1][n], kept[2][n] = told[0][i], told[1][i], place[i, ID_STOP] > place[i, ID_START]
-        ids += kept[2][n]
-        subjects += place[i, SUBJECT_STOP] > place[i, SUBJECT_START]
-        times += place[i, TIME_AT] > place[i, ROW_START]
-        n += 1
-    return n, ids, subjects, times, first
 
 
 def make_batch(reading: Reading) -> tuple[Batch, I64]:
@@ -227,8 +169,7 @@ def make_batch(reading: Reading) -> tuple[Batch, I64]:
     sink, most = reading.sink, reading.rows
     rows, indptr = np.empty(most, np.int64), np.empty(most + 1, np.int64)
     label, weight, has_id = np.empty(most), np.empty(most), np.empty(most, np.bool_)
-    told = (sink.label[:most], sink.weight[:most])
-    n, ids, subjects, times, first = list_rows(sink.code[:most], sink.place[:most], told, rows, indptr, (label, weight, has_id))
+    n, ids, subjects, times, first = list_rows(sink, rows, indptr, label, weight, has_id)
     rows, indptr, label, weight, has_id = rows[:n], indptr[: n + 1], label[:n], weight[:n], has_id[:n]
     if first >= 0:
         take = slice(first, first + int(indptr[-1]))

@@ -1,7 +1,6 @@
 """Reads the bytes of a body with the reader of its format; `wire.parse` makes of them what callers want.
 
-`read_body` lets the kernel of the reader read the whole body, and gives the rows that the kernel handed over to the reference
-reader.
+`read_body` lets the reader in the native core read the whole body. The rows that it hands over go to the reference reader.
 """
 
 from __future__ import annotations
@@ -14,18 +13,16 @@ import numpy as np
 
 from riata.base.arrays import U8
 from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
-from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
-from riata.native.reading import finish_row
+from riata.base.limits import BODY_BYTES_MAX
+from riata.native.reading import finish_row, leave_lines
 from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
 from riata.wire.curves import NO_CURVES, Curves
-from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.padded_buffer import FRONT, NEWLINE, PaddedBuffer, Text, room_of
 from riata.wire.parsed import Reading
 from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
 from riata.wire.refusals import check_mark, check_utf8, raise_for
 from riata.wire.rows import FEATURES, FOUND, KEY, RECORDS_PER_ROW_MAX, RecordScratch, Refusal, Rules, SlowRow, growth_of, make_row
-from riata.wire.scan.delimiters import FRONT, NEWLINE, Text, room_of
-from riata.wire.scan.left_lines import leave_lines
 from riata.wire.scan.reference import ClassLabel
 from riata.wire.workspace import Workspace, workspace
 
@@ -89,12 +86,13 @@ def read_body(
             check_mark(body)
             header, _, body = bytes(body).partition(b"\n")
         functions = form.reader.load(header.removesuffix(b"\r"))
+    columns = None
     if functions.columns is not None:
-        columns = memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body))
-        return functions.columns(columns, rules)
+        columns = functions.columns(memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body)))
+        body, scratch = columns.lines, None
     if curves and functions.curved is not None:
         functions = replace(functions, reference=functions.curved(curves))
-    reading, row, slow = _read_text(body, (form.split, functions), rules, scratch)
+    reading, row, slow = _read_text(body, ("lines" if columns else form.split, functions), rules, scratch)
     reading.joins = functions.joins
     if (rows := form.reader.file) is not None:
         reading.label_in, reading.reason_in = rows.label, rows.reason
@@ -103,6 +101,8 @@ def read_body(
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     for number in reading.left():
         row = take_slow(reading, row, number, slow(number))
+    if columns is not None:
+        columns.finish(reading)
     return reading
 
 
@@ -129,16 +129,12 @@ def _read_text(
     data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
     if isinstance(body, PaddedBuffer) and by_line and scratch is None:
         data = body.room
-    row.owed[0] = 0  # the last body may have been of a reader that writes no spans
-    text = Text(given.ctypes.data, len(body), data, work.ends)
-    if by_line:
-        sink = work.emptied()
-    else:
+    text, sink = Text(given.ctypes.data, len(body), data), work.emptied()
+    if not by_line:
         data[: len(body)], data[len(body)] = given, NEWLINE
-        sink = work.cleared(min(len(body) // 2 + 1, ROWS_PER_REQUEST_MAX))
     reading = Reading(data, sink, rules, is_passing=scratch is None)
     raise_for(read(text, row, sink, rules), reading)
-    reading.lines = work.ends.item(-1) if by_line else 0
+    reading.lines = text.lines
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 

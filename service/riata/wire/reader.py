@@ -1,7 +1,7 @@
 """The contract of a wire format: each folder of `riata.wire.readers` has one `Reader`.
 
 Code outside the folder uses the `Reader` and never names the format. This module, and every module that makes a `Reader`, imports
-nothing that needs the compiler: the command line lists the formats in its help.
+little: the command line lists the formats in its help.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from riata.wire.curves import Curves
     from riata.wire.given import Given
+    from riata.wire.padded_buffer import Text
     from riata.wire.parsed import Joins, Reading, RowError
     from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
-    from riata.wire.scan.delimiters import Text
 
     Read = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
     Reference = Callable[[bytes, Rules], SlowRow | Refusal]
-    ReadColumns = Callable[[memoryview, Rules], Reading]
     ReadJoins = Callable[[Reading, list[RowError]], tuple[Joins, list[RowError]]]
 
 Split = Literal["lines", "document", "columns"]
@@ -36,30 +35,40 @@ class MediaType(NamedTuple):
     about: str = ""
 
 
+class ColumnLines(NamedTuple):
+    """A body of columns as lines.
+
+    lines  : one for each row
+    finish : is given the reading of these lines, and says what the lines cannot
+    """
+
+    lines: bytes
+    finish: Callable[[Reading], None]
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Functions:
     """The functions that read bodies of one format.
 
-    reference : reads one row in plain Python: every row whose code is HANDOVER after the compiled reader
+    reference : reads one row in plain Python: every row whose code is HANDOVER after `lines` or `document`
     lines     : reads a body whose rows are lines, as `wire.rows` describes; None: every line is read by `reference`
     document  : the same for a body that is split by its grammar
-    columns   : reads a body of columns, every row. Raises `Malformed` and `TooLarge`
+    columns   : turns a body of columns into lines, which `lines` and `reference` read. Raises `Malformed`, `TooLarge`, and
+                `Unsupported` if a library is missing
     curved    : `reference` for a model with curves, which then reads every row; None: the format has no curves
     joins     : picks the rows that label a prediction from the refused rows; None if the format has none
     is_single : whether a document is one row, answered by one object and not by an array
     as_line   : a document of one row as a line of this format; None if it is not that
-    warm_up   : compiles what `lines`, `document` and `columns` call; None: the reader's examples are read
     """
 
     reference: Reference | None = None
     lines: Read | None = None
     document: Read | None = None
-    columns: ReadColumns | None = None
+    columns: Callable[[memoryview], ColumnLines] | None = None
     curved: Callable[[Curves], Reference] | None = None
     joins: ReadJoins | None = None
     is_single: Callable[[bytes], bool] = lambda _body: False
     as_line: Callable[[bytes], bytes | None] = lambda _body: None
-    warm_up: Callable[[Rules], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -111,7 +120,7 @@ class Reader:
     shape       : what its rows look like, for the error "unknown format"
     media_types : media types of its bodies; the command line sends the first one that splits at newlines
     suffixes    : of files, such as ".vw"; consulted if the first lines of a file are not recognised
-    load        : its functions. Imports them inside the function: they need the compiler. The argument is the header of the
+    load        : its functions. Imports them inside the function: help texts need none of them. The argument is the header of the
                   body, empty if `has_header` is false; raises `Malformed` if the header is not one
     has_fields  : whether features have fields, which crosses need
     has_header  : whether the first line of a body or file is a header: it is no row, and every row is read with it

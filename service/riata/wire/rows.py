@@ -2,9 +2,9 @@
 
 Theory of operation
     A reader (JSON, VW, svmlight) reads the bytes of one row and writes one record per value to `RecordScratch`: the 64-bit
-    fingerprint of the name, the value as written, the kind of name, and where its bytes are. `finish_row` then
+    fingerprint of the name, the value as written, the kind of name, and where its bytes are. `service/native/rows.c` then
 
-        0  adds a record for each combination of crossed fields (`wire.scan.crossing`), if the encoder has crosses
+        0  adds a record for each combination of crossed fields, if the encoder has crosses
         1  orders the records by feature hash (the top 32 bits), equal hashes in the order they came
         2  sums equal hashes, in that order; refuses a JSON key that came twice, and a sum beyond VALUE_ABS_MAX
         3  drops sums that are zero or subnormal
@@ -13,17 +13,13 @@ Theory of operation
 
     Nothing of a row is written to `BatchBuilder` before the row is known to be good, so a refused row leaves no trace.
 
-    A line reader offers two functions, which `wire.parse` calls:
+    A line reader offers two functions, which `wire.read_body` calls:
 
         read_FORMAT(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int
-            a kernel over the whole body, which it copies part by part (`delimiters.take_in`). Sets sink.code, place, label,
-            weight for every row and count[ROWS]; calls `finish_row` for good ones. It begins with  row, sink, rules =
-            borrow_row(row), …, which removes reference counting from the loops (three times faster). Returns OK, or
-            TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
+            reads the whole body, usually in the native core (`service/native`). Sets sink.code, place, label, weight for every
+            row and count[ROWS]; finishes good ones. Returns OK, or TOO_MANY_FEATURES or TOO_MANY_ROWS, which end the reading.
         reference_FORMAT(line: bytes, rules: Rules) -> SlowRow | Refusal
-            reads the same line in plain Python, for rows whose code the kernel left at HANDOVER.
-
-    Sort keys are (hash << 32 | position): all different, so the sort need not be stable (`wire.scan.sorting`).
+            reads the same line in plain Python, for rows that the other left with the code HANDOVER.
 """
 
 from __future__ import annotations
@@ -31,25 +27,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from riata.base.arrays import F64, I64, U8, U32, U64, T, aligned
+from riata.base.arrays import F64, I64, U8, U32, U64
 from riata.base.limits import FEATURES_PER_REQUEST_MAX, FEATURES_PER_ROW_MAX
-from riata.jit.kernel import inline_kernel
-from riata.jit.raw.unowned import borrow
-from riata.jit.simd.rank import RANKED_MAX
 
 RECORDS_PER_ROW_MAX: Final = 32 * FEATURES_PER_ROW_MAX  # before summing: words of a text repeat
 
 LISTED_PLACES: Final = 2**14  # small enough for the L2 cache, and enough for the names that repeat
 
-MARKS_MAX: Final = 16
-OWED: Final = 3
-_POSITIONS_MAX: Final = 2**18  # of delimiters; a row with more is read without the fast path
-_POSITIONS_SPARE: Final = 128
-_LINE_BYTES: Final = 64
-_PAGE_BYTES: Final = 4096
-_APART: Final = 17  # cache lines; any number that puts four arrays into different parts of a page
+CLASSES: Final = 3  # Rules.labels: labels are names of classes; a number is one too
+CLASS_NAME_LENGTH_MAX: Final = 128  # characters
 
 # Kinds of record. The low two bits say how the name is shown, as the tags of the feature hash do.
 PLAIN: Final = 0  # name
@@ -98,15 +85,9 @@ class RecordScratch(NamedTuple):
     value: F64  # f64[m] as written, not yet checked; may be infinite
     kind: U8  # u8[m]  PLAIN, EQUALS, WORD or NAMESPACE, with KEY and SHADOWED
     span: I64  # i64[m, 4] prefix start, prefix stop, name start, name stop in the body; start == stop: empty. Or see CROSSED
+    field: U64  # u64[m] what the reader knows of the name, so that the same name in the next row is not hashed again
     order: U64  # u64[m] scratch
     bucket: U64  # u64[m] scratch
-    mark: I64  # i64[MARKS_MAX] small scratch of the reader; its module names the places
-    pair: F64  # f64[2] label and weight of the row being read
-    position: U32  # u32[...] delimiters of the row (wire.scan.delimiters)
-    named: U32  # u32[...] as long as `position`: where the names of words end (wire.scan.tokens)
-    owed: I64  # i64[OWED] records whose spans tokens.settle still has to write, and their prefix
-    keys: U32  # u32[RANKED_MAX / 2] keys of a short row, two in each
-    ranks: U32  # u32[RANKED_MAX] how many keys are smaller
 
 
 class BatchBuilder(NamedTuple):
@@ -132,7 +113,7 @@ class BatchBuilder(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the readers need to know about the model, as scalars and arrays that kernels take."""
+    """What the readers need to know about the model."""
 
     key: np.uint64  # the model's hash key
     labels: int  # 0: "0/1"   1: "-1/+1"   2: "real"   3: names of classes
@@ -163,40 +144,15 @@ def row_capacity(body_bytes: int, growth: int) -> int:
 
 def make_row(capacity: int) -> RecordScratch:
     """Allocate a `RecordScratch`; pages that are not used are never touched."""
-    positions = min(2 * capacity, _POSITIONS_MAX) + _POSITIONS_SPARE
     return RecordScratch(
-        fingerprint=_in_page(0, capacity, np.uint64),
-        value=_in_page(1, capacity, np.float64),
+        fingerprint=np.empty(capacity, np.uint64),
+        value=np.empty(capacity),
         kind=np.empty(capacity, np.uint8),
         span=np.empty((capacity, 4), np.int64),
+        field=np.empty(capacity, np.uint64),
         order=np.empty(capacity, np.uint64),
         bucket=np.empty(capacity, np.uint64),
-        mark=np.zeros(MARKS_MAX, np.int64),
-        pair=np.empty(2),
-        position=_in_page(2, positions, np.uint32),
-        named=_in_page(3, positions, np.uint32),
-        owed=np.zeros(OWED, np.int64),
-        keys=_on_lines(RANKED_MAX // 2),
-        ranks=_on_lines(RANKED_MAX),
     )
-
-
-def _in_page(part: int, count: int, kind: type[T]) -> NDArray[T]:
-    """`count` elements that begin in one of four parts of a page.
-
-    The part of a short row that full SIMD registers read and write is then in one page for each array. Registers that extend
-    beyond a short row, as those of `jit.simd.rank` do, would otherwise sometimes reach into a page that was never touched. A
-    masked access there costs hundreds of cycles for every row. The parts differ because a core at first takes equal offsets
-    in two pages for the same address (4K aliasing).
-    """
-    skipped = part * _APART * _LINE_BYTES // np.dtype(kind).itemsize
-    spare = 2 * _PAGE_BYTES // np.dtype(kind).itemsize
-    return aligned(np.empty(count + spare, kind), skipped + count, _PAGE_BYTES)[skipped:]
-
-
-def _on_lines(count: int) -> U32:
-    """`count` numbers, aligned to a cache line."""
-    return aligned(np.empty(count + _LINE_BYTES // 4, np.uint32), count, _LINE_BYTES)
 
 
 def make_sink(body_bytes: int, rows: int, growth: int) -> BatchBuilder:
@@ -216,64 +172,6 @@ def make_sink(body_bytes: int, rows: int, growth: int) -> BatchBuilder:
         place=np.zeros((rows, PLACES), np.int64),
         label=np.full(rows, np.nan),
         weight=np.ones(rows, np.float64),
-    )
-
-
-@inline_kernel
-def borrow_row(row: RecordScratch) -> RecordScratch:
-    """The same row without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
-    return RecordScratch(
-        borrow(row.fingerprint),
-        borrow(row.value),
-        borrow(row.kind),
-        borrow(row.span),
-        borrow(row.order),
-        borrow(row.bucket),
-        borrow(row.mark),
-        borrow(row.pair),
-        borrow(row.position),
-        borrow(row.named),
-        borrow(row.owed),
-        borrow(row.keys),
-        borrow(row.ranks),
-    )
-
-
-@inline_kernel
-def borrow_sink(sink: BatchBuilder) -> BatchBuilder:
-    """The same sink without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
-    return BatchBuilder(
-        borrow(sink.hash),
-        borrow(sink.value),
-        borrow(sink.count),
-        borrow(sink.found_fingerprint),
-        borrow(sink.found_value),
-        borrow(sink.found_row),
-        borrow(sink.found_kind),
-        borrow(sink.found_span),
-        borrow(sink.listed),
-        borrow(sink.code),
-        borrow(sink.place),
-        borrow(sink.label),
-        borrow(sink.weight),
-    )
-
-
-@inline_kernel
-def borrow_rules(rules: Rules) -> Rules:
-    """The same rules without reference counts; for the first lines of a reader. Source: jit.raw.unowned."""
-    return Rules(
-        rules.key,
-        rules.labels,
-        rules.labelled,
-        rules.l2,
-        rules.ngrams,
-        rules.words,
-        borrow(rules.text),
-        borrow(rules.seen),
-        borrow(rules.fields),
-        borrow(rules.crosses),
-        rules.cross_scale,
     )
 
 

@@ -16,11 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U8, U32
+from riata.base.arrays import F64, U8, U32
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.jit.kernel import quick_kernel
-from riata.wire.rows import PLACES, BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
-from riata.wire.scan.delimiters import FRONT, room_of
+from riata.wire.padded_buffer import FRONT, room_of
+from riata.wire.rows import BatchBuilder, RecordScratch, make_row, make_sink, row_capacity
 
 KEPT_BYTES_MAX: Final = 4 * 2**20
 _BYTES_MIN: Final = 2**14
@@ -36,44 +35,17 @@ class Workspace:
     size: int
     growth: int
     data: U8  # FRONT bytes, and those of `room_of`
-    ends: I64
     row: RecordScratch
     sink: BatchBuilder
 
     def emptied(self) -> BatchBuilder:
-        """The sink, empty, for a reader of lines; such a reader sets all fields of a row itself."""
+        """The sink, empty; readers set all fields of a row themselves."""
         self.sink.count[:] = 0
         return self.sink
-
-    def cleared(self, rows: int) -> BatchBuilder:
-        """The sink, empty, with room for exactly `rows` rows."""
-        sink = self.sink
-        clear_rows(sink.count, sink.code, sink.place, sink.label, sink.weight, rows)
-        return sink._replace(code=sink.code[:rows], place=sink.place[:rows], label=sink.label[:rows], weight=sink.weight[:rows])
 
     def room(self, size: int) -> U8:
         """The buffer in which a body of `size` bytes is read; a caller that writes the body there directly saves a copy."""
         return self.data[FRONT : FRONT + size]
-
-
-@quick_kernel
-def clear_rows(count: I64, code: I64, place: I64, label: F64, weight: F64, rows: int) -> None:
-    """Clear the first `rows` rows of a sink.
-
-    Parameters
-    ----------
-    count : i64[3], code : i64[>= rows], place : i64[>= rows, PLACES], label, weight : f64[>= rows]   of a sink; overwritten
-    rows : int
-
-    Returns              nothing
-    Cost                 19 numbers for each row
-    Source               wire.rows, `make_sink`
-    """
-    count[:] = 0
-    for i in range(rows):
-        code[i], label[i], weight[i] = 0, np.nan, 1.0
-        for k in range(PLACES):
-            place[i, k] = 0
 
 
 def make_workspace(size: int, growth: int) -> Workspace:
@@ -83,7 +55,6 @@ def make_workspace(size: int, growth: int) -> Workspace:
         size=size,
         growth=growth,
         data=np.zeros(FRONT + room_of(size), np.uint8),
-        ends=np.empty(size + 3, np.int64),
         row=make_row(row_capacity(size, growth)),
         sink=make_sink(size, rows, growth),
     )

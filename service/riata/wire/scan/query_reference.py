@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from riata.native.reading import parse_number
+from riata.native.reading import NOT_A_NUMBER, parse_number
 from riata.wire.codes import DUPLICATE_KEY, INVALID_UTF8
 from riata.wire.curves import Curves
 from riata.wire.rows import Rules
-from riata.wire.scan.numbers import NOT_A_NUMBER
 from riata.wire.scan.reference import Record, Refused, curve_records, feature_records
 
 

@@ -13,8 +13,7 @@ from riata.native.reading import hash_of
 from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, LABEL_HINTS, NAME_TOO_LONG, NOT_NFC, OK
 from riata.wire.curves import CurveTree
 from riata.wire.encoder import FIRST_RULE
-from riata.wire.labels import CLASS_NAME_LENGTH_MAX, CLASSES
-from riata.wire.rows import EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
+from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
 from riata.wire.scan.curve_points import points_of
 from riata.wire.scan.unicode import composed, flags_at, folded_at
 from riata.wire.scan.unicode_flags import DROPPED, IDEOGRAPH, LETTER, MAYBE

@@ -1,4 +1,4 @@
-"""The columns of examples in an Arrow stream: their names, their types, and their values as numpy arrays.
+"""Arrow streams of examples, read by pyarrow, as lines of NDJSON, so that the same row is the same in every format.
 
     names    list<string>                 or   indices   list<uint32 | uint64>       exactly one of the two
     values   list<float | double>
@@ -7,287 +7,293 @@
     event_id string                       optional; null is absent
     subject  string                       optional; null is absent
 
-Lists and strings may have 64-bit offsets. Lists hold no nulls. Offsets must increase and stay inside the buffer that they index.
-That is checked here, except for the offsets of names: there are as many of those as features, and their reader checks them.
+Lists and strings may have 64-bit offsets. Lists hold no nulls. An index is the feature that svmlight names so: its name is its
+decimal digits. What a line cannot say is said once it is read: a row whose lists differ in length, an index that is too large or
+comes twice.
+
+Compressed buffers are refused before they are read: a few bytes of one can claim any length.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+import struct
+from collections.abc import Callable, Iterator
+from json.encoder import encode_basestring
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from riata.base.arrays import BOOL, F64, I64, U64, read_only
-from riata.base.errors import Malformed, TooLarge, nearest
-from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.jit.kernel import inline_kernel, quick_kernel
-from riata.wire.readers.arrow.message import Field, Frame, bad, read_stream
+from riata.base.arrays import BOOL, F64, I64
+from riata.base.errors import Malformed, TooLarge, Unsupported, nearest
+from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
+from riata.wire.codes import BAD_INDEX, DUPLICATE_INDEX, DUPLICATE_KEY, LENGTHS_DIFFER, OK
+from riata.wire.parsed import Reading
+from riata.wire.reader import ColumnLines
 
-COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id", "subject")
-_SLUG: Final = "arrow_columns"
-_INT, _FLOAT, _TEXT, _BOOL, _LIST, _LARGE_TEXT, _LARGE_LIST = 2, 3, 5, 6, 12, 20, 21
-_FLOATS: Final = {1: "<f4", 2: "<f8"}
+SLUG: Final = "bad_arrow"
+_COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id", "subject")
+_NUMBERS, _TEXTS = ("label", "weight"), ("event_id", "subject")
+_INDEX_MAX: Final = 2**63 - 1
 _SHOWN_MAX: Final = 64
+_ROWS_AT_ONCE: Final = 500  # whose names are objects of Python
+_OUT_OF_RANGE: Final = "1e999"  # what infinity and NaN are in a line: no bound admits either
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """Strings: string i is body[ends[i]:ends[i + 1]], ends being i64[n + 1]; null if not given."""
-
-    ends: I64
-    given: BOOL
-
-
-class NamesAt(NamedTuple):
-    """Names of features in the body: name i is body[at + ends[i]:at + ends[i + 1]], provided that `do_rise` holds for `ends`."""
-
-    ends: Offsets
-    at: int
-    size: int  # bytes of all names: the largest valid offset
+def _library() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise Unsupported("Arrow streams need pyarrow; install it with `pip install 'riata[parquet]'`", "no_pyarrow") from None
+    return pyarrow
 
 
-class Numbers(NamedTuple):
-    """Numbers of rows, as they are in the body: values f64[n], and which rows have one, bool[n]; the latter is empty if all have.
-
-    Both arrays are empty if there is no such column.
-    """
-
-    values: F64
-    given: BOOL
-
-
-Offsets = NDArray[np.int32] | I64  # read only
-_ALL: Final = np.zeros(0, np.bool_)
-NOTHING: Final = Numbers(read_only(np.zeros(0)), _ALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns of n rows.
-
-    name_list, value_list : i64[n + 1]   row i has the items list[i]:list[i + 1]
-    names   : NamesAt of k or None
-    indices : u64[k] or None             in place of names
-    values  : f64[m]                     read only; a view of the body if it holds doubles
-    label, weight : Numbers
-    event_id, subject : Texts or None
-    """
-
-    rows: int
-    name_list: I64
-    value_list: I64
-    names: NamesAt | None
-    indices: U64 | None
-    values: F64
-    label: Numbers
-    weight: Numbers
-    event_id: Texts | None
-    subject: Texts | None
-
-
-@inline_kernel
-def number_of(numbers: Numbers, i: int) -> float:
-    """The number of row i: NaN if it is absent, and infinite, which no bound admits, if it is NaN in the body.
-
-    Source: the columns of this module.
-    """
-    if len(numbers.values) == 0 or (len(numbers.given) > 0 and not numbers.given[i]):
-        return np.nan
-    found = numbers.values[i]
-    return found if found == found else np.inf
-
-
-@inline_kernel
-def do_rise(offsets: Offsets, most: int) -> bool:
-    """Return whether offsets, at least one, increase from 0 or more to `most` or less.
-
-    Source: Apache Arrow columnar format 1.5, "Variable-size list layout"
-    """
-    falls = 0
-    for i in range(1, len(offsets)):
-        falls += offsets[i] < offsets[i - 1]
-    return bool(falls == 0 and offsets[0] >= 0 and offsets[-1] <= most)
-
-
-@quick_kernel
-def place_offsets(offsets: Offsets, by: int, most: int, ends: I64) -> bool:
-    """Add the start of the target to the offsets of a column of rows.
-
-    Parameters
-    ----------
-    offsets : i32[n] or i64[n]   read only; n > 0, and at most one more than a request has rows
-    by : int                     where the target begins
-    most : int                   length of the target
-    ends : i64[n]                overwritten: each offset plus `by`
-
-    Returns                      `do_rise`
-    Cost                         one comparison and one addition for each offset
-    Source                       Apache Arrow columnar format 1.5, "Variable-size list layout"
-    """
-    for i in range(len(offsets)):
-        ends[i] = np.int64(offsets[i]) + by
-    return do_rise(offsets, most)
-
-
-def read_columns(body: memoryview) -> Columns:
-    """Read a stream's columns. Nothing may write to the memory meanwhile. Raises `Malformed` and `TooLarge`."""
-    body = body.toreadonly()  # kernels are compiled for read-only arrays
-    fields, frame = read_stream(body)
-    names = [field.name for field in fields]
-    for name in names:
-        if name not in COLUMNS:
-            raise _wrong(name, f"unknown column; {nearest(name[:_SHOWN_MAX], COLUMNS)}")
-        if names.count(name) > 1:
-            raise _wrong(name, "this column comes twice")
-    if ("names" in names) == ("indices" in names) or "values" not in names:
-        raise Malformed("expected the columns names or indices, and values", _SLUG)
-    if frame.rows > ROWS_PER_REQUEST_MAX:
-        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
-    reader = _Reader(body, frame)
-    read = {field.name: reader.column(field) for field in fields}
-    reader.end()
-    first, items = read["names" if "names" in names else "indices"]
-    value_list, values = read["values"]
-    return Columns(
-        rows=frame.rows,
-        name_list=first,
-        value_list=value_list,
-        names=items if "names" in names else None,
-        indices=items if "indices" in names else None,
-        values=values,
-        label=read.get("label", NOTHING),
-        weight=read.get("weight", NOTHING),
-        event_id=read.get("event_id"),
-        subject=read.get("subject"),
-    )
-
-
-def bad_offsets(name: str) -> Malformed:
-    """The error of a column whose offsets are wrong."""
-    return bad(f"the offsets of {name} do not increase, or point outside")
-
-
-def _placed(field: Field, held: np.ndarray[Any, Any], by: int, most: int) -> I64:
-    """The offsets of a column, each plus `by`. Raises `Malformed`."""
-    ends = np.empty(len(held), np.int64)
-    if not place_offsets(held, by, most, ends):
-        raise bad_offsets(field.name)
-    return ends
-
-
-def warm_up_columns() -> None:
-    """Compile, or load from the cache, the kernel of this module."""
-    for item in ("<i4", "<i8"):
-        place_offsets(read_only(np.zeros(1, item)), 0, 0, np.empty(1, np.int64))
+def _bad(why: str) -> Malformed:
+    return Malformed(f"not an Arrow stream that is read here: {why}", SLUG)
 
 
 def _wrong(name: str, why: str) -> Malformed:
     shown = "".join(c if c.isprintable() else "\ufffd" for c in name[:_SHOWN_MAX])
-    return Malformed(f"{shown}: {why}", _SLUG)
+    return Malformed(f"{shown}: {why}", "arrow_columns")
 
 
-class _Reader:
-    """Takes nodes and buffers from a frame, in the order in which the format lists them."""
+def bodies_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Cut a stream of any number of record batches into streams of one each. Raises `Malformed`, `TooLarge` and `Unsupported`.
 
-    def __init__(self, body: memoryview, frame: Frame) -> None:
-        self._body = body
-        self._frame = frame
-        self._node = 0
-        self._buffer = 0
+    read : returns so many bytes of the file, or what is left of it
+    """
+    pyarrow = _library()
+    try:
+        source = pyarrow.ipc.open_stream(pyarrow.PythonFile(_Readable(read), "r"))
+        for batch in source:
+            if batch.nbytes > BODY_BYTES_MAX:
+                told = f"a record batch of the file has {batch.nbytes} bytes; at most {BODY_BYTES_MAX} are read"
+                raise TooLarge(told, "body_too_large")
+            made = pyarrow.BufferOutputStream()
+            with pyarrow.ipc.new_stream(made, source.schema) as stream:
+                stream.write_batch(batch)
+            yield made.getvalue().to_pybytes()
+    except (pyarrow.ArrowException, OSError, EOFError) as error:
+        raise _bad(str(error)) from None
 
-    def end(self) -> None:
-        if self._node != len(self._frame.nodes) or self._buffer != len(self._frame.buffers):
-            raise bad("more arrays than its schema has columns")
 
-    def column(self, field: Field) -> Any:
-        """The values of a column: lists as (offsets, items), strings as `Texts`, numbers as `Numbers`."""
-        if field.name in ("names", "indices", "values"):
-            return self._list(field)
-        length, nulls = self._take_node(field.name, self._frame.rows)
-        given = self._validity(field.name, length, nulls)
-        if field.name in ("event_id", "subject"):
-            if field.kind not in (_TEXT, _LARGE_TEXT):
-                raise _wrong(field.name, "expected strings")
-            ends, at, size = self._strings(field, length)
-            return Texts(_placed(field, ends, at, size), given if len(given) else np.ones(length, np.bool_))
-        return Numbers(read_only(self._numbers(field, length).astype(np.float64, copy=False)), given)
+class _Readable:
+    """A file as pyarrow reads it."""
 
-    def _list(self, field: Field) -> tuple[I64, Any]:
-        if field.kind not in (_LIST, _LARGE_LIST) or len(field.children) != 1:
-            raise _wrong(field.name, "expected lists")
-        length, nulls = self._take_node(field.name, self._frame.rows)
-        self._take(field.name, "u1", 0)  # the validity bitmap; no list is null, as is checked below
-        held = self._offsets(field, length)
-        item = field.children[0]
-        count, item_nulls = self._take_node(field.name, None)
-        if nulls or item_nulls:
-            raise _wrong(field.name, "its lists hold no nulls; leave the feature out")
-        self._take(field.name, "u1", 0)
-        offsets = _placed(field, held, 0, count)
-        if field.name == "names":
-            if item.kind not in (_TEXT, _LARGE_TEXT):
-                raise _wrong(field.name, "expected lists of strings")
-            return offsets, self._strings(item._replace(name="names"), count)
-        if field.name == "values":
-            if item.kind != _FLOAT:
-                raise _wrong(field.name, "expected lists of float or double")
-            return offsets, read_only(self._numbers(item._replace(name="values"), count).astype(np.float64, copy=False))
-        if item.kind != _INT or item.detail not in ((32, 0), (64, 0)):
-            raise _wrong(field.name, "expected lists of uint32 or uint64")
-        return offsets, self._numbers(item._replace(name="indices"), count).astype(np.uint64)
+    closed = False
 
-    def _take_node(self, name: str, rows: int | None) -> tuple[int, int]:
-        if self._node == len(self._frame.nodes):
-            raise bad("fewer arrays than its schema has columns")
-        length, nulls = self._frame.nodes[self._node]
-        self._node += 1
-        if length < 0 or not 0 <= nulls <= length or (rows is not None and length != rows):
-            raise bad(f"the length of {name} does not fit")
-        return length, nulls
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self.read = read
 
-    def _take(self, name: str, item: str, count: int) -> np.ndarray[Any, Any]:
-        """`count` items of the next buffer, which may be longer; it is checked to be inside the body."""
-        if self._buffer == len(self._frame.buffers):
-            raise bad("fewer buffers than its columns have")
-        start, size = self._frame.buffers[self._buffer]
-        self._buffer += 1
-        if count * np.dtype(item).itemsize > size:
-            raise bad(f"a buffer of {name} is too short")
-        held = np.frombuffer(self._body, item, count, start)
-        return held if held.flags.aligned else np.frombuffer(held.tobytes(), item)  # kernels are compiled for aligned arrays
+    def close(self) -> None:
+        self.closed = True
 
-    def _validity(self, name: str, length: int, nulls: int) -> BOOL:
-        """Which items are not null; empty if none is null."""
-        bits = self._take(name, "u1", (length + 7) // 8 if nulls else 0)
-        if not nulls:
-            return _ALL
-        given = np.unpackbits(bits, count=length, bitorder="little").astype(bool)
-        if int(given.sum()) != length - nulls:
-            raise bad(f"the nulls of {name} are not as many as it says")
-        return given
 
-    def _offsets(self, field: Field, length: int) -> np.ndarray[Any, Any]:
-        """i32 or i64[length + 1], unchanged; a column without rows may have no offsets at all."""
-        item = "<i8" if field.kind in (_LARGE_LIST, _LARGE_TEXT) else "<i4"
-        if length == 0:
-            self._take(field.name, item, 0)
-            return read_only(np.zeros(1, item))
-        return self._take(field.name, item, length + 1)
+def lines_of(body: memoryview) -> ColumnLines:
+    """Return a line of NDJSON for each row of a stream of one record batch. Raises `Malformed`, `TooLarge` and `Unsupported`."""
+    pyarrow = _library()
+    try:
+        batch = _batch(pyarrow, body)
+        return _Columns(pyarrow, batch).lines()
+    except (pyarrow.ArrowException, OSError, EOFError, OverflowError, UnicodeDecodeError) as error:
+        raise _bad(str(error)) from None
 
-    def _strings(self, field: Field, length: int) -> NamesAt:
-        """Strings, whose offsets are not checked yet."""
-        held = self._offsets(field, length)
-        self._take(field.name, "u1", 0)
-        return NamesAt(held, *self._frame.buffers[self._buffer - 1])
 
-    def _numbers(self, field: Field, count: int) -> np.ndarray[Any, Any]:
-        if field.kind == _BOOL and field.name == "label":
-            bits = self._take(field.name, "u1", (count + 7) // 8)
-            return np.unpackbits(bits, count=count, bitorder="little")
-        if field.kind == _FLOAT and field.detail[0] in _FLOATS:
-            return self._take(field.name, _FLOATS[field.detail[0]], count)
-        if field.kind == _INT and field.detail[0] in (8, 16, 32, 64):
-            return self._take(field.name, f"<{'i' if field.detail[1] else 'u'}{field.detail[0] // 8}", count)
-        raise _wrong(field.name, "expected numbers: int, float or double")
+def _batch(pyarrow: Any, body: memoryview) -> Any:
+    """The record batch of a stream, its columns checked by name and type, its strings as binary."""
+    source = pyarrow.BufferReader(pyarrow.py_buffer(body))
+    messages = pyarrow.ipc.MessageReader.open_stream(source)
+    first = _message(messages, "schema", "a schema")
+    schema = pyarrow.ipc.read_schema(first)
+    _require_columns(pyarrow, schema)
+    told = _message(messages, "record batch", "a record batch")
+    if _is_compressed(told.metadata.to_pybytes()):
+        raise _bad("its buffers are compressed; send them as they are")
+    batch = pyarrow.ipc.read_record_batch(told, schema)
+    if batch.num_rows > ROWS_PER_REQUEST_MAX:
+        raise TooLarge(f"a request has at most {ROWS_PER_REQUEST_MAX} rows", "too_many_rows")
+    if next(iter(messages), None) is not None:
+        raise _bad("more than one record batch, or bytes behind it; send one batch a request")
+    if source.tell() < len(body):
+        raise _bad("there are bytes behind its end")
+    return batch
+
+
+def _message(messages: Any, kind: str, called: str) -> Any:
+    found = next(iter(messages), None)
+    if found is not None and found.type == "dictionary":
+        raise _bad("dictionaries are not read; cast the column to its values")
+    if found is None or found.type != kind:
+        raise _bad(f"expected {called}")
+    return found
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether the metadata of a record batch, which pyarrow has verified, has a `compression`. Source: FlatBuffers internals."""
+
+    def field(table: int, number: int) -> int:
+        vtable = table - struct.unpack_from("<i", metadata, table)[0]
+        entry = 4 + 2 * number
+        offset = (
+            struct.unpack_from("<H", metadata, vtable + entry)[0] if entry < struct.unpack_from("<H", metadata, vtable)[0] else 0
+        )
+        return table + offset if offset else 0
+
+    message = struct.unpack_from("<I", metadata)[0]
+    header = field(message, 2)
+    return bool(field(header + struct.unpack_from("<I", metadata, header)[0], 3))
+
+
+def _require_columns(pyarrow: Any, schema: Any) -> None:
+    """Raise `Malformed` unless the columns of a schema are those above."""
+    types = pyarrow.types
+    for name in schema.names:
+        if name not in _COLUMNS:
+            raise _wrong(name, f"unknown column; {nearest(name[:_SHOWN_MAX], _COLUMNS)}")
+        if schema.names.count(name) > 1:
+            raise _wrong(name, "this column comes twice")
+    if ("names" in schema.names) == ("indices" in schema.names) or "values" not in schema.names:
+        raise Malformed("expected the columns names or indices, and values", "arrow_columns")
+    items: dict[str, tuple[Callable[[Any], bool], str]] = {
+        "names": (lambda kind: types.is_string(kind) or types.is_large_string(kind), "strings"),
+        "indices": (lambda kind: types.is_uint32(kind) or types.is_uint64(kind), "uint32 or uint64"),
+        "values": (lambda kind: types.is_float32(kind) or types.is_float64(kind), "float or double"),
+    }
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if types.is_dictionary(kind):
+            raise _bad(f"column {name!r} is a dictionary; cast it to its values")
+        if name in items:
+            is_item, said = items[name]
+            if not (types.is_list(kind) or types.is_large_list(kind)):
+                raise _wrong(name, "expected lists")
+            if not is_item(kind.value_type):
+                raise _wrong(name, f"expected lists of {said}")
+        elif name in _TEXTS and not items["names"][0](kind):
+            raise _wrong(name, "expected strings")
+        elif name in _NUMBERS and not (
+            types.is_integer(kind) or items["values"][0](kind) or (name == "label" and types.is_boolean(kind))
+        ):
+            raise _wrong(name, "expected numbers: int, float or double")
+
+
+class _Columns:
+    """The columns of a record batch, checked."""
+
+    def __init__(self, pyarrow: Any, batch: Any) -> None:
+        """Raises `Malformed`, `TooLarge`, and what pyarrow raises."""
+        self.pyarrow = pyarrow
+        self.rows: int = batch.num_rows
+        held = {name: self._as_bytes(batch.column(i)) for i, name in enumerate(batch.schema.names)}
+        for name, column in held.items():
+            if len(column) != self.rows:
+                raise _bad(f"the length of {name} does not fit")
+            column.validate(full=True)
+        self.is_indexed = "indices" in held
+        self.name_ends, self.names = self._list(held, "indices" if self.is_indexed else "names")
+        self.value_ends, values = self._list(held, "values")
+        if len(self.names) > FEATURES_PER_REQUEST_MAX:
+            raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+        self.values: F64 = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        self.held = held
+
+    def _as_bytes(self, column: Any) -> Any:
+        """The same column, its strings as binary: a row whose text is not UTF-8 is refused alone."""
+        pyarrow, kind = self.pyarrow, column.type
+        if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind):
+            return column.view(pyarrow.binary() if pyarrow.types.is_string(kind) else pyarrow.large_binary())
+        if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
+            make = pyarrow.list_ if pyarrow.types.is_list(kind) else pyarrow.large_list
+            item = kind.value_type
+            if pyarrow.types.is_string(item) or pyarrow.types.is_large_string(item):
+                return column.view(make(pyarrow.binary() if pyarrow.types.is_string(item) else pyarrow.large_binary()))
+        return column
+
+    def _list(self, held: dict[str, Any], name: str) -> tuple[I64, Any]:
+        """Where the items of each row begin and end, i64[rows + 1], and the items."""
+        column = held[name]
+        if column.null_count or column.values.null_count:
+            raise _wrong(name, "its lists hold no nulls; leave the feature out")
+        return column.offsets.to_numpy(zero_copy_only=False).astype(np.int64), column.values
+
+    def lines(self) -> ColumnLines:
+        """Return the lines, and what is to be said of them afterwards."""
+        lengths, others = np.diff(self.name_ends), np.diff(self.value_ends)
+        wrong: dict[int, int] = dict.fromkeys(np.flatnonzero(lengths != others).tolist(), LENGTHS_DIFFER)
+        if self.is_indexed:
+            large = np.flatnonzero(self.names.to_numpy(zero_copy_only=False) > _INDEX_MAX)
+            rows = np.searchsorted(self.name_ends, large, side="right") - 1
+            wrong |= dict.fromkeys(rows[(rows >= 0) & (rows < self.rows)].tolist(), BAD_INDEX)
+        fronts = self._fronts()
+        made = [line for start in range(0, self.rows, _ROWS_AT_ONCE) for line in self._lines(start, fronts, wrong)]
+        given = self._numbers("label")
+
+        def finish(reading: Reading) -> None:
+            reading.lines = 0
+            reading.given_labels = None if given is None else given[0]
+            code = reading.sink.code[: reading.rows]
+            if self.is_indexed:
+                code[code == DUPLICATE_KEY] = DUPLICATE_INDEX
+            for row, said in wrong.items():
+                if code[row] == OK:
+                    code[row] = said
+
+        return ColumnLines("\n".join(made).encode("utf-8", "surrogateescape"), finish)
+
+    def _lines(self, start: int, fronts: list[str], wrong: dict[int, int]) -> Iterator[str]:
+        """Yield the lines of some rows, the first being `start`; those of `wrong` have no features."""
+        stop = min(start + _ROWS_AT_ONCE, self.rows)
+        first, last = int(self.name_ends[start]), int(self.name_ends[stop])
+        names = [f'"{name}"' if self.is_indexed else _quoted(name) for name in self.names.slice(first, last - first).to_pylist()]
+        at = int(self.value_ends[start])
+        held = self.values[at : self.value_ends[stop]]
+        values = _said(held)
+        for row in range(start, stop):
+            features = ""
+            if row not in wrong:
+                a, b = int(self.name_ends[row]) - first, int(self.value_ends[row]) - at
+                n = int(self.name_ends[row + 1]) - first - a
+                features = ",".join([f"{name}:{value}" for name, value in zip(names[a : a + n], values[b : b + n], strict=True)])
+            yield f'{{{fronts[row]}"features":{{{features}}}}}'
+
+    def _fronts(self) -> list[str]:
+        """What a line says before the features, in the order in which a row is refused for it."""
+        fronts = [""] * self.rows
+        for name in _NUMBERS:
+            if (found := self._numbers(name)) is not None:
+                said = zip(_said(found[0]), found[1].tolist(), strict=True)
+                fronts = [f'{a}"{name}":{b},' if given else a for a, (b, given) in zip(fronts, said, strict=True)]
+        for name in _TEXTS:
+            if name in self.held:
+                texts = self.held[name].to_pylist()
+                fronts = [a if b is None else f'{a}"{name}":{_text(b)},' for a, b in zip(fronts, texts, strict=True)]
+        return fronts
+
+    def _numbers(self, name: str) -> tuple[F64, BOOL] | None:
+        """The numbers of a column, and which are given; None if there is no such column."""
+        column = self.held.get(name)
+        if column is None:
+            return None
+        given = column.is_valid().to_numpy(zero_copy_only=False)
+        return column.fill_null(False if column.type == self.pyarrow.bool_() else 0).to_numpy(zero_copy_only=False).astype(
+            float
+        ), given
+
+
+def _said(values: F64) -> list[str]:
+    """Numbers as JSON writes them."""
+    if bool(np.isfinite(values).all()):
+        return [*map(repr, values.tolist())]
+    return [repr(value) if abs(value) < np.inf else _OUT_OF_RANGE for value in values.tolist()]
+
+
+def _quoted(text: bytes) -> str:
+    """Text as JSON writes it; bytes that are not UTF-8 stay what they are."""
+    return encode_basestring(text.decode("utf-8", "surrogateescape"))
+
+
+def _text(text: bytes) -> str:
+    """The text of a row; an empty one, which is refused, if it is not UTF-8."""
+    try:
+        return encode_basestring(text.decode())
+    except UnicodeDecodeError:
+        return '""'

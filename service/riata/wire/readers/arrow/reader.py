@@ -1,17 +1,27 @@
-"""The reader of Arrow streams: the rows of a body are columns."""
+"""The reader of Arrow streams: the rows of a body are columns. Needs pyarrow, an optional dependency: `riata[parquet]`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from riata.wire.reader import FileColumns, Functions, MediaType, Reader
-from riata.wire.readers.arrow.message import bodies_of, looks_like_a_stream
+
+_MARK: Final = b"\xff\xff\xff\xff"
 
 
 def _load(_header: bytes) -> Functions:
-    from riata.wire.readers.arrow.rows import read_arrow, warm_up_arrow
+    from riata.native.reading import read_json_lines
+    from riata.wire.readers.arrow.columns import lines_of
+    from riata.wire.readers.json.reference import reference_json
 
-    return Functions(columns=read_arrow, warm_up=warm_up_arrow)
+    return Functions(reference=reference_json, lines=read_json_lines, columns=lines_of)
+
+
+def _bodies(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    from riata.wire.readers.arrow.columns import bodies_of
+
+    return bodies_of(read)
 
 
 READER: Final = Reader(
@@ -22,9 +32,10 @@ READER: Final = Reader(
         MediaType(
             "application/vnd.apache.arrow.stream",
             "columns",
-            "One record batch: names or indices, values, label, weight, event_id, subject; not compressed.",
+            "One record batch: names or indices, values, label, weight, event_id, subject; not compressed. "
+            "The service needs pyarrow: `riata[parquet]`.",
         ),
     ),
     load=_load,
-    columns=FileColumns(sniff=looks_like_a_stream, bodies=bodies_of),
+    columns=FileColumns(sniff=lambda head: head.startswith(_MARK), bodies=_bodies),
 )

@@ -1,26 +1,12 @@
-"""JSON as lines, and as a document: one example, or an array of them."""
+"""Documents of JSON: one example, or an array of them."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from riata.native.reading import read_json
-from riata.wire.rows import BatchBuilder, RecordScratch, Rules
-from riata.wire.scan.delimiters import Text
-
 _SPACE: Final = b" \t\r\n"
 _SPACES: Final = re.compile(rb"[ \t\r\n]*")
-
-
-def read_lines(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read one example per line."""
-    return read_json(text, row, sink, rules, True)
-
-
-def read_document(text: Text, row: RecordScratch, sink: BatchBuilder, rules: Rules) -> int:
-    """Read a document, which must be complete in memory."""
-    return read_json(text, row, sink, rules, False)
 
 
 def is_single(body: bytes) -> bool:

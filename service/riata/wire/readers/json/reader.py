@@ -16,14 +16,15 @@ _FULL: Final = (
 
 
 def _load(_header: bytes) -> Functions:
-    from riata.wire.readers.json.document import as_line, is_single, read_document, read_lines
+    from riata.native.reading import read_json_document, read_json_lines
+    from riata.wire.readers.json.document import as_line, is_single
     from riata.wire.readers.json.joins import read_joins
     from riata.wire.readers.json.reference import reference_json
 
     return Functions(
         reference=reference_json,
-        lines=read_lines,
-        document=read_document,
+        lines=read_json_lines,
+        document=read_json_document,
         curved=lambda curves: partial(reference_json, curves=curves),
         joins=read_joins,
         is_single=is_single,

@@ -1,6 +1,6 @@
 """The reference reader of svmlight, in plain Python: str methods and regular expressions.
 
-It reads the lines that the kernel of `wire.readers.svmlight.body` hands over. The tests also compare the two: for every line
+It reads the lines that `service/native/svmlight.c` hands over. The tests also compare the two: for every line
 both accept the same numbers or refuse for the same reason.
 """
 

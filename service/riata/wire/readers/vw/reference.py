@@ -1,6 +1,6 @@
 """The reference reader of VW text, in plain Python: str methods and regular expressions.
 
-It reads the lines that the kernels of `wire.readers.vw.body` hand over. The tests also compare the two: for every line both
+It reads the lines that `service/native/vw.c` hands over. The tests also compare the two: for every line both
 accept the same numbers or refuse for the same reason.
 """
 

@@ -1,4 +1,4 @@
-"""The two messages of an Arrow stream that this package reads: a schema, and one record batch.
+"""The two messages of an Arrow stream, read by hand: a schema, and one record batch; the inverse of `wire.arrow_writer`.
 
 Theory of operation
     A stream is a sequence of messages. Each is 0xFFFFFFFF, the length of its metadata as i32, the metadata, and a body whose
