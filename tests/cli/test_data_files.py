@@ -134,7 +134,7 @@ def test_a_stream_that_is_cut_or_has_too_large_batches_is_refused(tmp_path: Path
     path = arrow_of(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-400])
-    with pytest.raises(Malformed, match="not an Arrow stream.*message body"), data_of_files([str(path)], config):
+    with pytest.raises(Malformed, match=r"not an Arrow stream.*message body"), data_of_files([str(path)], config):
         pass
     path = arrow_of(tmp_path, batch_rows=10_001, rows=10_001)
     with (
