@@ -1,5 +1,6 @@
-/* Links and losses of arrays and of single margins; `links.h` and `losses.h` have the formulas. */
+/* Links, losses and random numbers for Python; `links.h`, `losses.h` and `philox.h` have the formulas. */
 #include "losses.h"
+#include "philox.h"
 
 EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative, double *probability, double *label) {
     for (i64 i = 0; i < n; i++)
@@ -10,4 +11,9 @@ QUICK double riata_slope(i64 loss, double margin, double label) { return loss_sl
 
 QUICK double riata_travel(i64 loss, double margin, double label, double strength) {
     return invariant_travel(loss, margin, label, strength);
+}
+
+QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second) {
+    random_bits bits = philox(seed, stream, draw);
+    return second ? bits.second : bits.first;
 }

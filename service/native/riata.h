@@ -637,6 +637,12 @@ QUICK double riata_slope(i64 loss, double margin, double label);
  * Source       Karampatziakis & Langford 2011, table 1 */
 QUICK double riata_travel(i64 loss, double margin, double label, double strength);
 
+/* 64 random bits of Philox4x32-10: words 0 and 1 of the 128 of this key and counter, the lower word first; `second`: words 2 and 3.
+ *   seed       the key
+ *   stream, draw   upper and lower half of the counter
+ * Source       Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" */
+QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second);
+
 /* ---- numerics.c ---------------------------------------------------------------------------------------------------- */
 
 enum { LEAVES = 8 };

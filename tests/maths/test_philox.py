@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from riata.base.arrays import F64, I64
-from riata.jit.kernel import kernel
-from riata.maths.philox import below, normals, philox, uniform
+from riata.maths.philox import below, random_bits
+from riata.native.library import core
 from tests.twins import philox as slow
 
 U64 = st.integers(0, 2**64 - 1)
@@ -29,36 +28,29 @@ def pairs(words: str) -> list[int]:
     return [low + (high << 32) for low, high in zip(parts[::2], parts[1::2], strict=True)]
 
 
-@kernel
-def many(seed: np.uint64, n: int, uniforms: F64, normal: F64, numbers: I64) -> None:
-    for i in range(len(uniforms)):
-        uniforms[i] = uniform(seed, np.uint64(1), np.uint64(i))
-        numbers[i] = below(seed, np.uint64(2), np.uint64(i), n)
-        normal[2 * i], normal[2 * i + 1] = normals(seed, np.uint64(3), np.uint64(i))
-
-
 @pytest.mark.parametrize(("counter", "key", "result"), PUBLISHED)
 def test_the_published_vectors(counter: str, key: str, result: str) -> None:
     draw, stream = pairs(counter)
-    found = philox(np.uint64(pairs(key)[0]), np.uint64(stream), np.uint64(draw))
-    assert [int(word) for word in found] == pairs(result)
+    found = [core.random(pairs(key)[0], stream, draw, second) for second in (False, True)]
+    assert found == pairs(result)
 
 
 @given(seed=U64, stream=U64, draw=U64)
 @example(seed=ONES, stream=0, draw=ONES)
 @example(seed=0, stream=ONES, draw=0)
 def test_a_twin_finds_the_same_bits(seed: int, stream: int, draw: int) -> None:
-    found = philox(np.uint64(seed), np.uint64(stream), np.uint64(draw))
-    assert tuple(int(word) for word in found) == slow.philox(seed, stream, draw)
+    found = tuple(core.random(seed, stream, draw, second) for second in (False, True))
+    assert found == slow.philox(seed, stream, draw)
+    assert random_bits(np.uint64(seed), stream, draw) == found[0]
+    assert below(seed, stream, draw, 1000) == found[0] // 2**11 * 1000 // 2**53
 
 
 def test_numbers_have_their_distributions() -> None:
-    n = 20_000
-    uniforms, normal, numbers = np.empty(n), np.empty(2 * n), np.empty(n, np.int64)
-    many(np.uint64(20081), 7, uniforms, normal, numbers)
-    assert uniforms.min() >= 0.0
-    assert uniforms.max() < 1.0
-    assert uniforms[5] == slow.philox(20081, 1, 5)[0] // 2**11 / 2**53
+    n, seed = 20_000, 20081
+    uniforms = np.array([random_bits(seed, 1, i) / 2**64 for i in range(n)])
+    numbers = np.array([below(seed, 2, i, 7) for i in range(n)])
+    normal, place = np.empty(2 * n), np.zeros(2 * n)
+    core.draw_about(1, 2 * n, np.zeros(1), np.ones(1), seed, 3, 0.0, 1.0, place, normal)
     assert kstest(uniforms, "uniform").pvalue > 0.01
     assert kstest(normal, "norm").pvalue > 0.01
     assert abs(np.corrcoef(normal[::2], normal[1::2])[0, 1]) < 0.02

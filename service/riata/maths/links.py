@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final, Literal, NamedTuple
 
 from riata.base.arrays import F64
-from riata.jit.kernel import inline_kernel
 from riata.native.library import core
 
 Link = Literal["logistic", "probit", "identity", "hinge"]
@@ -37,17 +35,6 @@ LINKS: Final[dict[Answers, LinkFunction]] = {
     "hinge": LinkFunction(HINGE),
     "real": LinkFunction(REAL),
 }
-
-ROOT_HALF: Final = math.sqrt(0.5)
-
-
-@inline_kernel
-def normal_cdf(margin: float) -> float:
-    """Distribution function of the standard normal, with full relative accuracy when it is small.
-
-    Source             Phi(m) = erfc(-m / sqrt 2) / 2
-    """
-    return 0.5 * math.erfc(-ROOT_HALF * margin)
 
 
 def answers(margin: F64, link: int, negative: float, probability: F64, label: F64) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U64
 from riata.base.errors import BadInput
-from riata.maths.philox import below, philox
+from riata.maths.philox import below, random_bits
 from riata.maths.warping import Curves, curve, warp_pairs
 from riata.trees.curves import CurveVariable, NumberVariable, Variable, rows_of
 from riata.trees.output_code import code_words
@@ -97,7 +97,7 @@ def grow(variables: Sequence[Variable], label: I64, classes: Sequence[Any], grow
 def held_out(n: int, growth: Growth) -> tuple[I64, I64]:
     """Return the rows that are held out for pruning and the others, both increasing."""
     size = round(growth.prune * n)
-    drawn = np.array([philox(np.uint64(growth.seed), HOLD_OUT, np.uint64(row))[0] for row in range(n)], np.uint64)
+    drawn = np.array([random_bits(growth.seed, HOLD_OUT, row) for row in range(n)], np.uint64)
     order = np.argsort(drawn, kind="stable")
     return np.sort(order[:size]), np.sort(order[size:])
 
@@ -219,7 +219,7 @@ class _Growing:
             node.variable, node.threshold, node.prototypes = best.variable, best.threshold, best.prototypes
             node.left, node.right = len(self.nodes), len(self.nodes) + 1
             for side, part in enumerate(parts):
-                path = int(philox(np.uint64(self.growth.seed), np.uint64(node.path), np.uint64(2**63 + side))[0]) | FIRST_PATH
+                path = random_bits(self.growth.seed, node.path, 2**63 + side) | FIRST_PATH
                 waiting.append((len(self.nodes), distances))
                 self.nodes.append(self._node(part, path, node.depth + 1))
 
@@ -280,11 +280,11 @@ class _Growing:
 
     def _pairs(self, node: _Node, v: int, n: int) -> I64:
         """Two different rows for each restart."""
-        seed, path = np.uint64(self.growth.seed), np.uint64(node.path)
+        seed, path = self.growth.seed, node.path
         made = np.empty((self.growth.restarts, 2), np.int64)
         for restart in range(self.growth.restarts):
-            draw = np.uint64(2 * (v * self.growth.restarts + restart))
-            first, second = below(seed, path, draw, n), below(seed, path, draw + np.uint64(1), n - 1)
+            draw = 2 * (v * self.growth.restarts + restart)
+            first, second = below(seed, path, draw, n), below(seed, path, draw + 1, n - 1)
             made[restart] = first, second + (second >= first)
         return made
 
@@ -293,8 +293,8 @@ class _Growing:
         size = max(2, room(self.variables, self.growth))
         if size >= len(node.rows):
             return node.rows
-        seed, path = np.uint64(self.growth.seed), np.uint64(node.path)
-        drawn: U64 = np.array([philox(seed, path, np.uint64((v + 1) << 40 | i))[0] for i in range(len(node.rows))], np.uint64)
+        seed, path = self.growth.seed, node.path
+        drawn: U64 = np.array([random_bits(seed, path, (v + 1) << 40 | i) for i in range(len(node.rows))], np.uint64)
         return np.sort(node.rows[np.argsort(drawn, kind="stable")[:size]])
 
     def _side(self, split: _Split, rows: I64) -> BOOL:

@@ -13,7 +13,7 @@ import numpy as np
 
 from riata.base.arrays import I64
 from riata.base.errors import BadInput
-from riata.maths.philox import philox
+from riata.maths.philox import random_bits
 
 SEQUENCE: Final = (1, 0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0)
 EVERY: Final = 4
@@ -36,7 +36,7 @@ def code_words(classes: int) -> I64:
     columns: dict[bytes, I64] = {}
     draw = 0
     while len(columns) < bits:
-        words = [philox(np.uint64(SEED), np.uint64(draw), np.uint64(i))[0] for i in range(-(-classes // WORD_BITS))]
+        words = [random_bits(SEED, draw, i) for i in range(-(-classes // WORD_BITS))]
         column = np.unpackbits(np.array(words, "<u8").view(np.uint8))[:classes].astype(np.int64)
         column ^= column[0]  # opposite answers are one question
         if column.any():
