@@ -9,8 +9,7 @@ os.environ.setdefault(BLAS_THREADS, "1")  # as `riata serve` does, before numpy 
 import riata.cli.app
 import riata.wiring  # noqa: F401
 from riata.run import warm_up
-from riata.web import head_parser
 
 # Linking machine code is most of the rest of a start. What is not on the disk is left to the forks.
-for part in (*warm_up._parts().values(), head_parser.warm_up):
+for part in warm_up._parts().values():
     warm_up._is_loaded(part)

@@ -86,8 +86,3 @@ EXPORT i64 riata_show_names(const riata_shown *names, const i64 *chosen, i64 n, 
     }
     return at;
 }
-
-EXPORT void riata_names_with_prefix(const u8 *text, const i64 *ends, i64 n, const u8 *prefix, i64 size, bool *found) {
-    for (i64 i = 0, start = 0; i < n; start = ends[i++])
-        found[i] = ends[i] - start >= size && memcmp(text + start, prefix, (size_t)size) == 0;
-}

@@ -426,6 +426,14 @@ QUICK i64 riata_next_row(const riata_sink *sink, i64 start, i64 code);
  * dropped[indptr[i]:indptr[i + 1]], 0 before, is 1 behind them. */
 EXPORT void riata_normalise_l2(const i64 *indptr, i64 n, u32 *hash, double *value, u8 *dropped);
 
+/* ---- head.c ------------------------------------------------------------------------------------------------------------- */
+
+/* Parse the plain request head with which `head`, u8[size], begins.
+ *   found   i64[17]  written: the words of riata/web/head_parser.py; offsets count from the beginning of the head
+ * Returns   bytes of the head with the empty line at its end; 0: not plain; -1: its end has not arrived, and it is plain so far
+ * Source    RFC 9112 (request line, field lines) */
+QUICK i64 riata_parse_head(const u8 *head, i64 size, i64 *found);
+
 /* ---- names.c ------------------------------------------------------------------------------------------------------------ */
 
 /* Whether a fingerprint is certainly not in the table of names seen, u64[size], size = 2^k; 0 counts as 1. False if the probe gave up.
@@ -462,9 +470,6 @@ typedef struct {
  *   text      u8[sum of the lengths]   written; NULL: only the lengths are found
  * Returns   the sum of the lengths */
 EXPORT i64 riata_show_names(const riata_shown *names, const i64 *chosen, i64 n, u32 *lengths, u8 *text);
-
-/* Say of each of n names whether it begins with `prefix`, u8[size]. Name i ends at text[ends[i]], and the next begins there. */
-EXPORT void riata_names_with_prefix(const u8 *text, const i64 *ends, i64 n, const u8 *prefix, i64 size, bool *found);
 
 /* A digest of the sources that the library was built from, and the size in bytes of structure `number`, in the order of this file: with
  * them the binding refuses a library that does not fit it. */

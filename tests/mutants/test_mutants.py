@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from riata.native.sources import VARIANT
-from tests.mutants.mutants import FRONT, KERNELS, NATIVE, QUICK, Mutant
+from tests.mutants.mutants import FRONT, NATIVE, QUICK, Mutant
 
 ROOT = Path(__file__).parents[2]
 FAILED, PASSED = 1, 0  # exit codes of pytest; others mean that the tests did not run
@@ -77,7 +77,7 @@ def test_a_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", [one for one in (*KERNELS, *FRONT) if one not in QUICK], ids=name_of)
+@pytest.mark.parametrize("mutant", [one for one in FRONT if one not in QUICK], ids=name_of)
 def test_each_other_mutant_is_noticed(copied: Path, mutant: Mutant) -> None:
     done = noticed(copied, mutant)
     assert (done.returncode, "1 failed" in done.stdout) == (FAILED, True), done.stdout + done.stderr
@@ -93,7 +93,7 @@ def test_each_mutant_of_the_core_is_noticed(copied: Path, mutant: Mutant) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("interpreted", [True, False])
 def test_without_a_mutant_the_same_tests_pass(copied: Path, interpreted: bool) -> None:
-    several = (*KERNELS, *FRONT) if interpreted else (*FRONT, *NATIVE)
+    several = FRONT if interpreted else (*FRONT, *NATIVE)
     tests = sorted({test for one in several if one.interpreted is interpreted or one in NATIVE for test in one.tests})
     done = run(copied, tests, interpreted)
     assert done.returncode == PASSED, done.stdout + done.stderr

@@ -24,14 +24,12 @@ def warm() -> None:
     typer.echo("loading the compiler")
     from riata.run.compilers import Compilers
     from riata.run.warm_up import warm_up_all
-    from riata.web import head_parser
 
     started, compilers, done = time.monotonic(), Compilers(), threading.Event()
     reporter = threading.Thread(target=_report_progress, args=(compilers, done), name="riata-progress", daemon=True)
     reporter.start()
     try:
         warm_up_all(lambda part: typer.echo(f"{part}: ready after {time.monotonic() - started:.1f} s"), compilers)
-        head_parser.warm_up()
     finally:
         done.set()
         reporter.join()

@@ -1,6 +1,6 @@
 """The protocol at the socket: it reads each request head, answers hot requests, and gives all others to the stock protocol.
 
-Heads are read by one compiled strict parser (`web/head_parser.py`). What it does not accept is checked by `web/heads.py`, and
+Heads are read by one strict parser (`web/head_parser.py`). What it does not accept is checked by `web/heads.py`, and
 then given to uvicorn's protocol (`web/stock.py`) with the bytes as they came, like every request whose route is not hot. So is a
 hot request whose body is late or too long. A request is begun when the one before it has been answered; until then what follows
 on the connection waits, and no more is read. A middleware could not enforce the limits: it runs after the head was read, and
