@@ -175,6 +175,7 @@ def walk(cluster: Cluster, injections: Sequence[str], options: Sequence[str] = (
             member.before, running = (), member.process
             # It fails sooner or later; a call that is never reached in time does no harm.
             try:
+                until(lambda running=running: running.poll() is not None or member.ready(), HANG_S, "it starts")  # type: ignore[misc]
                 running.wait(15)
             except subprocess.TimeoutExpired:
                 assert member.ready(), f"{injection}: {member.said()}"
