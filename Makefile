@@ -10,11 +10,11 @@ WITH_PROGRESS := $(PYTHON) deploy/with-progress
 # One worker more than processors: many tests wait, for leases, restarts and probes.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
-# Without byte code every process would compile the sources of numba and of the service again: 2 s of processor time for each start.
+# Without byte code every process would compile the sources of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check programs kernels suite bench vw soak image wheel site lock clean
+.PHONY: help setup run demo test check programs suite bench vw soak image wheel site lock clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
@@ -56,10 +56,7 @@ test:            ## check style and types, and run every test that runs before a
 programs: $(VENV)/.python  # which may have to use apt too
 	@sh deploy/test-programs
 
-kernels: setup
-	$(BIN)/riata warm
-
-suite: $(VENV)/.tested programs kernels
+suite: $(VENV)/.tested programs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 SEEDS ?= 200000

@@ -11,15 +11,11 @@ import httpx._transports.default as httpx_transport
 import pytest
 from hypothesis import HealthCheck, settings
 
-from riata.learn.ftrl_proximal.config import FtrlProximalConfig
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.run.warm_up import warm_up, warm_up_learner
 from tests.lacking import summary
 
 ROOT = Path(__file__).parent
-# No example has to be done within some time: the first may wait for the compiler, and any for a core.
+# No example has to be done within some time: any may wait for a core.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("interpreted", settings.get_profile("unhurried"), max_examples=15)  # kernels without the compiler
 settings.load_profile("unhurried")
 
 # Each call of `httpx.get` reads the certificates of all authorities: 20 ms of processor time, also for http://. Once is enough.
@@ -38,14 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return LONG.index(folder) if folder in LONG else len(LONG)
 
     items.sort(key=rank)  # stable: files and their tests keep their order
-
-
-@pytest.fixture(scope="session")
-def learners_compiled() -> None:
-    """Machine code of the learners that are not the default is on disk, so creating a model does not wait for it."""
-    warm_up()
-    for config in (FtrlProximalConfig(), TaylorSketchConfig()):
-        warm_up_learner(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +25,14 @@ from tests.forked import Program
 HANG_S = 900.0  # nothing takes longer, however slow or busy the machine; what does hangs
 READY_S = HANG_S
 ROOT = Path(__file__).parents[1]
+
+
+def wait_for(what: str, found: Callable[[], object]) -> None:
+    """Wait until something is found. what : said if it is never found"""
+    deadline = time.monotonic() + HANG_S
+    while not found():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
 
 
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -16,10 +16,11 @@ from riata.wire.readers import READERS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "riata"
 TWINS = ROOT / "tests" / "twins"
+NATIVE = ROOT / "service" / "native"
 
 RANK = {
     "scorer": 1, "native": 1,
-    "base": 0, "jit": 1, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
+    "base": 0, "maths": 2, "wire": 3, "learn": 4, "store": 4, "predict": 5, "watch": 5, "batch": 5, "trees": 5,
     "run": 6, "web": 7, "client": 7, "scale": 7, "wiring": 8,
     "estimators": 8, "model": 8, "cli": 9, "__main__": 10, "__init__": 0,
 }  # fmt: skip
@@ -30,18 +31,17 @@ THIRD_PARTY = {
     "base/read_settings.py": {"pydantic", "pydantic_settings"},
     "base/settings_page.py": {"pydantic"},
     "scorer": set(),
-    "jit": {"numba", "numpy"},
     "native": {"numpy"},
-    "maths": {"numba", "numpy"},
-    "wire": {"numba", "numpy", "msgspec", "annotated_types"},
-    "learn": {"numpy", "numba", "annotated_types"},
+    "maths": {"numpy"},
+    "wire": {"numpy", "msgspec", "annotated_types"},
+    "learn": {"numpy", "annotated_types"},
     "store": {"numpy"},
     "store/redis/link.py": {"redis"},
     "store/redis/wire.py": {"redis"},
-    "predict": {"numpy", "numba"},
+    "predict": {"numpy"},
     "batch": {"numpy"},
     "trees": {"numpy"},
-    "watch": {"numpy", "numba", "annotated_types"},
+    "watch": {"numpy", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "scale": {"numpy"},
     "web": {"fastapi", "starlette", "uvicorn", "httptools", "pydantic", "prometheus_client", "numpy", "anyio", "msgspec"},
@@ -68,10 +68,11 @@ BANNED_IMPORTS = {"pickle", "dill", "joblib", "marshal", "shelve"}
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 350
 ARGUMENTS_MAX = 6
-KERNEL_ARGUMENTS_MAX = 10
-KERNELS = {"kernel", "quick_kernel", "inline_kernel"}
-INLINE_LINES_MAX = 30  # of an inline kernel without a twin of its own; shorter ones are compared through their callers
-THROUGH_CALLERS = {"fast_example", "fast_features"}  # longer ones that are compared through their callers too
+WITHOUT_TWIN = {
+    "about",
+    "unicode",
+    "query",
+}  # files of the native core: no arithmetic, or read through `wire.scan` in their tests
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
@@ -146,7 +147,7 @@ def test_third_party_imports_are_on_the_list() -> None:
 
 # Who may have which effect: packages, and single files of others.
 EFFECTS = {
-    "numba.core": {"jit"},
+    "ctypes": {"native", "wiring", "base/heap.py"},
     "socket": {"web", "store", "client", "cli", "wiring"},
     "ssl": {"web", "store", "client"},
     "http": {"web", "client", "cli"},
@@ -196,19 +197,18 @@ def test_every_exception_names_a_file_that_exists() -> None:
 
 def test_the_check_of_effects_sees_imports_and_words() -> None:
     tree = ast.parse('''"""Of HTTP/1.1 and epoll."""
-import numba
 import socket, select
-from numba.core import types
+from ctypes import CDLL
 from http import HTTPStatus
 def f(epoll: int) -> bytes:
     return b"HTTP/1.1 200 OK" + str(epoll)
 ''')
     assert effects("predict", "predict/x.py", tree) == [
-        "predict/x.py imports socket", "predict/x.py imports select", "predict/x.py imports numba.core",
-        "predict/x.py imports http", "predict/x.py:6 says epoll", "predict/x.py:7 says HTTP/1", "predict/x.py:7 says epoll",
+        "predict/x.py imports socket", "predict/x.py imports select", "predict/x.py imports ctypes",
+        "predict/x.py imports http", "predict/x.py:5 says epoll", "predict/x.py:6 says HTTP/1", "predict/x.py:6 says epoll",
     ]  # fmt: skip
-    assert effects("web", "web/x.py", tree) == ["web/x.py imports numba.core"]
-    assert effects("jit", "jit/x.py", ast.parse("from numba.core import types")) == []
+    assert effects("web", "web/x.py", tree) == ["web/x.py imports ctypes"]
+    assert effects("native", "native/x.py", ast.parse("from ctypes import CDLL")) == []
     assert effects("run", "run/loop_yield.py", ast.parse("import select")) == []
     assert effects("run", "run/x.py", ast.parse("import select")) == ["run/x.py imports select"]
 
@@ -317,8 +317,10 @@ def test_functions_take_few_arguments() -> None:
         for function in functions(tree):
             names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
             count = len([name for name in names if name not in ("self", "cls")])
-            most = KERNEL_ARGUMENTS_MAX if decorators(function) & KERNELS else ARGUMENTS_MAX
-            if count > most and path.parent.name not in ("cli", "client"):  # there an argument is an option of the user's
+            if count > ARGUMENTS_MAX and path.parent.name not in (
+                "cli",
+                "client",
+            ):  # there an argument is an option of the user's
                 wrong.append(f"{path.relative_to(PACKAGE)}: {function.name} takes {count}")
     assert wrong == []
 
@@ -337,7 +339,7 @@ def test_nothing_banned_is_called_or_imported() -> None:
 def test_packages_that_determine_bits_use_no_clock_and_no_random_numbers() -> None:
     wrong = []
     for room, path, tree in modules():
-        if room in ("jit", "maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
+        if room in ("native", "maths", "learn", "watch", "predict") or path.name in ("core.py", "model_state.py"):
             names = {name.split(".")[0] for name in imported(tree)}
             wrong += [f"{path.relative_to(PACKAGE)} imports {name}" for name in names & {"time", "random", "secrets", "datetime"}]
     assert wrong == []
@@ -375,56 +377,29 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - function.lineno + 1 - (len(doc.splitlines()) if doc else 0)
 
 
-def twins_of(trees: Iterator[ast.Module]) -> dict[str, set[str]]:
-    """The functions that have a twin, by module: each file of twins lists the modules that it is for as TWINS_OF."""
-    found: dict[str, set[str]] = {}
+def twins_of(trees: Iterator[ast.Module]) -> set[str]:
+    """The files of the native core that have a twin: each file of twins lists those that it is for as TWINS_OF."""
+    found: set[str] = set()
     for tree in trees:
-        names = {function.name for function in functions(tree)}
         for node in tree.body:
             if isinstance(node, ast.Assign) and [target.id for target in node.targets if isinstance(target, ast.Name)] == [
                 "TWINS_OF"
             ]:
-                for module in ast.literal_eval(node.value):
-                    found.setdefault(module, set()).update(names)
+                found |= set(ast.literal_eval(node.value))
     return found
 
 
-def lacking(module: str, tree: ast.Module, twins: dict[str, set[str]]) -> list[str]:
-    """The kernels of a module that name no source, and those that need a twin and have none."""
-    wrong = []
-    for function in functions(tree):
-        kinds = decorators(function) & KERNELS
-        if kinds and "Source" not in (ast.get_docstring(function) or ""):
-            wrong.append(f"{module}: {function.name} names no Source")
-        must = kinds - {"inline_kernel"} or (
-            code_lines(function) > INLINE_LINES_MAX and kinds and function.name not in THROUGH_CALLERS
-        )
-        if must and function.name not in twins.get(module, set()):
-            wrong.append(f"{module}: {function.name} has no twin in a file of tests/twins with this module in TWINS_OF")
-    return wrong
-
-
-def test_every_kernel_names_its_source_and_has_a_slow_twin() -> None:
+def test_every_file_of_the_native_core_has_a_slow_twin() -> None:
+    files = {path.stem for path in NATIVE.glob("*.c")} - WITHOUT_TWIN
     twins = twins_of(ast.parse(path.read_text(encoding="utf-8")) for path in TWINS.rglob("*.py"))
-    trees = {path.relative_to(PACKAGE).with_suffix("").as_posix(): tree for _, path, tree in modules()}
-    assert [w for module, tree in trees.items() for w in lacking(module, tree, twins)] == []
-    assert twins.keys() - trees.keys() == set()
+    assert (files - twins, twins - files) == (set(), set())
 
 
-def test_the_check_of_twins_asks_for_one_of_the_same_module() -> None:
-    kernel = '@{}\ndef {}(x):\n    """Twice. Source: here"""\n{}    return x\n'
-    tree = ast.parse(
-        kernel.format("kernel", "f", "") + kernel.format("inline_kernel", "short", "")
-        + kernel.format("inline_kernel", "long", "    x += 1\n" * INLINE_LINES_MAX)
-        + "@quick_kernel\ndef g(x):\n    return x\n"
-    )  # fmt: skip
-    of_another = twins_of(iter([ast.parse('TWINS_OF = ("maths/y",)\ndef f(): ...\ndef long(): ...\ndef g(): ...')]))
-    said = "{} has no twin in a file of tests/twins with this module in TWINS_OF"
-    assert lacking("maths/x", tree, of_another) == [
-        f"maths/x: {said.format('f')}", f"maths/x: {said.format('long')}",
-        "maths/x: g names no Source", f"maths/x: {said.format('g')}",
-    ]  # fmt: skip
-    assert lacking("maths/y", tree, of_another) == ["maths/y: g names no Source"]
+def test_every_function_of_the_native_core_is_called() -> None:
+    text = (NATIVE / "riata.h").read_text(encoding="utf-8")
+    exported = re.findall(r"^(?:EXPORT|QUICK) [^(;]*?riata_(\w+)\(", text, re.MULTILINE)
+    code = "".join(path.read_text(encoding="utf-8") for root in (PACKAGE, ROOT / "tests") for path in root.rglob("*.py"))
+    assert {name for name in exported if f"core.{name}" not in code and f"found.{name}" not in code} == set()
 
 
 def test_public_functions_and_classes_say_what_they_are() -> None:

@@ -648,6 +648,36 @@ QUICK double riata_travel(i64 loss, double margin, double label, double strength
  * Source       Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" */
 QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second);
 
+/* ---- payload.c ----------------------------------------------------------------------------------------------------- */
+
+/* Find the least number of decimals that is exact for every value, and the range of the whole numbers that result.
+ *   value      f64[n], at least one, finite, at most VALUE_ABS_MAX in magnitude
+ *   power      f64[powers]   10^0, 10^1, ...: the numbers of decimals to try
+ *   found      i64[3]        number of decimals, least and greatest whole number; -1, 0, 0 if more decimals are needed or some whole
+ *                            number would have more than 31 bits
+ * Source       riata/store/values.py */
+EXPORT void riata_decimals(const double *value, i64 n, const double *power, i64 powers, i64 *found);
+
+/* Write value * power as whole numbers of `width` bytes (1, 2 or 4), little endian: stored u8[width * n]. They are near whole numbers
+ * that fit. Source: riata/store/values.py. */
+EXPORT void riata_put_whole(const double *value, i64 n, double power, u8 *stored, i64 width);
+
+/* Validate a batch, and find which optional parts its payload needs and how its values can be stored. One call, since each releases the
+ * interpreter's lock.
+ *   indptr     i64[n + 1]    from 0 to nnz
+ *   hash u32[nnz], value f64[nnz], label f64[n], weight f64[n], has_id bool[n]
+ *   power      as for `riata_decimals`
+ *   found      i64[4 + 3]    labels that are neither 0 nor 1, weights that are not 1, events with an id, features of the longest event;
+ *                            then the result of `riata_decimals`, if the batch is valid and has a value
+ * Returns      0: valid. 1: indptr does not rise. 2: hashes do not rise within an event. 3, 4, 5: a value, label, weight is out of range
+ * Source       riata/store/payload.py */
+EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double *value, i64 nnz, const double *label,
+                         const double *weight, const bool *has_id, const double *power, i64 powers, i64 *found);
+
+/* Write the lengths of events, little endian, in `width` bytes (2 or 4): length u8[width * n]; and the labels, which are 0 or 1, as bits,
+ * the first event in the highest: bits u8[ceil(n / 8)], or NULL. Source: riata/store/payload.py. */
+EXPORT void riata_put_counts(const i64 *indptr, const double *label, i64 n, u8 *length, i64 width, u8 *bits);
+
 /* ---- numerics.c ---------------------------------------------------------------------------------------------------- */
 
 enum { LEAVES = 8 };

@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`from riata import Model` loads the compiler, which `import riata` does not."""
+    """`from riata import Model` loads the learners, which `import riata` does not."""
     if name == "Model":
         return import_module("riata.model").Model
     raise AttributeError(f"module 'riata' has no attribute {name!r}")

@@ -120,7 +120,7 @@ def main() -> int:
     heads = ("set", "learnt", "rows", "gamma", "non-zeros", "log loss", "wrong")
     about = "\n\n".join((__doc__ or "").split("\n\n")[1:]).rpartition(" Writes")[0]
     text = f"# A tuned sample beside all rows\n\n{about}\n\n{report.table(heads, rows)}\n"
-    conditions = report.conditions("python -m tests.bench.all_or_sample", ["numpy", "numba", "scikit-learn"])
+    conditions = report.conditions("python -m tests.bench.all_or_sample", ["numpy", "scikit-learn"])
     report.publish("all_or_sample", text + conditions, write=not options.no_write)
     return 0
 

@@ -207,7 +207,7 @@ def page(cells: list[Cell]) -> str:
         report.table([*heads, "ratio, 2 threads"], [row_of(cell) for cell in cells]),
         summary(cells),
         READING,
-        report.conditions("python -m tests.bench.batch", ["scikit-learn", "numba", "numpy"]),
+        report.conditions("python -m tests.bench.batch", ["scikit-learn", "numpy"]),
     ]
     return "\n\n".join(texts) + "\n"
 

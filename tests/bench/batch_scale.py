@@ -142,7 +142,7 @@ def main() -> int:
     text = f"# Batch optima of large files\n\n{about[1]}\n\n{report.table(heads, rows)}\n"
     report.publish(
         "batch_scale",
-        text + report.conditions("python -m tests.bench.batch_scale", ["numpy", "numba"]),
+        text + report.conditions("python -m tests.bench.batch_scale", ["numpy"]),
         write=not options.no_write,
     )
     return 0

@@ -365,7 +365,7 @@ def main() -> int:
         list(reversed(tables)),
         [note, floor],
         "python -m tests.bench.beside_learning" + (" --quick" if options.quick else ""),
-        ["uvicorn", "uvloop", "numba", "numpy"],
+        ["uvicorn", "uvloop", "numpy"],
         write=not options.no_write,
         trial=options.quick,
     )  # fmt: skip

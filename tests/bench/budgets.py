@@ -176,7 +176,7 @@ def _text(fields: Sequence[Field], chosen: Sequence[Contender], streams: Sequenc
         "learner is set (and here the mode and k; for *diag, rho* also rho = 0.9999, gamma = 0.1).\n\n"
         + spread_table(fields, chosen) + "\n## Non-zeros of the best run within 100: at the end, and the maximum before\n\n"
         + most_table(fields, chosen) + "\n" + _about(fields, chosen, streams) + "\n"
-        + report.conditions("python -m tests.bench.budgets", ["numpy", "numba", "vowpalwabbit", "matplotlib"])
+        + report.conditions("python -m tests.bench.budgets", ["numpy", "vowpalwabbit", "matplotlib"])
     )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def main() -> None:
         cells = [f"{found[rows, n]:,.0f} ({found[rows, n] / found[rows, 0]:.2f})" for n in FOLLOWERS]
         lines.append([f"{rows:,}", *cells])
     title, _, about = (__doc__ or "").strip().partition(".\n")
-    conditions = report.conditions("python -m tests.bench.challengers", ["numpy", "numba"])
+    conditions = report.conditions("python -m tests.bench.challengers", ["numpy"])
     heads = ["rows of a request", *(f"{n} follow" for n in FOLLOWERS)]
     told = f"# {title}\n{about}\n\nEvents per second; in brackets, relative to a model that none follows.\n\n"
     report.publish("challengers", f"{told}{report.table(heads, lines)}\n{conditions}", write=not options.no_write)

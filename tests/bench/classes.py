@@ -292,7 +292,7 @@ def page(lines: list[dict[str, Any]]) -> str:
         + "\n## Time\n\nProcessor time of reading and learning, microseconds a row:\n\n" + report.table(["set", *names], times)
         + "\nRows of 30 features, already read, with the default learner; predicted 1000 at a time:\n\n"
         + report.table(["classes", "µs a row, learning", "µs a row, predicting"], speeds) + "\n"
-        + report.conditions("python -m tests.bench.classes", ("numpy", "numba", "vowpalwabbit", "river"))
+        + report.conditions("python -m tests.bench.classes", ("numpy", "vowpalwabbit", "river"))
     )  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def main() -> int:
         "each numeric column in nine rows of ten is moved by five of its standard deviations; *with gaps*: one of its values in "
         "twenty is left out too, so that it is zero there. *halved*: indicators are 0.5 in place of 1. Times are processor time, "
         "the least of three passes.\n\n" + report.table(heads, rows) + "\n"
-        + report.conditions("python -m tests.bench.columns", ["numpy", "numba"])
+        + report.conditions("python -m tests.bench.columns", ["numpy"])
     )  # fmt: skip
     report.publish("columns", text, write=not options.no_write)
     return 0

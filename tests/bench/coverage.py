@@ -317,9 +317,7 @@ def page(judged: Sequence[Judged]) -> str:
         for like in design.fresh_kinds:
             title = name if like else f"{name}: fresh rows unlike the training rows, columns independent"
             parts.append(f"## {title}\n\n" + design_table([j for j in judged if j.design == name and j.like == like]))
-    return (
-        "\n".join(parts) + "\n" + report.conditions("python -m tests.bench.coverage", ["numpy", "numba", "scipy", "matplotlib"])
-    )
+    return "\n".join(parts) + "\n" + report.conditions("python -m tests.bench.coverage", ["numpy", "scipy", "matplotlib"])
 
 
 def describe(design: Design) -> str:

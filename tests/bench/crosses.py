@@ -221,7 +221,7 @@ def main() -> None:
     doc = (__doc__ or "").partition("\n\n")
     text = f"# {doc[0]}\n\n{doc[2].partition('Needs RIATA_SHARED')[0]}{report.table(heads, rows)}\n"
     text += PENALTY + report.table(["set", *(f"{name}, {scale:g}" for name in LEARNERS for scale in SCALES)], penalised) + "\n"
-    text += report.conditions("python -m tests.bench.crosses", ("numpy", "numba", "vowpalwabbit"))
+    text += report.conditions("python -m tests.bench.crosses", ("numpy", "vowpalwabbit"))
     report.publish("crosses", text, write=not asked.no_write)
 
 

@@ -174,7 +174,7 @@ def main() -> None:
             beside[number] = beside_aeon(found[number][0], found[number][2])
         rows = [[*one[1], *other] for one, other in zip(found, beside, strict=True)]
         parts = ["# Functional trees", about[0], report.table(HEADS, rows), about[1], second, about[2], distances]
-        parts.append(report.conditions("python -m tests.bench.curves", ["numba", "numpy"]))
+        parts.append(report.conditions("python -m tests.bench.curves", ["numpy"]))
         report.publish("curves", "\n\n".join(part.strip("\n") for part in parts) + "\n", write=True)
 
 

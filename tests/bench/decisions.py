@@ -114,7 +114,7 @@ def main() -> None:
     text = f"# {doc[0]}\n\n{doc[2].partition('Needs RIATA_SHARED')[0]}{report.table(heads, costs)}\n"
     text += report.table(["a tenth of the negatives learnt", "as learnt", "with negatives_kept 0.1"], calibrated) + "\n"
     text += report.table(["stream", "label_weight.positive", "log loss", "AUC", "cost", "predicted / observed"], heavy) + "\n"
-    text += report.conditions("python -m tests.bench.decisions", ("numpy", "numba"))
+    text += report.conditions("python -m tests.bench.decisions", ("numpy",))
     report.publish("decisions", text, write=not asked.no_write)
 
 

@@ -147,7 +147,7 @@ def main() -> int:
         + "\n## Other streams: ten that were not used for tuning, and a synthetic noisy one that showed a disadvantage of "
         "larger steps\n\n"
         + held + "\n"
-        + report.conditions("python -m tests.bench.defaults", ["numpy", "numba", "river", "vowpalwabbit"])
+        + report.conditions("python -m tests.bench.defaults", ["numpy", "river", "vowpalwabbit"])
     )  # fmt: skip
     report.publish("defaults", text, write=not options.no_write)
     return 0

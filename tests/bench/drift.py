@@ -233,7 +233,7 @@ def _text(runs: Sequence[Run], made: dict[str, MadeUp]) -> str:
         "Seconds are those of the whole pass through the service, including posting and parsing; other runs went on at the "
         "same time.\n"
         f"- {refused:,} events refused in {len(runs):,} runs.\n\n"
-        + report.conditions("python -m tests.bench.drift", ["numpy", "numba", "matplotlib"])
+        + report.conditions("python -m tests.bench.drift", ["numpy", "matplotlib"])
     )  # fmt: skip
 
 

@@ -219,7 +219,7 @@ def text(progress: Progress) -> str:
         + "\nStreams that do not drift, but improve as the learner does:\n\n"
         + report.table(["stream, learner", "events", "alarms", "a million", "loss with forget"], steady)
         + "\n"
-        + report.conditions("python -m tests.bench.drift_answers", ["numpy", "numba"])
+        + report.conditions("python -m tests.bench.drift_answers", ["numpy"])
     )
 
 

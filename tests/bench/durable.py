@@ -322,7 +322,7 @@ def main() -> int:
         + f"\n`of its store` and `of the disk` are ratios of rows per second. {options.rounds} rounds of {options.seconds:g} s "
         "each, alternating. `reported to wait`: answers 429 and 503 in all rounds; these requests were not accepted.\n\n"
         "![Durable rows per second](durable.png)\n\n"
-        + report.conditions("python -m tests.bench.durable", ["numpy", "numba", "redis"])
+        + report.conditions("python -m tests.bench.durable", ["numpy", "redis"])
     )  # fmt: skip
     report.publish("durable", text, write=not options.no_write)
     if not options.no_write:

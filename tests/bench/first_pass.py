@@ -141,7 +141,7 @@ def main() -> int:
         tables,
         ["All rows were accepted and learnt."],
         "python -m tests.bench.first_pass",
-        ("numpy", "numba"),
+        ("numpy",),
         not options.no_write,
         options.quick,
     )

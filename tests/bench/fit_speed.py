@@ -43,8 +43,8 @@ VW, VW_L1 = "vw", "vw --l1 1e-6"
 REACH: Final = {ONE: 2.5, TWO: 4.0}
 
 START_NOTE: Final = (
-    "`start, s` is the time of our process before it opens the file and after its last figure: Python, numpy, numba. Machine "
-    "code was compiled in an earlier run. This time does not depend on the file."
+    "`start, s` is the time of our process before it opens the file and after its last figure: Python, numpy. This "
+    "time does not depend on the file."
 )
 
 
@@ -55,7 +55,7 @@ FRESH_NOTE: Final = (
 )
 
 FILES_NOTE: Final = "Neither side writes a result; the files are in the page cache."
-BARE: Final = ("pass", "import numpy", "import numba", "import riata.maths", "import riata.cli.app")
+BARE: Final = ("pass", "import numpy", "import riata.native.library", "import riata.cli.verbs")
 
 
 def write_rows(path: Path, rows: int, features: int, with_values: bool) -> None:
@@ -189,13 +189,13 @@ def main() -> int:
             tables.append(f"\n{table}\n{what_is_left(stream, found, at_work)}\n")
     bare = ", ".join(f"`{code}` {bare_start(code):.3f} s" for code in BARE)
     limit = (
-        f"The limit of a start is a Python process that does one thing and ends: {bare}. `riata.maths` is numba without the "
-        "parts that no kernel needs; `riata.cli.app` is the command with its options."
+        f"The limit of a start is a Python process that does one thing and ends: {bare}. `riata.native.library` is the "
+        "native core; `riata.cli.verbs` is the command without the options of its verbs."
     )
     notes = [f"{START_NOTE} {limit}", FRESH_NOTE, FILES_NOTE]
     command = f"python -m tests.bench.fit_speed{' --quick' if options.quick else ''}"
     title, intro = "From a file to a learnt model", __doc__ or ""
-    packages = ["numpy", "numba", "vowpalwabbit"]
+    packages = ["numpy", "vowpalwabbit"]
     write = not options.no_write
     contest.report_page("fit_speed", title, intro, claims, tables, notes, command, packages, write, options.quick)
     return 0  # a ratio that is not reached is a result

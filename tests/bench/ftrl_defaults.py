@@ -102,7 +102,7 @@ def main() -> int:
         f"geometric mean over {', '.join(TUNED_ON)} of the log loss over that of the defaults.\n\n"
         "## One setting changed at a time\n\n" + moved
         + "\n## Texts with rows of length one\n\n" + unit + "\n"
-        + report.conditions("python -m tests.bench.ftrl_defaults", ["numpy", "numba"])
+        + report.conditions("python -m tests.bench.ftrl_defaults", ["numpy"])
     )  # fmt: skip
     report.publish("ftrl_defaults", text, write=not options.no_write)
     return 0

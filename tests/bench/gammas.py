@@ -77,7 +77,7 @@ def main() -> int:
     for force in IN_FORCE:
         heads += [*(f"in force {force:g}, shadow {gamma:g}" for gamma in GAMMAS if gamma != force), "choice"]
     text += report.table(heads, biases)
-    text += "\n" + report.conditions("python -m tests.bench.gammas", ["numpy", "numba"])
+    text += "\n" + report.conditions("python -m tests.bench.gammas", ["numpy"])
     report.publish("gammas", text, write=not asked.no_write)
     return 0
 

@@ -61,7 +61,7 @@ CHASING: Final[dict[str, LearnerConfig]] = {
 }
 TRIED: Final = """## Tried in prototypes and rejected
 
-Prototypes of the bounded sketch in plain numba on the same streams; log loss of the whole stream unless stated otherwise. None
+Prototypes of the bounded sketch in plain Python on the same streams; log loss of the whole stream unless stated otherwise. None
 of this is in the service.
 
 - **An update of the row's own members at every event**, between solves. Strict, k = 100, gamma 0.1: Reuters acq 0.1202 became
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "## Sweeps per solve\n\nThe next solve continues a solve that was stopped. Because the intercept is updated with every "
         "other weight, few solves need ten sweeps.\n\n"
         f"{sweeps}\n{TRIED}\n"
-        f"{report.conditions('python -m tests.bench.gaps', ('numba', 'numpy'))}"
+        f"{report.conditions('python -m tests.bench.gaps', ('numpy',))}"
     )
     report.publish("gaps", text, write=not options.no_write)
     return 0

@@ -128,7 +128,7 @@ def main() -> None:
         "frozen",
         "gain afterwards",
     ]
-    conditions = report.conditions("python -m tests.bench.gate", ["numpy", "numba"])
+    conditions = report.conditions("python -m tests.bench.gate", ["numpy"])
     title, _, about = (__doc__ or "").strip().partition(".\n")
     note = (
         "Losses of the candidate minus those of the online learner, means over the streams: on the tail with both going on, "

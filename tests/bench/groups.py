@@ -226,7 +226,7 @@ def main() -> None:
     about = [text.replace("\n", " ") for text in (__doc__ or "").split("\n\n")[1:4]]
     parts = ["# LAPS beside skglm, and on simulated weights and curves", "## The group lasso", about[0], beside_skglm()]
     parts += ["## Which k is chosen", about[1], simulations(), READING, "## Curves", about[2], bell_funnel()]
-    parts.append(report.conditions("python -m tests.bench.groups", ["numba", "numpy"]))
+    parts.append(report.conditions("python -m tests.bench.groups", ["numpy"]))
     report.publish("groups", "\n\n".join(part.strip("\n") for part in parts) + "\n", write=True)
 
 

@@ -82,7 +82,7 @@ def main() -> int:
     )
     contest.report_page(
         "growth", "How cost grows", (__doc__ or "").split("\n", 1)[1], [], [*picture, *tables(panels)], [note],
-        "python -m tests.bench.growth", ["numpy", "numba"], write, options.quick,
+        "python -m tests.bench.growth", ["numpy"], write, options.quick,
     )  # fmt: skip
     return 0
 

@@ -28,7 +28,7 @@ from riata.learn.truncated_gradient.config import TruncatedGradientConfig
 from riata.store import layout
 from riata.wire.batch import Batch
 from tests.bench.filling import VW_TEXT, bodies, fill, make_model, wait_served
-from tests.bench.learner_speed import touch
+from tests.bench.limits import touch
 from tests.bench.measured import start
 from tests.bench.service import connect
 from tests.bench.snapshot_cost import Stand

@@ -218,7 +218,7 @@ def main() -> int:
         f"Progressive log loss of the first {ROWS:,} rows of public streams, with values as they are sent, "
         "`\"standardised\": false`, and standardised; gamma = 0.1 for the two texts.\n\n"
         + report.table(["stream", "base rate", *columns], public) + "\n"
-        + report.conditions("python -m tests.bench.hard", ["numpy", "numba"])
+        + report.conditions("python -m tests.bench.hard", ["numpy"])
     )  # fmt: skip
     report.publish("hard", text, write=not options.no_write)
     return 0

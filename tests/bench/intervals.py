@@ -147,7 +147,7 @@ def main() -> int:
         "- With rho below 1 prior and penalty hold the weights back, so intervals are rather too wide than too narrow.\n\n"
     )
     text += report.table(["design", "learner", *(f"{stop:,}" for stop in STOPS)], lines)
-    text += "\n" + report.conditions("python -m tests.bench.intervals", ["numpy", "numba", "scipy"])
+    text += "\n" + report.conditions("python -m tests.bench.intervals", ["numpy", "scipy"])
     report.publish("intervals", text, write=not asked.no_write)
     return 0
 

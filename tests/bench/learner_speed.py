@@ -31,16 +31,13 @@ and, the worst case, 75 features a row that are spread evenly over all slots.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import runpy
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,15 +46,15 @@ from river import linear_model, optim
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import SGDClassifier
 
-from riata.base.arrays import F64, I64, U32
+from riata.base.arrays import F64, U32
 from riata.learn.slot_table import zero_table
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.limits import descend, touch, wait
 from tests.bench.peers import log_loss
 from tests.bench.rivals.vw import vw_run
-from tests.running import ROOT
 
 BITS: Final = 22
 BITS_LARGE: Final = 26
@@ -182,8 +179,8 @@ def write_cache(rows: Rows, folder: Path) -> Path:
             pairs = zip(names[ends[i] : ends[i + 1]], values[ends[i] : ends[i + 1]], strict=True)
             out.write(("1" if y else "-1") + " |f " + " ".join(f"w{name}:{value}" for name, value in pairs) + "\n")
     (folder / "none.vw").write_text("1 |f w1:1\n", encoding="ascii")
-    for source, kept in ((text, folder / "rows.cache"), (folder / "none.vw", folder / "rows.empty")):
-        vw_run(["-b", str(BITS), "--loss_function", "logistic", "-k", "--cache_file", str(kept)], source)
+    for source, cache in ((text, folder / "rows.cache"), (folder / "none.vw", folder / "rows.empty")):
+        vw_run(["-b", str(BITS), "--loss_function", "logistic", "-k", "--cache_file", str(cache)], source)
     return folder / "rows.cache"
 
 
@@ -277,51 +274,19 @@ def against_libraries(rows: Rows, at_once: int, count: int, repeats: int) -> Fou
     return contest.contest(sides, repeats, near)
 
 
-@cache
-def limits() -> ctypes.CDLL:
-    """The library of `limits.c`, compiled with the flags of the native core."""
-    native = ROOT / "service" / "native"
-    flags = runpy.run_path(str(native / "build.py"))["FLAGS"]
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "limits.so"
-        source = Path(__file__).with_name("limits.c")
-        subprocess.run(["cc", *flags, "-march=native", f"-I{native}", "-shared", "-o", made, source, "-lm"], check=True)
-        return ctypes.CDLL(str(made))
-
-
-def numbers(*values: int | F64 | I64 | U32) -> list[Any]:
-    """Arguments for C: 64-bit integers, and where arrays begin."""
-    return [ctypes.c_int64(v) if isinstance(v, int) else ctypes.c_void_p(v.ctypes.data) for v in values]
-
-
-def touch(line: F64, hashes: U32, shift: int) -> None:
-    """Add 1 to the first number of the line of every hash, each prefetched."""
-    limits().touch(*numbers(line, line.shape[1], hashes, len(hashes), shift))
-
-
-def descend(line: F64, batch: Batch, shift: int) -> int:
-    """The plain gradient step of the logistic loss, rate 0.1, over all rows. Returns the features."""
-    rows = (batch.indptr, batch.hash, batch.value, batch.label, batch.n)
-    return int(limits().descend(*numbers(line, line.shape[1], *rows, shift)))
-
-
-def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> int:
-    """Only the chain of dependencies of every row. Returns the features."""
-    return int(limits().wait_for(*numbers(value, ends, label, len(label), int(adaptive), np.empty(1))))
-
-
 def run_wait(batch: Batch, adaptive: bool) -> Measure:
     """The chain of dependencies in the rows of a batch."""
     value = np.resize(batch.value[: batch.indptr[1]], int(np.diff(batch.indptr).max()))
     done: list[int] = []
-    measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)), batch.nnz)
+    measure = timed(lambda: done.append(wait(value, batch.indptr, batch.label, adaptive)[0]), batch.nnz)
     return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done[0])})
 
 
 def run_plain(line: F64, batch: Batch, bits: int) -> Measure:
     """One more pass of the plain step over weights that know the rows."""
     done: list[int] = []
-    measure = timed(lambda: done.append(descend(line, batch, 32 - bits)), batch.nnz)
+    rows = (batch.indptr, batch.hash, batch.value, batch.label)
+    measure = timed(lambda: done.append(descend(line, rows, 32 - bits)), batch.nnz)
     return Measure(measure.seconds, measure.cpu_s, batch.nnz, {"features": float(done[0])})
 
 

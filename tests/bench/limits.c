@@ -1,52 +1,99 @@
-/* What a learner is compared with in learner_speed.py, which compiles this file: the least that it has to do. */
+/* What the learners are compared with: loops that no learner can be faster than, and the algorithm as printed. Built by limits.py. */
+#include <math.h>
+
 #include "losses.h"
 
-enum { AHEAD = 160 }; /* features; far enough to hide one memory access, near enough to stay in the L1 and L2 caches */
+enum { AHEAD = 160 }; /* features, as in the learners */
 
-static const u32 *ahead(const u32 *hash, i64 p, i64 n) { return hash + (p + AHEAD < n ? p + AHEAD : n - 1); }
+static void prefetch_line(const double *line, i64 width, const u32 *hash, i64 p, i64 n, i64 shift) {
+    i64 at = p + AHEAD < n ? p + AHEAD : n - 1;
+    __builtin_prefetch(line + (i64)(hash[at] >> shift) * width);
+}
 
 /* Add 1 to the first number of the line of every hash, each prefetched. */
-EXPORT void touch(double *line, i64 width, const u32 *hash, i64 n, i64 shift) {
+void touch(double *line, i64 width, const u32 *hash, i64 n, i64 shift) {
     for (i64 p = 0; p < n; p++) {
-        __builtin_prefetch(line + (*ahead(hash, p, n) >> shift) * width);
-        line[(hash[p] >> shift) * width] += 1.0;
+        prefetch_line(line, width, hash, p, n, shift);
+        line[(i64)(hash[p] >> shift) * width] += 1.0;
     }
 }
 
 /* The plain gradient step of the logistic loss, rate 0.1, over all rows. Returns the features. */
-EXPORT i64 descend(double *line, i64 width, const i64 *indptr, const u32 *hash, const double *value, const double *label, i64 n,
-                   i64 shift) {
-    for (i64 i = 0; i < n; i++) {
+i64 descend(double *line, i64 width, const i64 *indptr, const u32 *hash, const double *value, const double *label, i64 rows, i64 shift) {
+    i64 features = 0, n = indptr[rows];
+    for (i64 i = 0; i < rows; i++) {
         double margin = 0.0;
         for (i64 p = indptr[i]; p < indptr[i + 1]; p++) {
-            __builtin_prefetch(line + (*ahead(hash, p, indptr[n]) >> shift) * width);
+            prefetch_line(line, width, hash, p, n, shift);
             __builtin_prefetch(value + p + 2 * AHEAD);
-            margin += line[(hash[p] >> shift) * width] * value[p];
+            margin += line[(i64)(hash[p] >> shift) * width] * value[p];
         }
         double pull = 0.1 * (label[i] - 1.0 / (1.0 + exp(-margin)));
-        for (i64 p = indptr[i]; p < indptr[i + 1]; p++)
-            line[(hash[p] >> shift) * width] += pull * value[p];
+        for (i64 p = indptr[i]; p < indptr[i + 1]; p++, features++)
+            line[(i64)(hash[p] >> shift) * width] += pull * value[p];
     }
-    return indptr[n];
+    return features;
 }
 
-/* Only the chain of dependencies of every row, each row beginning with the result of the one before it; the values are those of the
- * first row, repeated. Returns the features. */
-EXPORT i64 wait_for(const double *value, const i64 *indptr, const double *label, i64 n, bool adaptive, double *result) {
-    double moved = 0.0;
-    for (i64 i = 0; i < n; i++) {
+/* Only the chain of dependencies of every row, each beginning with the result of the one before; the values are those of the first
+ * row, repeated. Returns the features; *moved is the last result. */
+i64 wait_for_each(const double *value, const i64 *indptr, const double *label, i64 rows, bool adaptive, double *moved) {
+    i64 features = 0;
+    double last = 0.0;
+    for (i64 i = 0; i < rows; i++) {
         i64 k = indptr[i + 1] - indptr[i];
-        double margin = 0.0 * moved;
+        double margin = 0.0 * last;
         for (i64 j = 0; j < k; j++)
             margin += 0.02 * value[j];
-        moved = loss_slope(LOGISTIC_LOSS, margin, label[i]);
+        last = loss_slope(LOGISTIC_LOSS, margin, label[i]);
         if (adaptive) {
-            double length = 0.0 * moved;
+            double length = 0.0 * last;
             for (i64 j = 0; j < k; j++)
                 length += 0.1 * value[j];
-            moved = invariant_travel(LOGISTIC_LOSS, margin, label[i], length);
+            last = invariant_travel(LOGISTIC_LOSS, margin, label[i], length);
+        }
+        features += k;
+    }
+    *moved = last;
+    return features;
+}
+
+/* Online as printed, in gradient form: a row updates the whole square, then come sweeps over all coordinates.
+ *   cross f64[d, d], with or without its diagonal, curvature, gradient, beta [d] overwritten; gamma f64[d], x f64[n, d], label f64[n]
+ *   floor    least curvature as a share of |residual|       slack    by how much conditions may be violated
+ * Returns weights moved, each counted every time.
+ * Source: Balakrishnan & Madigan 2008, algorithms 1 and 2. */
+i64 full_shooting(double *cross, double *curvature, double *gradient, double *beta, const double *gamma, i64 d, const double *x,
+                  const double *label, i64 n, double floor, double slack) {
+    i64 moves = 0;
+    for (i64 i = 0; i < n; i++, x += d) {
+        double margin = 0.0;
+        for (i64 j = 0; j < d; j++)
+            margin += beta[j] * x[j];
+        double p = 1.0 / (1.0 + exp(-margin)), r = label[i] - p, h = fmax(p * (1.0 - p), floor * fabs(r));
+        for (i64 j = 0; j < d; j++) {
+            gradient[j] += r * x[j];
+            curvature[j] += h * x[j] * x[j];
+            double hx = h * x[j];
+            for (i64 c = 0; c < d; c++)
+                cross[j * d + c] += hx * x[c];
+        }
+        for (double worst = slack + 1.0; worst > slack;) {
+            worst = 0.0;
+            for (i64 j = 0; j < d; j++) {
+                double total = curvature[j], omega = gradient[j] + total * beta[j];
+                double step = copysign(fmax(fabs(omega) - gamma[j], 0.0), omega) / total - beta[j];
+                if (step == 0.0)
+                    continue;
+                moves++;
+                worst = fmax(worst, fabs(step) * total);
+                double kept = gradient[j] - total * step;
+                for (i64 c = 0; c < d; c++)
+                    gradient[c] -= step * cross[j * d + c];
+                gradient[j] = kept;
+                beta[j] += step;
+            }
         }
     }
-    *result = moved; /* so that the compiler leaves the loop */
-    return indptr[n] - indptr[0];
+    return moves;
 }

@@ -211,7 +211,7 @@ def page(found: Found, options: Any) -> None:
     )
     contest.report_page(
         "memory", "Memory", (__doc__ or "").split("\n", 2)[2], [], [weights, many, copies], [rest, WHY],
-        "python -m tests.bench.memory", ["numpy", "numba"], not options.no_write, options.quick,
+        "python -m tests.bench.memory", ["numpy"], not options.no_write, options.quick,
     )  # fmt: skip
 
 

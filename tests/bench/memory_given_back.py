@@ -253,7 +253,7 @@ def main() -> int:
         notes.append("![memory against time](memory-given-back-curves.svg)")
     contest.report_page(
         "memory-given-back", "Memory is given back", (__doc__ or "").split("\n", 1)[1], claims, [], notes,
-        "python -m tests.bench.memory_given_back", ["numpy", "numba", "uvicorn"], not options.no_write, options.quick,
+        "python -m tests.bench.memory_given_back", ["numpy", "uvicorn"], not options.no_write, options.quick,
     )  # fmt: skip
     if not options.no_write:
         draw(found, contest.folder(options.quick) / "memory-given-back-curves.svg")

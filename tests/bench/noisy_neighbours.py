@@ -252,7 +252,7 @@ def main() -> None:
     held = (
         "Every wait is within these bounds." if all(one.within for one in worst) else "**Not every wait is within these bounds.**"
     )
-    text = TEXT + table(HEADS, lines) + f"\n{held}\n\n" + conditions(f"python -m tests.bench.{NAME}", ["numpy", "numba"])
+    text = TEXT + table(HEADS, lines) + f"\n{held}\n\n" + conditions(f"python -m tests.bench.{NAME}", ["numpy"])
     publish(NAME, text, write=not options.no_write and not options.only)
 
 

@@ -278,7 +278,7 @@ def main() -> int:
         tables=[contest.contenders(found, "row", ["log_loss", "answered_s"])],
         notes=[*notes(rows, repeats), limits(found)],
         command="python -m tests.bench.observe_bulk",
-        packages=["numpy", "numba", "uvicorn"],
+        packages=["numpy", "uvicorn"],
         write=not options.no_write,
         trial=options.quick,
     )

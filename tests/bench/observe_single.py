@@ -331,7 +331,7 @@ def main() -> int:
             tables.append(f"## {path.capitalize()}\n\n{table}\n{busy(found, connections)}\n{limit(found, connections)}")
     report_page(
         "observe_single", "One row a request, durable", __doc__ or "", claims, tables, [NOTE],
-        "python -m tests.bench.observe_single", ["numpy", "numba", "uvicorn", "fastapi", "pydantic", "river"],
+        "python -m tests.bench.observe_single", ["numpy", "uvicorn", "fastapi", "pydantic", "river"],
         write=not options.no_write, trial=options.quick,
     )  # fmt: skip
     return 0

@@ -190,7 +190,7 @@ def main() -> int:
         f"{seen[0]}\n## Streams kept aside, named beforehand\n\nOver the best peer, {aside[1]}.\n\n{aside[0]}\n"
         "## Clicks, tenth by tenth\n\nThe sum of the probabilities over that of the labels, in brackets its standard error by "
         f"chance: a tenth has few clicks. {said}\n\n{by_tenth}\n"
-        + report.conditions("python -m tests.bench.own_step", ["numpy", "numba", "vowpalwabbit", "river"])
+        + report.conditions("python -m tests.bench.own_step", ["numpy", "vowpalwabbit", "river"])
     )
     report.publish("own_step", text, write=not asked.no_write)
     return 0

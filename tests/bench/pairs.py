@@ -140,7 +140,7 @@ def main() -> None:
         f"{PAIRS} pairs of different settings, {each} a line: {totals[0]} cover the expected difference, {totals[1]} name the "
         f"better one, {totals[2]} the wrong one, and the others name none.\n\n"
     )
-    conditions = report.conditions("python -m tests.bench.pairs", ["numpy", "numba"])
+    conditions = report.conditions("python -m tests.bench.pairs", ["numpy"])
     report.publish("pairs", f"{text}{report.table(heads, lines)}\n{conditions}", write=not options.no_write)
 
 

@@ -301,7 +301,7 @@ def main() -> int:
         f"Random features are 1 with probability {NOISE_PROBABILITY}. "
         "The paper used squared loss and also tuned the number of passes and the decay of the step size.\n\n"
         + "\n".join(parts) + "\n"
-        + report.conditions("python -m tests.bench.paper_figures", ["numpy", "numba", "scikit-learn", "matplotlib"])
+        + report.conditions("python -m tests.bench.paper_figures", ["numpy", "scikit-learn", "matplotlib"])
     )  # fmt: skip
     report.publish("paper_figures", text, write=not options.no_write and options.figure is None)
     return 0

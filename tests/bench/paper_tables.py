@@ -322,7 +322,7 @@ def page(seeds: Sequence[Seed], shorts: Sequence[Short], liblinear: float) -> st
             "figures.\n"
         ),
         f"## What cannot be compared with the printed values\n\n{shrunk(seeds, shorts)}\n{NOT_COMPARABLE}",
-        report.conditions("python -m tests.bench.paper_tables", ["numpy", "numba", "scipy", "scikit-learn", "matplotlib"]),
+        report.conditions("python -m tests.bench.paper_tables", ["numpy", "scipy", "scikit-learn", "matplotlib"]),
     ]
     return "\n".join(parts)
 

@@ -252,7 +252,7 @@ def main() -> int:
             "Ratios are of CPU time: `vw` uses a separate thread for reading.",
         ],
         "python -m tests.bench.parse_speed",
-        ("numpy", "numba", "msgspec", "pydantic", "scikit-learn"),
+        ("numpy", "msgspec", "pydantic", "scikit-learn"),
         not options.no_write,
         options.quick,
     )

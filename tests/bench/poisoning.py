@@ -128,7 +128,7 @@ def main() -> int:
         + "\nAbsolute shifts of the probability, compared with a model that learnt the honest events alone. "
         f"{options.events:,} honest events of {FEATURES} features, one hostile event after every {EVERY}; "
         f"{options.victims} attacked rows, {options.asked} others compared. Default settings.\n\n"
-        + report.conditions("python -m tests.bench.poisoning", ["numpy", "numba"])
+        + report.conditions("python -m tests.bench.poisoning", ["numpy"])
     )
     report.publish("poisoning", text, write=not options.no_write)
     return 0

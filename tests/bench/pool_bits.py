@@ -202,7 +202,7 @@ wait for it longer than {PATIENCE_S:g} s.
 
 {report.table(["pool", "fault", "equal", "refused", "wrong", "left over"], harmed)}
 """
-    made_by = report.conditions("python -m tests.bench.pool_bits", ["numpy", "numba", "distributed"])
+    made_by = report.conditions("python -m tests.bench.pool_bits", ["numpy", "distributed"])
     report.publish("pool_bits", text + made_by, write=not options.no_write)
     return int(not equal or any(row[4] != "0" for row in harmed))
 

@@ -275,7 +275,7 @@ would help, and more workers do not.
 """
     if not options.no_write:
         (report.EVIDENCE / "pools_scaling.svg").write_text(draw(cost), encoding="utf-8")
-    made_by = report.conditions("python -m tests.bench.pools", ["numpy", "numba"])
+    made_by = report.conditions("python -m tests.bench.pools", ["numpy"])
     report.publish("pools", text + made_by, write=not options.no_write)
     return int(any(row[3] != "0" for row in harmed))
 

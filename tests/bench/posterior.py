@@ -233,7 +233,7 @@ def main() -> None:
     text += thesis_start(x, y)
     few, few_y = x[: IBIS_ROWS // part], y[: IBIS_ROWS // part]
     text += versus_ibis(few, few_y)
-    text += "\n" + report.conditions("python -m tests.bench.posterior", ["numpy", "numba"])
+    text += "\n" + report.conditions("python -m tests.bench.posterior", ["numpy"])
     if not options.no_write and not options.quick:
         picture(found, exact, covered, cost)
     report.publish("posterior", text, write=not options.no_write and not options.quick)

@@ -102,7 +102,7 @@ def main() -> int:
         "# Progressive loss on six public streams\n\n"
         f"Better than the best peer on {ahead} of {len(results)}; at worst {worst:.3f} of its log loss (bound {BEHIND_MAX}).\n\n"
         + _tables(results) + _notes(learner) + "\n"
-        + report.conditions("python -m tests.bench.progressive", ["numpy", "numba", "river", "vowpalwabbit"])
+        + report.conditions("python -m tests.bench.progressive", ["numpy", "river", "vowpalwabbit"])
     )  # fmt: skip
     report.publish("progressive", text, write=not options.no_write and not options.only)
     return int(worst > BEHIND_MAX)

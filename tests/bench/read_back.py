@@ -120,7 +120,7 @@ def main() -> None:
     options = report.arguments(__doc__ or "").parse_args()
     heads = ["learner", "table", "weights", "checkpoint MiB"] + [f"{way} {unit}" for way in WAYS for unit in ("ms", "more MiB")]
     found = [[name, *rows(learner, bits, features)] for name, learner, bits, features in STATES]
-    conditions = report.conditions("python -m tests.bench.read_back", ["numpy", "numba"])
+    conditions = report.conditions("python -m tests.bench.read_back", ["numpy"])
     title, _, about = (__doc__ or "").strip().partition(".\n")
     text = f"# {title}\n{about}\n\n{report.table(heads, found)}\n{conditions}"
     report.publish("read_back", text, write=not options.no_write)

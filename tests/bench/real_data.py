@@ -202,7 +202,7 @@ def main() -> int:
         tables,
         ["Ratios of requests are of wall time, of texts of processor time. All rows were accepted."],
         "python -m tests.bench.real_data",
-        ("numpy", "numba", "scikit-learn"),
+        ("numpy", "scikit-learn"),
         not options.no_write,
         options.quick,
     )

@@ -94,7 +94,7 @@ def main() -> int:
     report_page(
         "redis_ratio", "A shared Redis and the embedded store", (__doc__ or "").partition("\n\n")[2], claims, tables,
         ["The processor time of Redis counts for its side where rows are single, and not where they come in bodies."],
-        "python -m tests.bench.redis_ratio", ["redis", "uvicorn", "numba"], not options.no_write, options.quick,
+        "python -m tests.bench.redis_ratio", ["redis", "uvicorn"], not options.no_write, options.quick,
     )  # fmt: skip
     return 0
 

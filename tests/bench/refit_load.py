@@ -180,7 +180,7 @@ def main() -> int:
         f"at the beginning, {PREDICTIONS} predictions and {OBSERVATIONS} observations a second; {failed} requests failed. "
         f"The last refit took {one['seconds']:.1f} s: {one['features']:,} features, "
         f"{len(one['trace'])} passes.\n\n"
-        f"{report.conditions(command, ['numpy', 'numba'])}"
+        f"{report.conditions(command, ['numpy'])}"
     )
     report.publish("refit_load", text, write=not options.no_write)
     return 0

@@ -85,9 +85,7 @@ def main() -> int:
     doc = (__doc__ or "").partition("\n\n")
     text = f"# {doc[0]}\n\n{doc[2].partition('Needs RIATA_SHARED')[0]}".replace("RUNS", str(RUNS)).replace("LATER", f"{LATER:,}")
     text += f"Rows: {', '.join(about)}.\n\n{report.table([*heads, 'after'], lines)}\n"
-    report.publish(
-        "row_cost", text + report.conditions("python -m tests.bench.row_cost", ["numpy", "numba"]), write=not asked.no_write
-    )
+    report.publish("row_cost", text + report.conditions("python -m tests.bench.row_cost", ["numpy"]), write=not asked.no_write)
     return 0
 
 

@@ -133,7 +133,7 @@ def main() -> None:
     text = "# Curves in the service\n\n" + " ".join((__doc__ or "").split("\n\n")[1].split("\n")) + "\n\n"
     text += report.table(heads, rows)
     text += f"\n## By length\n\n{LENGTH_TEXT}\n\n{by_length()}\n![time of a curve by its length](served_curves.png)\n\n"
-    text += report.conditions("python -m tests.bench.served_curves", ["numba", "numpy"])
+    text += report.conditions("python -m tests.bench.served_curves", ["numpy"])
     report.publish("served_curves", text, write=not options.no_write)
 
 

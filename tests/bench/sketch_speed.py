@@ -8,7 +8,7 @@ exact mode, has learnt four events for each feature, at least 2000, with a solve
   OpenBLAS adding 128 rows to a symmetric matrix of that size, per row: the minimum for the sketch. Once with the kernel it
   chooses, once with the one for 512-bit vectors full Shooting            the same events and the same tolerance as printed,
   from the learner's sketch: a rank one update of the whole square, then sweeps over all coordinates until none moves by more;
-  compiled likewise
+  in C likewise
 
 Sparse rows: 77 features of 50,000 in the proportions of words in a text (Zipf, exponent 1.05), unit length, 1500 of them with
 a weight; 2^18 slots; learners with their defaults, after 20,000 events.
@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numba
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
@@ -40,6 +39,7 @@ from riata.learn.taylor_sketch.learner import TaylorSketchConfig
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import report
+from tests.bench.limits import full_shooting
 
 SEED: Final = 2008
 ROUNDS: Final = 9
@@ -124,48 +124,6 @@ def sparse_rows(n: int) -> Iterator[Batch]:
         margin = np.add.reduceat(value * beta[at], indptr[:-1])
         label = (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(np.float64)
         yield to_batch(indptr, at, value, label, SPARSE_BITS)
-
-
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def full_shooting(arrays: tuple[F64, F64, F64, F64, F64], x: F64, label: F64, limits: tuple[float, float]) -> int:
-    """Online as printed, in gradient form: a row updates the whole square, then come sweeps over all coordinates.
-
-    arrays : cross with or without its diagonal, curvature, gradient, beta, gamma; overwritten but for gamma
-    limits : least curvature as a share of |residual|, and by how much conditions may be violated
-    Returns weights moved, each counted every time.
-    """
-    cross, curvature, gradient, beta, gamma = arrays
-    floor, slack = limits
-    moves, size = 0, len(beta)
-    for i in range(len(label)):
-        margin = 0.0
-        for j in range(size):
-            margin += beta[j] * x[i, j]
-        p = 1.0 / (1.0 + np.exp(-margin))
-        r = label[i] - p
-        h = max(p * (1.0 - p), floor * abs(r))
-        for j in range(size):
-            gradient[j] += r * x[i, j]
-            curvature[j] += h * x[i, j] * x[i, j]
-            hx = h * x[i, j]
-            for c in range(size):
-                cross[j, c] += hx * x[i, c]
-        worst = slack + 1.0
-        while worst > slack:
-            worst = 0.0
-            for j in range(size):
-                total = curvature[j]
-                omega = gradient[j] + total * beta[j]
-                step = np.sign(omega) * max(abs(omega) - gamma[j], 0.0) / total - beta[j]
-                if step != 0.0:
-                    moves += 1
-                    worst = max(worst, abs(step) * total)
-                    kept = gradient[j] - total * step
-                    for c in range(size):
-                        gradient[c] -= step * cross[j, c]
-                    gradient[j] = kept
-                    beta[j] += step
-    return moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +274,7 @@ def main() -> int:
         + "\n## Text-like sparse rows, bounded\n\n"
         + report.table(["learner", "us an event", "times truncated gradient", "non-zero"], sparse)
         + "\n"
-        + report.conditions("python -m tests.bench.sketch_speed", ["numpy", "numba", "scipy"])
+        + report.conditions("python -m tests.bench.sketch_speed", ["numpy", "scipy"])
     )
     report.publish("sketch_speed", text, write=not options.no_write)
     return 0

@@ -339,7 +339,7 @@ def main() -> int:
         found.tables(),
         [f"{repeats} rounds, three times as many for publications; {seconds:g} s of learning during one checkpoint."],
         "python -m tests.bench.snapshot_cost" + (" --quick" if options.quick else ""),
-        ["numba", "numpy"],
+        ["numpy"],
         write=not options.no_write,
         trial=options.quick,
     )

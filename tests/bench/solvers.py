@@ -31,7 +31,6 @@ from vowpalwabbit import Workspace
 
 from riata.base.arrays import F64
 from riata.base.errors import RiataError
-from riata.batch import shotgun_round
 from riata.batch.choose import CLASSES
 from riata.batch.columns import columns_of
 from riata.batch.data import DataInMemory, in_memory
@@ -42,7 +41,7 @@ from riata.batch.pool import Serial, Threads
 from riata.batch.problem import Problem
 from riata.batch.rmmp import Rmmp
 from riata.batch.shotgun import Shotgun
-from riata.batch.shotgun_round import Limits, Place
+from riata.batch.shotgun_round import Limits, Place, Rounds, shuffle
 from riata.batch.sublinear import Sublinear
 from riata.learn.learner import Weights
 from riata.maths.links import LOGISTIC
@@ -87,13 +86,14 @@ def rounds_needed(data: DataInMemory, gamma: float, at_once: int, best: float) -
     norm = np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(d)])
     place = Place(np.zeros(2 * d), np.zeros(n), np.empty(n), np.empty(n), np.full(2 * d, np.inf), np.zeros(n, np.int32))
     limits, order, number = Limits(np.full(d, gamma), 0.25 * norm, np.ones(d)), np.arange(2 * d), 1
-    shotgun_round.settle(columns, LOGISTIC, place, 0.0)
+    rounds = Rounds(columns, LOGISTIC, place, limits)
+    rounds.settle(0.0)
     for epoch in range(1, 3000):
-        shotgun_round.shuffle(order, np.uint64(0), epoch)
+        shuffle(order, 0, epoch)
         for first in range(0, 2 * d, 8 * at_once):
-            shotgun_round.rounds(columns, LOGISTIC, place, limits, order[first : first + 8 * at_once], at_once, number)
+            rounds.advance(order[first : first + 8 * at_once], at_once, number)
             number += 8
-            total, _, _ = shotgun_round.settle(columns, LOGISTIC, place, 0.0)
+            total, _, _ = rounds.settle(0.0)
             objective = total - gamma * float(place.part.sum())
             if objective >= best - 1e-4 * abs(best):
                 return number - 1

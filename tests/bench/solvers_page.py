@@ -153,7 +153,7 @@ SECTIONS = {"shotgun": _shotgun, "machines": _machines, "sublinear": _sublinear,
 
 def publish(found: dict[str, Any]) -> None:
     """Write solvers.md and its pictures."""
-    packages = ["scikit-learn", "vowpalwabbit", "numba", "numpy"]
+    packages = ["scikit-learn", "vowpalwabbit", "numpy"]
     parts = [SECTIONS[name](found[name]) for name in SECTIONS if name in found]
     text = "\n".join(["# Other batch solvers", "", *parts, report.conditions("python -m tests.bench.solvers", packages)])
     report.publish("solvers", text, write=True)

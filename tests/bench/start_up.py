@@ -1,14 +1,13 @@
 """Time of a start, from exec of `riata serve` to ready: warm and cold, empty and full.
 
-- warm: files are in the kernel's cache, machine code and byte code are on the disk from an earlier start.
+- warm: files are in the kernel's cache, byte code is on the disk from an earlier start.
 - cold: every file that a start reads was removed from the kernel's cache, except those that other processes have mapped.
 - empty: a new data directory.
 - full: ten million events in the log (bulk bodies of 10,000 rows), a million non-zero weights, a checkpoint at their end.
 - replay: the same, killed with events after its last checkpoint.
 
 A start ends with the first 200 of `/readyz`, which is requested every 4 ms. Kinds of starts alternate; figures are medians. The
-parts of a warm, empty start are measured separately, in processes that do nothing else. Compiling is measured once, from an
-empty folder; its time is that of the whole process and of its child processes.
+parts of a warm, empty start are measured separately, in processes that do nothing else.
 """
 
 from __future__ import annotations
@@ -39,22 +38,13 @@ TARGET_S: Final = 2.0
 PARTS: Final = {
     "the interpreter": "",
     "numpy": "import numpy",
-    "numba": "import numba",
     "pydantic, FastAPI, uvicorn": "import fastapi, pydantic_settings, uvicorn",
     "this package": "import riata.wiring",
-    "kernels": "from riata.run.warm_up import warm_up; warm_up()",
-}
-START: Final = (
-    "from riata.run.compilers import Compilers; from riata.run.warm_up import warm_up_start; warm_up_start(Compilers())"
-)
-COMPILING: Final = {  # what compiles where nothing is there, and in how many seconds it should on four cores
-    "what a first start waits for": (["-c", START], 60.0),
-    "`riata warm`: everything, of every learner": (["-m", "riata", "warm"], 150.0),
 }
 WHY: Final = (
-    "A start consists mainly of importing packages and linking machine code that is on the disk. A full one also reads its "
+    "A start consists mainly of importing packages. A full one also reads its "
     "newest checkpoint, verifies it and loads its weights into the table; of the log it reads only the part after that. To "
-    "replay less, set `checkpoint_every_events` lower. To start without compiling, run `riata warm` when the image is built."
+    "replay less, set `checkpoint_every_events` lower."
 )
 MEASURE: Final = "import gc, os, time; gc.disable(); os.environ['OPENBLAS_NUM_THREADS'] = '1'; t = time.perf_counter()\n"
 
@@ -71,19 +61,6 @@ def parts() -> list[tuple[str, float]]:
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], check=True, env=environment)
     return list(zip(PARTS, [time.perf_counter() - begun, *map(float, made.stdout.split())], strict=True))
-
-
-def compiling(folder: Path) -> list[tuple[str, float, float]]:
-    """Seconds, and seconds of processor time, of compiling each of `COMPILING`."""
-    found = []
-    for number, (name, (arguments, _)) in enumerate(COMPILING.items()):
-        kernels = {"NUMBA_CACHE_DIR": str(folder / f"kernels-{number}"), "PYTHONPATH": f"{ROOT / 'service'}"}
-        before, begun = os.times(), time.perf_counter()
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env={**_environment(), **kernels})
-        took, after = time.perf_counter() - begun, os.times()
-        cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-        found.append((name, took, cpu_s))
-    return found
 
 
 def _environment() -> dict[str, str]:
@@ -129,7 +106,7 @@ def measure(folder: Path, repeats: int, events: int, names: int, unsaved: int) -
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("filling", total=5 * repeats + 1)
         with started(folder / "first", cold=False):
-            pass  # writes byte code and, where they are not there, kernels
+            pass  # writes byte code
         weights = make_full(full, events, names)
         size = sum(path.stat().st_size for path in full.iterdir())
         progress.advance(task)
@@ -164,7 +141,6 @@ def main() -> int:
     names = min(1_120_000, events)
     unsaved = events // 10
     with tempfile.TemporaryDirectory(prefix="riata-start-") as folder:
-        compiled = [] if options.quick else compiling(Path(folder))  # takes minutes
         found, weights, size = measure(Path(folder), repeats, events, names, unsaved)
     rows = []
     for kind, starts in found.items():
@@ -177,9 +153,6 @@ def main() -> int:
     heads = ["start", "s to ready", "range", "CPU s", "MiB read from disk", "MiB of memory when ready"]
     warm = statistics.median(one.seconds for one in found["warm, empty"])
     claims = [Claim("start, warm and empty", f"{warm:.2f} s", f"{TARGET_S:g} s", warm / TARGET_S, 1.0, at_most=True)]
-    for name, took, _ in compiled:
-        most = COMPILING[name][1]
-        claims.append(Claim(f"compiling {name}", f"{took:.0f} s", f"{most:g} s", took / most, 1.0, at_most=True))
     made_of = report.table(["part of a warm, empty start", "ms"], [[name, f"{1000 * s:,.0f}"] for name, s in parts()])
     about = (
         f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB in the data directory. "
@@ -187,12 +160,9 @@ def main() -> int:
     )
     notes = [about, WHY]
     tables = ["## Starts\n\n" + report.table(heads, rows), made_of]
-    if compiled:
-        lines = [[name, f"{took:.0f}", f"{cpu_s:.0f}"] for name, took, cpu_s in compiled]
-        tables.append("## Compiling\n\n" + report.table(["from an empty folder", "s", "CPU s"], lines))
     contest.report_page(
         "start_up", "Start time", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
-        "python -m tests.bench.start_up", ["numpy", "numba", "fastapi", "uvicorn"], not options.no_write, options.quick,
+        "python -m tests.bench.start_up", ["numpy", "fastapi", "uvicorn"], not options.no_write, options.quick,
     )  # fmt: skip
     return 0
 

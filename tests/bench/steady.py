@@ -295,7 +295,7 @@ def page(seen: Seen, cores: float, options: Any) -> None:
     command = f"python -m tests.bench.steady{' --quick' if options.quick else f' --minutes {options.minutes or MINUTES:g}'}"
     contest.report_page(
         "steady", "Memory under a steady load", (__doc__ or "").split("\n", 1)[1], claims if minutes >= MINUTES_MIN else [],
-        [holder_table(seen)], notes, command, ["numpy", "numba"], not options.no_write, options.quick,
+        [holder_table(seen)], notes, command, ["numpy"], not options.no_write, options.quick,
     )  # fmt: skip
     if not options.no_write:
         draw(seen, contest.folder(options.quick) / "steady_curve.svg")

@@ -4,7 +4,8 @@ import numpy as np
 
 from riata.learn.registry import build_learner
 from riata.learn.taylor_sketch.learner import TaylorSketchConfig
-from tests.bench.sketch_speed import dense_rows, full_shooting, sparse_rows
+from tests.bench.limits import full_shooting
+from tests.bench.sketch_speed import dense_rows, sparse_rows
 
 
 def test_the_yardstick_learns_the_same_weights() -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from riata.base.errors import RiataError
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
-from riata.maths import losses
+from riata.native.library import core
 from riata.run.config import config_from_payload
 from riata.run.model_state import ModelState
 from riata.store import layout
@@ -235,7 +235,7 @@ def twin_of(payload: bytes) -> Eager:
     learner = config.learner
     assert isinstance(learner, TruncatedGradientConfig)
     assert learner.grid, "the twin finds the same bits only where sums are exact"
-    return Eager(learner, config.encoder.bits, slope=losses.slope, travel=losses.invariant_travel)
+    return Eager(learner, config.encoder.bits, slope=core.slope, travel=core.travel)
 
 
 def learn_entry(twin: Eager, entry: Entry, skips: set[int]) -> None:

@@ -34,8 +34,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 TRUNCATED, FTRL, HYBRID, EXACT = 1, 2, 3, 5
 STRIDE = 251  # of the bytes that are flipped before a merge: a prime, so that every place within 8 bytes comes
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
-
 
 def parts(learner: int) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays of a valid state, to be changed."""

@@ -184,7 +184,7 @@ class Trial:
             answer = httpx.request(method, f"{self._running.url}{path}", timeout=WAIT_S, **(how if document is not None else {}))
             told = answer.json()
             waits = answer.status_code == 503 or told.get("code") in ("other_role", "changed_meanwhile")
-            if not (waits or told.get("state") == "compiling"):
+            if not waits:
                 assert answer.status_code < 300, answer.text
                 return told
             assert time.monotonic() < deadline, answer.text

@@ -30,8 +30,6 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ftrl_proximal": {"kind": "ftrl_proximal"},
 }
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
-
 
 def lines(count: int, seed: int) -> bytes:
     rng = random.Random(seed)

@@ -186,7 +186,6 @@ def test_ten_kills_lose_nothing_and_change_no_bit(tmp_path: Path) -> None:
     check_kills(tmp_path, kills=10, seed=1)
 
 
-@pytest.mark.usefixtures("learners_compiled")
 @pytest.mark.parametrize("name", ["exact", slow("hybrid"), slow("ftrl")])
 def test_two_kills_change_no_bit_of_the_other_learners_with_a_change_of_penalty_among_them(name: str, tmp_path: Path) -> None:
     check_kills(tmp_path, kills=2, seed=3, learner=LEARNERS[name])
@@ -194,7 +193,6 @@ def test_two_kills_change_no_bit_of_the_other_learners_with_a_change_of_penalty_
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.usefixtures("learners_compiled")
 @pytest.mark.parametrize("name", LEARNERS)
 def test_sixty_kills_change_no_bit_of_the_other_learners(name: str, tmp_path: Path) -> None:
     check_kills(tmp_path, kills=60, seed=4, learner=LEARNERS[name])

@@ -10,9 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.cli.test_compiling import wait_for
 from tests.cli.test_verbs import run
-from tests.running import Running
+from tests.running import Running, wait_for
 
 ROWS = 400
 SKETCH = {"learner": {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "block": 50}}

@@ -28,7 +28,7 @@ def not_ready(why: str, **others: str) -> dict[str, Any]:
 
 
 def test_each_reason_is_told_once_until_it_is_ready() -> None:
-    loading, replaying = "loading and compiling the kernels", "replaying the log: 1 of 2 events"
+    loading, replaying = "the models are being looked at", "replaying the log: 1 of 2 events"
     asked = Asked(not_ready(loading), not_ready(loading, m="its labels"), not_ready(replaying), {"ready": True, "attention": []})
     said, paused = list[str](), list[float]()
     wait_until_ready(cast(Riata, asked), said.append, paused.append)

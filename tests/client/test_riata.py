@@ -33,22 +33,15 @@ def test_observe_sends_ndjson_with_a_key_of_its_own_and_reads_the_counts() -> No
     assert second.headers["idempotency-key"] == "mine"
 
 
-def test_creating_a_model_waits_while_its_kernels_are_compiled() -> None:
-    waiting = answer(202, {"name": "m", "created": False, "state": "compiling", "config": {}})
+def test_creating_a_model_waits_while_it_learns_the_log_of_another() -> None:
+    waiting = answer(202, {"name": "m", "created": False, "state": "backfilling", "config": {}})
     there = answer(200, {"name": "m", "created": False, "state": "ready", "config": {}})
     script = Script(waiting, waiting, there)
     made = client(script).create_model("m", {"labels": "0/1"})
     assert (made["state"], made["created"]) == ("ready", True)
     assert [request.method for request in script.requests] == ["PUT"] * 3
     assert {request.content for request in script.requests} == {b'{"labels": "0/1"}'}
-    assert script.waits == [calls.COMPILING_AGAIN_S] * 2
-
-
-def test_creating_a_model_does_not_wait_indefinitely() -> None:
-    tries = int(calls.COMPILING_S_MAX / calls.COMPILING_AGAIN_S) + 1
-    script = Script(*[answer(202, {"name": "m", "state": "compiling"})] * tries)
-    with pytest.raises(Unreachable, match="still being compiled"):
-        client(script).create_model("m", {})
+    assert script.waits == [calls.BACKFILLING_AGAIN_S] * 2
 
 
 def test_an_invalid_url_is_refused() -> None:

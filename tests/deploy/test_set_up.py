@@ -66,7 +66,7 @@ def test_missing_programs_are_installed_one_by_one_and_a_failure_is_ignored(tmp_
 
 
 def test_what_make_starts_may_write_byte_code(tmp_path: Path) -> None:
-    """Otherwise every process compiles the sources of numba again."""
+    """Otherwise every process compiles the sources of its modules again."""
     probe = tmp_path / "Makefile"
     probe.write_text(f'include {ROOT / "Makefile"}\nprobe:\n\t@echo "[$$PYTHONDONTWRITEBYTECODE]"\n', encoding="utf-8")
     command = ["make", "--no-print-directory", f"--file={probe}", "probe"]

@@ -13,10 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from riata.cli.app import app
-from tests.cli.test_compiling import wait_for
 from tests.docs.printed import DOCS, Printed, printed
 from tests.docs.test_printed_commands import Request
-from tests.running import HANG_S, Running
+from tests.running import HANG_S, Running, wait_for
 from tests.trees.hand_made import two_splits
 
 GUIDES = (
@@ -34,9 +33,9 @@ LEFT_OUT = {  # parts of commands, and why these are only read
     "--url http://127.0.0.1:8080": "it waits for a refit, which `tests/run/test_refits.py` has",
     "--store redis://": "it needs a Redis",
     "--data ./riata-data": "it needs the directory of a service that has stopped",
-    "--batch": "solvers are compiled first; `tests/cli/test_fit_batch.py` has them",
+    "--batch": "`tests/cli/test_fit_batch.py` has it",
     "riata tree": "`tests/cli/test_tree.py` has it",
-    "riata groups": "it is compiled first; `tests/cli/test_groups.py` has it",
+    "riata groups": "`tests/cli/test_groups.py` has it",
     "--mlflow": "it needs mlflow",
     "fraud.vw.gz": "it has the solver of a file",
 }

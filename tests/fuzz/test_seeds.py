@@ -8,7 +8,6 @@ from tests.fuzz.oracle import UNIT, UNITS_MAX, Greedy, Slow, check
 from tests.fuzz.run import SEEDS, TARGETS, load, seeds
 
 
-@pytest.mark.usefixtures("learners_compiled")
 @pytest.mark.parametrize("target", TARGETS)
 def test_kept_inputs_are_read_or_refused_as_declared(target: str) -> None:
     module = load(target)

@@ -13,7 +13,7 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.maths import losses
+from riata.native.library import core
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.twins.truncated_row import collect
@@ -98,7 +98,7 @@ def test_lazy_equals_eager(config: TruncatedGradientConfig) -> None:
 @pytest.mark.parametrize("config", [_on_grid(config) for config in DYADIC], ids=_name)
 def test_lazy_equals_eager_to_the_last_bit_on_the_grid(config: TruncatedGradientConfig) -> None:
     events = sparse_events(1000, seed=4, spread=0.0)  # weights beyond 2^13 would leave the grid
-    eager = Eager(config, BITS, slope=losses.slope, travel=losses.invariant_travel)
+    eager = Eager(config, BITS, slope=core.slope, travel=core.travel)
     lazy = TruncatedGradient(config, BITS)
     margins, _ = learn_rows(eager, events)
     assert lazy.step(to_batch(events)).margin.tolist() == margins

@@ -133,4 +133,4 @@ def test_the_likelier_the_label_the_smaller_the_slope(link: int) -> None:
 
 @given(margins, labels)
 def test_the_logistic_slope_is_that_of_the_logistic_loss_to_the_last_bit(c: float, label: float) -> None:
-    assert taylor(LOGISTIC, c, label)[0] == -losses.slope(losses.LOGISTIC, c, label)
+    assert taylor(LOGISTIC, c, label)[0] == -core.slope(losses.LOGISTIC, c, label)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 import numpy as np
@@ -13,7 +14,12 @@ from riata.predict.model import Scores
 from riata.wire.batch import select_rows
 from tests.predict.rows import batch_of, model_of, random_batch, random_weights
 from tests.twins import dot as twin
-from tests.twins.links import sigma
+
+
+def sigma(margin: float) -> float:
+    """As served models compute it, to the last bit."""
+    e = math.exp(-abs(margin))
+    return (1.0 if margin >= 0.0 else e) / (1.0 + e)
 
 
 def rows_of(scores: Scores, rows: slice) -> list[bytes]:

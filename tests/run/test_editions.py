@@ -71,7 +71,7 @@ def same(a: Published, b: Published) -> None:
     assert (a.model.gen, a.model.seq, a.no_std_error) == (b.model.gen, b.model.seq, b.no_std_error)
 
 
-@pytest.mark.usefixtures("learners_compiled", "few_events_do")
+@pytest.mark.usefixtures("few_events_do")
 @pytest.mark.parametrize("kind", LEARNERS)
 @pytest.mark.parametrize("examples", [0, 1, 300])
 def test_a_follower_answers_with_the_bits_of_the_writer(kind: str, examples: int) -> None:
@@ -99,7 +99,7 @@ def test_its_age_continues_from_the_moment_it_was_published() -> None:
     assert slow_clock.published_mono_ms == 100
 
 
-@pytest.mark.usefixtures("learners_compiled", "few_events_do")
+@pytest.mark.usefixtures("few_events_do")
 def test_standard_errors_that_are_too_large_to_send_stay_behind_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     published = served(LEARNERS["sketch"], 300)
     monkeypatch.setattr("riata.predict.linear_model.CURVATURE_CARRIED_BYTES_MAX", 1000)

@@ -277,7 +277,7 @@ def test_a_store_outage_is_survived() -> None:
     assert labels(store) == [0.0]
 
 
-def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten(learners_compiled: None) -> None:  # noqa: ARG001
+def test_a_prediction_with_new_features_for_a_full_vocabulary_is_only_forgotten() -> None:
     store = MemoryStore()
     learner = {"kind": "taylor_sketch", "mode": "exact", "features_max": 3, "warm_up": 0, "ramp": 0.0, "block": 1}
 

@@ -17,8 +17,6 @@ from tests.fuzz.targets.state import SKETCH, observed, rows
 
 LARGE = 26  # bits: a table of 2 GiB
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
-
 
 def saved(learner: dict[str, Any], bits: int = LARGE) -> tuple[Generation, bytes]:
     state = ModelState("m", bytes(16))

@@ -182,11 +182,10 @@ def test_a_generation_without_a_way_forward_is_a_point_of_its_own() -> None:
         history = read_history(call, "m", None, lambda _event: None)
         history.head = trimmed
         config = node.engine.published("m").config
-        how = (lambda _config: None, lambda _share: None)
-        found = state_at(call, history, 151, config, how)
+        found = state_at(call, history, 151, config, lambda _share: None)
         assert (found.generation, found.state.freeze().digest().hex()) == (3, replay(store, "m", to=151).digest)
         with pytest.raises(Conflict, match="exactly event 151"):
-            state_at(call, history, 160, config, how)
+            state_at(call, history, 160, config, lambda _share: None)
 
     run_with(store, work)
 

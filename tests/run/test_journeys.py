@@ -15,7 +15,6 @@ from riata.store.store import Generation
 from riata.watch.progressive import Progressive
 from tests.run.journeys import CASES, Journey
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
 SOAKED = range(1, 40)
 MUTATED_MAX = 20  # journeys, within which a missing safeguard has to be noticed
 

@@ -71,7 +71,7 @@ def test_a_served_model_has_the_plan_for_answering_rows() -> None:
         model = node.service.published("m").model
         assert isinstance(model, LinearModel)
         assert model.plan is not None
-        made = Plan(model.weights, model.bucket, model.link.code, node.service.context("m", labelled=False))
+        made = Plan(model.native, node.service.context("m", labelled=False))
         assert bytes(model.plan.weights) == bytes(made.weights)
         assert bytes(model.plan.rules)[:48] == bytes(made.rules)[:48]  # what is no address
 
@@ -146,7 +146,7 @@ def test_after_a_stream_has_ended_its_last_events_get_their_standard_errors_too(
             assert uncertainty is not None
             assert isinstance(model, LinearModel)
             wanted = np.empty(batch.n)
-            uncertainty.std_errors(batch, model.weights, model.bucket, wanted)
+            uncertainty.std_errors(batch, model.native, wanted)
             return bool((model.score(batch).std_error == wanted).all())
 
         await soon(as_of_now)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from riata.base.child_process import child_environment
 from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
 from riata.base.priority import lower_priority
-from riata.run.compilers import child_environment
 from riata.run.gate import losses, margins
 from riata.run.refits import work
 from riata.run.refits.checking import check

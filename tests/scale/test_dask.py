@@ -186,7 +186,7 @@ def test_another_version_is_refused_by_name() -> None:
     check_versions(found(dict.fromkeys(SPOKEN, "1"), own))
     for versions, told in (
         (found({**own, "dask": "2"}, own), "the scheduler has dask 2; this process has 1"),
-        (found(own, {**own, "numba": "0"}), "worker tcp://a:1 has numba 0; this process has 1"),
+        (found(own, {**own, "numpy": "0"}), "worker tcp://a:1 has numpy 0; this process has 1"),
         (found(own, dict.fromkeys(SPOKEN, "1")), "worker tcp://a:1 has no riata"),
     ):
         with pytest.raises(Conflict, match=told) as refused:

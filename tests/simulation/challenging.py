@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from riata.base.errors import NotFound, RiataError, StoreFailed
-from riata.learn.registry import machine_code
 from riata.run.admin import Admin
 from riata.run.checkpointer import Retention
 from riata.run.config import ModelConfig, change_from_payload, config_payload, read_config, read_stored
@@ -271,14 +270,6 @@ class Disk(MemoryStore):
             raise
 
 
-class WarmEngine(AloneEngine):
-    """An engine whose kernels need no compiling."""
-
-    async def _warm_up(self) -> None:
-        self.context.warm_kinds.add(machine_code(CONFIG.learner))
-        self.tally.compiled = True
-
-
 class Service:
     """One process, from its start to its end, with the people who operate it."""
 
@@ -287,7 +278,7 @@ class Service:
         self.process = Process(history.world, "service")
         self.process.release = BASE
         self.ready = False
-        self.engine = WarmEngine(
+        self.engine = AloneEngine(
             lambda: disk,
             EngineSettings("host", Retention(3, 10**6), "fsync", scrub_every_s=1e6, observe_timeout_ms=2000),
             Clock(), history.world.rng.randbytes, self._end,

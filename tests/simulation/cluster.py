@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from riata.base.errors import RiataError
-from riata.learn.registry import machine_code
 from riata.run.checkpointer import Retention
 from riata.run.config import config_payload, read_config
 from riata.run.engine_settings import EngineSettings, Role
@@ -132,7 +131,6 @@ class SimulatedNode:
     def _live(self) -> None:
         world = self.world
         engine = SharedEngine(self._open_store, self._settings, Clock(), world.rng.randbytes, self._end, self._end)
-        engine.context.warm_kinds.add(machine_code(CONFIG.learner))
         engine.context.wake = self._serves
         self.engine = engine
         engine.context.log_thread.start()

@@ -14,9 +14,10 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
+from riata.native.library import core
 from riata.store import payload as layout
-from riata.store.payload import TIME_VERSION, decode_batch, encode_batch, look_at, put_parts
-from riata.store.values import FORMS, POWERS, WHOLE, Stored, choose, decimals, put_whole, unpack_values
+from riata.store.payload import TIME_VERSION, decode_batch, encode_batch
+from riata.store.values import FORMS, POWERS, WHOLE, Stored, choose, unpack_values
 from riata.wire.batch import Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
 from tests.twins import payload as twin
@@ -160,11 +161,11 @@ STORED = [
 def stored_values(value: F64) -> tuple[int, int, Stored]:
     """Form, digits and stored bytes of at least one value."""
     found = np.zeros(3, np.int64)
-    decimals(value, np.array(POWERS), found)
+    core.decimals(value, len(value), np.array(POWERS), len(POWERS), found)
     form, digits, stored = choose(value, found)
     if form not in WHOLE:
         return form, digits, stored
-    put_whole(value, POWERS[digits], stored)
+    core.put_whole(value, len(value), POWERS[digits], stored, len(stored) // len(value))
     return form, digits, stored.view(FORMS[form])
 
 
@@ -320,7 +321,7 @@ def some_values(rng: np.random.Generator, kind: int, count: int) -> F64:
     return drawn if kind == 10 else np.abs(drawn.round(3)) + 0.001
 
 
-def test_the_compiled_look_at_values_is_that_of_its_twin() -> None:
+def test_the_native_look_at_values_is_that_of_its_twin() -> None:
     rng = np.random.default_rng(5)
     powers = np.array(POWERS)
     for trial in range(600):
@@ -328,19 +329,19 @@ def test_the_compiled_look_at_values_is_that_of_its_twin() -> None:
         if trial % 50 == 49:
             value[rng.integers(len(value))] = -0.0
         found, slow = np.zeros(3, np.int64), np.ones(3, np.int64)
-        decimals(value, powers, found)
+        core.decimals(value, len(value), powers, len(powers), found)
         twin.decimals(value, powers, slow)
         assert found.tolist() == slow.tolist()
         for width in (1, 2, 4):
             power = 1.0 if found[0] < 0 else float(powers[found[0]])
             small = value.clip(-100.0 / power, 100.0 / power)
             stored, slowly = np.empty(width * len(value), np.uint8), np.empty(width * len(value), np.uint8)
-            put_whole(small, power, stored)
+            core.put_whole(small, len(small), power, stored, width)
             twin.put_whole(small, power, slowly)
             assert stored.tobytes() == slowly.tobytes()
 
 
-def test_the_compiled_look_at_a_batch_is_that_of_its_twin() -> None:
+def test_the_native_look_at_a_batch_is_that_of_its_twin() -> None:
     rng = np.random.default_rng(6)
     powers = np.array(POWERS)
     reasons = set()
@@ -355,7 +356,8 @@ def test_the_compiled_look_at_a_batch_is_that_of_its_twin() -> None:
         found, slow = np.zeros(7, np.int64), np.zeros(7, np.int64)
         indptr, hashes, value, label, weight = parts
         said = twin.look_at(indptr, hashes, value, label, weight, batch.has_id, powers, slow)
-        assert look_at(indptr, hashes, value, label, weight, batch.has_id, powers, found) == said
+        rest = (label, weight, batch.has_id, powers, len(powers), found)
+        assert core.look_at(indptr, len(indptr) - 1, hashes, value, len(value), *rest) == said
         reasons.add(said)
         if said == 0:
             assert found.tolist() == slow.tolist()
@@ -371,6 +373,8 @@ def test_counts_labels_and_whole_numbers_are_written_as_the_twin_does() -> None:
             for bits, stored in itertools.product((0, (n + 7) // 8), (0, 2 * len(value))):
                 written = [np.full(length, 255, np.uint8) for length in (width * n, bits, stored)]
                 slowly = [part.copy() for part in written]
-                put_parts(indptr, label, value, 10.0, *written)
+                core.put_counts(indptr, label, n, written[0], width, written[1] if bits else None)
+                if stored:
+                    core.put_whole(value, len(value), 10.0, written[2], 2)
                 twin.put_parts(indptr, label, value, 10.0, *slowly)
                 assert [part.tobytes() for part in written] == [part.tobytes() for part in slowly]

@@ -9,7 +9,7 @@ from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from tests.twins.links import normal_cdf, sigma
 from tests.twins.taylor import log_likelihood
 
-TWINS_OF = ("watch/accumulate",)
+TWINS_OF = ("figures",)
 
 NAMES = ("weight", "log_loss", "base_log_loss", "correct", "predicted", "observed", "loss", "base_loss")
 

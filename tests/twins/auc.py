@@ -6,7 +6,7 @@ import math
 
 from riata.base.arrays import F64
 
-TWINS_OF = ("maths/auc",)
+TWINS_OF = ("figures",)
 
 
 def ranked_auc(score: F64, label: F64, weight: F64) -> float:

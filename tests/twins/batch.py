@@ -13,7 +13,7 @@ from riata.batch.data import Rows
 from riata.batch.taylor_pass import Weighted
 from riata.maths.links import LOGISTIC
 
-TWINS_OF = ("batch/taylor_pass", "batch/data")
+TWINS_OF = ("batch_pass",)
 
 
 def dense_rows(rows: Rows, d: int) -> F64:

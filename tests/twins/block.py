@@ -12,6 +12,8 @@ from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
 from tests.twins.shooting import shoot
 
+TWINS_OF = ("block",)
+
 
 @dataclass(slots=True)
 class Plain:

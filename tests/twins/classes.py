@@ -10,7 +10,7 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.maths.links import PROBIT
 
-TWINS_OF = ("maths/classes", "watch/class_progressive")
+TWINS_OF = ("figures",)
 
 
 def shares(margins: list[float], link: int) -> list[float]:

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from riata.wire.codes import TOO_MANY_CROSSED
 from tests.twins.hashing import hash_name
 
+TWINS_OF = ("rows",)
+
 Record = tuple[int, float, int]  # fingerprint, value, kind
 CROSSED = 16
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from riata.base.arrays import F64, I64, U32
 
+TWINS_OF = ("scoring",)
+
 
 def bucket_starts(slot: U32, shift: int, bucket: U32) -> None:
     """Count, for each bucket, the slots that lie in buckets before it."""

@@ -10,6 +10,8 @@ from riata.learn.ftrl_proximal.learner import FtrlProximalConfig
 from tests.twins import losses
 from tests.twins.truncated_step import Event
 
+TWINS_OF = ("ftrl",)
+
 INTERCEPT = -1  # a coordinate of its own beside the slots
 
 

@@ -6,6 +6,7 @@ import re
 
 from riata.web.head_parser import IN_CHUNKS, INCOMPLETE, NOT_PLAIN, WORDS
 
+TWINS_OF = ("head",)
 _FIRST = re.compile(rb"(GET|POST) (/[\x21\x22\x24-\x7e]*) HTTP/1\.1")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\t\x20-\x7e]*[\x21-\x7e])?)")
 _DIGITS = re.compile(rb"[0-9]{1,18}")

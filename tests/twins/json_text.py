@@ -14,7 +14,7 @@ from riata.wire.scan.reference import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 from tests.twins.crossing import Crosses
 
-TWINS_OF = ("native/reading",)
+TWINS_OF = ("json", "rows")
 
 
 class Outcome(NamedTuple):

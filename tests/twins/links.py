@@ -9,7 +9,7 @@ import mpmath
 from riata.base.arrays import F64
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 
-TWINS_OF = ("maths/links",)
+TWINS_OF = ("links",)
 
 
 def sigma(margin: float) -> float:

@@ -6,7 +6,7 @@ import math
 
 from riata.base.arrays import BOOL, F64
 
-TWINS_OF = ("maths/log_loss",)
+TWINS_OF = ("figures",)
 
 
 def log_loss(probability: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mpmath
 
-TWINS_OF = ("maths/losses",)
+TWINS_OF = ("links",)
 
 LOGISTIC, SQUARED, HINGE = 0, 1, 2
 _DIGITS = 50

@@ -11,7 +11,7 @@ from riata.base.arrays import F64
 from riata.maths.metropolis import Events
 from tests.twins.particles import normals
 
-TWINS_OF = ("maths/metropolis",)
+TWINS_OF = ("metropolis",)
 
 
 def log_likelihood(margin: F64, events: Events) -> float:

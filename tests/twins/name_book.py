@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("names",)
+
 
 class NameBook:
     """Fingerprint to name, in the order they came."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("names",)
+
 
 def lacks(known: set[int], fingerprint: int) -> bool:
     """True where the fingerprint is absent; 0 counts as 1."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("names",)
+
 _BETWEEN = (b"", b"=", b":", b"^")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+TWINS_OF = ("numbers",)
+
 _JSON = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ANY = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 

@@ -8,7 +8,7 @@ import mpmath
 
 from riata.base.arrays import F64
 
-TWINS_OF = ("maths/numerics",)
+TWINS_OF = ("numerics",)
 
 
 def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:

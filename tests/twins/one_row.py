@@ -9,7 +9,7 @@ from riata.predict.one_row import RowAnswer
 from riata.wire.parse import Context, parse_examples, parse_query
 from riata.wire.parsed import Parsed
 
-TWINS_OF = ("predict/one_row",)
+TWINS_OF = ("predict",)
 
 
 def answer_row(model: Model, context: Context, row: bytes, json: bool) -> RowAnswer | None:

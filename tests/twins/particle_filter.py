@@ -14,7 +14,7 @@ from tests.twins.metropolis import draw_posterior
 from tests.twins.particles import effective, rejuvenate, uniform, weigh
 from tests.twins.truncated_step import Event
 
-TWINS_OF = ("learn/particle_filter/learner",)
+TWINS_OF = ("particle_filter",)
 INTERCEPT = -1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
 
-TWINS_OF = ("store/payload", "store/values")
+TWINS_OF = ("payload",)
 
 WHOLE_MAX = 2**31 - 1
 

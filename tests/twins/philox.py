@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("maths/philox",)
+TWINS_OF = ("links",)
 
 _WORD = 2**32
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from riata.base.arrays import F64, I64, U32
 
+TWINS_OF = ("rank_update",)
+
 Features = dict[int, float]
 
 

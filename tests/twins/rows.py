@@ -9,6 +9,8 @@ from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import DUPLICATE_KEY, OK, OUT_OF_RANGE, TOO_MANY_IN_ROW
 from tests.twins.crossing import NONE, Crosses, cross_row
 
+TWINS_OF = ("rows",)
+
 Record = tuple[int, float, int]  # fingerprint, value, kind
 KEY = 4
 SMALLEST_NORMAL = 2.0**-1022

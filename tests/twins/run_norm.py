@@ -12,7 +12,7 @@ from riata.base.arrays import F64, I64
 from riata.batch.run_descent import Columns, Runs
 from tests.twins.batch import log_p, slope
 
-TWINS_OF = ("maths/run_norm", "batch/run_descent")
+TWINS_OF = ("run_descent",)
 
 
 def inverse_matrix(n: int, k: float) -> F64:

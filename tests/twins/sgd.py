@@ -9,7 +9,7 @@ from riata.batch.data import Rows
 from riata.batch.sgd_pass import INTERCEPT, SQUARES, STEPS, Rates, Walk
 from tests.twins.batch import dense_rows, slope
 
-TWINS_OF = ("batch/sgd_pass",)
+TWINS_OF = ("sgd",)
 
 
 def rate(walk: Walk, rates: Rates) -> F64:

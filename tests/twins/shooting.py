@@ -9,6 +9,8 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.maths.shooting import Quadratic
 
+TWINS_OF = ("shooting",)
+
 LEAST = 0.25  # share of the slack that a violation may have and not be mended, after the first sweep
 FLAT = 1e-8  # share of its curvature that a weight must keep beside the first; below it, it moves alone
 WEIGHT_MAX = 1e100  # a step to a weight beyond it is skipped

@@ -10,7 +10,7 @@ from riata.batch.shotgun_round import Limits, Place
 from tests.twins import philox as random
 from tests.twins.batch import log_p, slope
 
-TWINS_OF = ("batch/shotgun_round",)
+TWINS_OF = ("shotgun",)
 
 
 def dense_columns(columns: Columns) -> F64:

@@ -14,6 +14,8 @@ from riata.native.library import core
 from tests.twins.shooting import WEIGHT_MAX
 from tests.twins.truncated_step import Event
 
+TWINS_OF = ("taylor_sketch",)
+
 INTERCEPT = -1  # its key
 SHARPNESS = 1e-13  # of a solve, relative to the penalty or the largest gradient
 FADE = 2.0 ** (-1.0 / 10_000.0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+TWINS_OF = ("slot_table",)
+
 
 def enter(known: dict[int, int], hashes: Sequence[int], shift: int, up: int, lines: int) -> tuple[list[int], int]:
     """The lines, times 2^up, of the hashes up to the first whose slot has none and gets none; and how many these are.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+TWINS_OF = ("slot_table",)
+
 
 def merge_tail(slot: Sequence[int], tail: Sequence[int]) -> list[int]:
     """The whole list in order; `tail` is its end, which is in it already."""

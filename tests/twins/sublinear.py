@@ -11,7 +11,7 @@ from riata.batch.sublinear_round import ACCESSES, DONE, INTERCEPT, TOTAL, Search
 from tests.twins import philox as random
 from tests.twins.batch import dense_rows
 
-TWINS_OF = ("batch/sublinear_round",)
+TWINS_OF = ("sublinear",)
 
 
 def uniform(seed: int, stream: int, draw: int) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from riata.wire.readers.svmlight.reference import reference_svmlight
 from riata.wire.rows import Refusal, Rules, SlowRow
 
+TWINS_OF = ("svmlight",)
+
 
 def read_svmlight(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is neither blank nor all comment, through the slow reader."""

@@ -10,6 +10,8 @@ import mpmath
 
 from riata.maths.links import LOGISTIC
 
+TWINS_OF = ("taylor",)
+
 DIGITS = 60
 
 

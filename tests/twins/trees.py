@@ -9,7 +9,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64
 from riata.maths.warping import NO_WINDOW, Curves
 
-TWINS_OF = ("maths/warping", "trees/split_search")
+TWINS_OF = ("trees", "warping")
 
 
 def points(values: F64, channels: int) -> F64:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+TWINS_OF = ("truncated_gradient",)
+
 SETS, WAYS = 512, 4
 
 

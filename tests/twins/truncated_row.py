@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+TWINS_OF = ("truncated_gradient",)
+
 
 def collect(beta: Mapping[int, float]) -> dict[int, float]:
     """The non-zero weights by slot, in increasing order of slot."""

@@ -10,6 +10,8 @@ from riata.learn.truncated_gradient.config import COUNTED
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 
+TWINS_OF = ("truncated_gradient",)
+
 LOSSES = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
 GRID = 2.0**-40
 

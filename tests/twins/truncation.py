@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TWINS_OF = ("truncated_gradient",)
+
 TRUNCATE, ROUND, SUBGRADIENT = 0, 1, 2
 
 

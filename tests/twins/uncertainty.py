@@ -5,6 +5,8 @@ from __future__ import annotations
 from riata.base.arrays import F64, I64, U32
 from riata.predict.uncertainty import NEW, OUTSIDE, Spread
 
+TWINS_OF = ("scoring",)
+
 
 def row_variances(
     indptr: I64, hash32: U32, value: F64, slot: U32, bucket: U32, bits: int, spread: Spread, at: I64, x: F64, variance: F64

@@ -5,6 +5,8 @@ from __future__ import annotations
 from riata.wire.readers.vw.reference import reference_vw
 from riata.wire.rows import Refusal, Rules, SlowRow
 
+TWINS_OF = ("vw",)
+
 
 def read_vw(body: bytes, rules: Rules) -> list[SlowRow | Refusal]:
     """Every line that is not blank, through the slow reader."""

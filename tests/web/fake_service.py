@@ -20,7 +20,6 @@ from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
 from riata.run.config import ModelConfig, read_config
 from riata.run.config_changes import check_change, with_changes
-from riata.run.creating import Compiling
 from riata.run.event_times import UNKNOWN, EventTime
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.delays import Delays
@@ -74,7 +73,6 @@ class FakeService:
         self.sharing = Sharing()
         self.applies = True  # whether wait=applied succeeds
         self.is_ready = True
-        self.compiling = ""  # why a model cannot be created yet
         self.fatal: str | None = None
         self.started = 0
         self.stopped = 0
@@ -258,8 +256,6 @@ class FakeService:
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         config = self.read(document)
-        if self.compiling and not patient:
-            raise Compiling(self.compiling)
         created = model not in self.all
         if created:
             self.all[model] = FakeModel(model, config)

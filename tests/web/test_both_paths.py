@@ -19,7 +19,6 @@ import pytest
 from riata.base.errors import Busy
 from riata.run.config import ModelConfig, read_config
 from riata.run.published import Published
-from riata.run.warm_up import warm_up
 from riata.web.answers import Answer
 from riata.web.app import create_app
 from riata.web.buckets import Buckets
@@ -116,7 +115,6 @@ class Pair:
     """Both servers and their metrics."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
-        warm_up()  # compiled once more after a change, which takes longer than a client waits
         self.file = KeysFile(Path("/nowhere"))
         self.file.ring = ring_of(ENTRIES)
         file = self.file if gate else None

@@ -26,19 +26,6 @@ def test_putting_creates_then_changes(client: Client) -> None:
     assert client.get("/models/m").json()["config"]["publish_every_ms"] == 300
 
 
-def test_a_model_whose_kernels_are_compiled_is_answered_at_once_and_created_later(client: Client, service: FakeService) -> None:
-    service.compiling = "the kernels of ftrl_proximal have been compiling for 3 s"
-    answer = client.put("/models/m", '{"learner":{"kind":"ftrl_proximal"}}')
-    told = answer.json()
-    assert (answer.status_code, told["state"], told["created"]) == (202, "compiling", False)
-    assert (told["name"], told["config"]["learner"]["kind"]) == ("m", "ftrl_proximal")
-    assert (answer.headers["location"], answer.headers["retry-after"]) == ("/models/m", "5")
-    assert client.put("/models/m", '{"learner":{"kind":"none"}}').status_code == 422
-    service.compiling = ""
-    answer = client.put("/models/m", '{"learner":{"kind":"ftrl_proximal"}}')
-    assert (answer.status_code, answer.json()["state"]) == (201, "ready")
-
-
 def test_a_change_that_needs_relearning_is_a_conflict_that_names_it(client: Client) -> None:
     answer = client.put("/models/default", '{"encoder":{"bits":10}}')
     assert (answer.status_code, answer.json()["code"]) == (409, "needs_rebuild")

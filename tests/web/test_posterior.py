@@ -14,7 +14,6 @@ from tests.web.serving import real_app, serving
 from tests.web.test_predict import read_columns
 from tests.web.test_whole import BINARY, LINES
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
 FILTER: dict[str, Any] = {"kind": "particle_filter", "features_max": 3, "start": 100}
 ARROW = "application/vnd.apache.arrow.stream"
 ROWS = "\n".join(

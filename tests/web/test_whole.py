@@ -60,7 +60,6 @@ def test_an_explanation_adds_up_to_the_served_margin(client: httpx.Client) -> No
     assert total == answer["margin"]
 
 
-pytestmark = pytest.mark.usefixtures("learners_compiled")
 SHORT: dict[str, Any] = {"warm_up": 0, "ramp": 0.0, "block": 20, "rounds": 2}
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", **SHORT, "gamma": 0.5, "shadow": [0.05]}
 SKETCHES = pytest.mark.parametrize("learner", [{**SKETCH, "k": 2}, {**SKETCH, "mode": "exact"}], ids=["hybrid", "exact"])

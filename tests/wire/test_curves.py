@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Busy, Conflict, Unsupported
+from riata.base.errors import BadInput, Conflict, Unsupported
 from riata.run.config import ModelConfig, config_from_payload, config_payload, read_config
 from riata.run.config_changes import check_change, with_changes
 from riata.scorer import model_of
 from riata.trees.curves import curve_variable, number_variable
 from riata.trees.stage import BYTES_MAX
-from riata.wire import read_body
 from riata.wire.curves import CURVES_MAX, POINTS_MAX
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
@@ -117,13 +116,6 @@ def test_nan_is_no_json_and_other_formats_have_no_curves() -> None:
         with pytest.raises(Unsupported) as refused:
             parse_examples(b"1 | a:1", kind, context(), True)
         assert refused.value.code == "curves_need_json"
-
-
-def test_curves_wait_for_the_kernels_that_compare_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_body, "PUT_OFF", {read_body.CURVES})
-    with pytest.raises(Busy) as refused:
-        parse_examples(row(UP), "application/json", context(), True)
-    assert refused.value.code == "not_ready"
 
 
 def test_the_tree_travels_in_the_log_and_answers_show_its_digest() -> None:

@@ -199,10 +199,10 @@ def test_values_of_any_length_are_those_of_the_language(kind: str) -> None:
         parsed = parse_examples(b"\n".join(line % text for text in texts[start : start + 5000]), kind, ROWS, labelled=True)
         for row, first, last in zip(parsed.row.tolist(), parsed.batch.indptr[:-1], parsed.batch.indptr[1:], strict=True):
             found[start + row] = float(parsed.batch.value[first:last].sum())
-    for row, text in enumerate(texts):
-        wanted = twin.parse_number(text, kind == "application/x-ndjson")
-        assert (row in found) == (wanted is not None and abs(wanted) <= VALUE_ABS_MAX), text
+    for row, given in enumerate(texts):
+        wanted = twin.parse_number(given, kind == "application/x-ndjson")
+        assert (row in found) == (wanted is not None and abs(wanted) <= VALUE_ABS_MAX), given
         if wanted is not None and row in found and (wanted == 0.0 or abs(wanted) > 1e-300):
             read += 1
-            assert found[row] == wanted, text
+            assert found[row] == wanted, given
     assert 12_000 < read < 19_500

@@ -17,7 +17,6 @@ from riata.base.limits import (
     FEATURES_PER_ROW_MAX,
     ROWS_PER_REQUEST_MAX,
 )
-from riata.run.warm_up import warm_up
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
@@ -251,8 +250,6 @@ def test_documents_that_are_none_are_malformed(body: bytes, code: str) -> None:
 
 @pytest.mark.parametrize("bracket", [b"[", b'{"a":'])
 def test_a_hundred_thousand_brackets_cost_no_more_than_their_bytes(bracket: bytes) -> None:
-    warm_up()
-
     def least_s(count: int) -> float:
         return min(seconds_to_refuse(bracket * count) for _ in range(5))
 

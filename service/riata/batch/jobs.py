@@ -117,16 +117,3 @@ def run_task(job: Job | WalkName, parts: Sequence[Part], given: Arrays, number: 
     if job == "walk":
         return WALKS[job](parts, given, number, int(given[SHARES][0]))
     return JOBS[job](parts[number].load(), given)
-
-
-def run_jobs(rows: Rows, features: int) -> None:
-    """Run every job once: loads machine code, or compiles it."""
-    zeros, number = np.zeros(features), np.zeros(1)
-    weights: Arrays = {"link": np.zeros(1, np.int64), "beta": zeros, "intercept": number, "position": np.empty(0, np.int32)}
-    toward: Arrays = {"toward_beta": zeros, "toward_intercept": number, "shares": number}
-    members: Arrays = {"position": np.full(features, -1, np.int32), "members": np.zeros(1, np.int64)}
-    JOBS["labels"](rows, {})
-    JOBS["taylor"](rows, {**weights, **members})
-    JOBS["search"](rows, {**weights, **toward})
-    JOBS["sides"](rows, {**weights, "slack": number})
-    JOBS["gather"](rows, {"position": members["position"], "stride": np.ones(1, np.int64)})

@@ -58,9 +58,9 @@ def compare(
 ) -> None:
     """Run several solvers on the rows of a file, and compare objective, certificate and cost.
 
-    All certificates are those of an exact pass over all rows at the weights of the solver, so they compare. Kernels are compiled
-    beforehand. The curves show how far each solver was from the best objective of all, against seconds, passes over the rows,
-    and feature values read. A solver that refuses the problem is listed with its reason.
+    All certificates are those of an exact pass over all rows at the weights of the solver, so they compare. The curves
+    show how far each solver was from the best objective of all, against seconds, passes over the rows, and feature values read.
+    A solver that refuses the problem is listed with its reason.
 
     Ctrl-C ends the solver at work with its best weights, and begins no other.
     """

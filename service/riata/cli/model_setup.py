@@ -35,7 +35,7 @@ def model_document(labels: str, text: Iterable[str] = (), learner: str | None = 
 
 
 def _learner_of_real_labels() -> dict[str, Any]:
-    from riata.learn.registry import SPECS  # loads the compiler, which nothing else here needs
+    from riata.learn.registry import SPECS  # takes long to load, and nothing else here needs it
 
     return next({"kind": kind, **spec.real_labels} for kind, spec in SPECS.items() if spec.real_labels is not None)
 

@@ -16,8 +16,7 @@ from riata.wire.tables import ID_BYTES, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
-COMPILING_AGAIN_S: Final = 2.0
-COMPILING_S_MAX: Final = 1800.0  # a busy machine may be many times slower than an idle one, where it takes a minute
+BACKFILLING_AGAIN_S: Final = 2.0
 TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
 FORGOTTEN_EVERY_S: Final = 0.5  # how often to ask whether rows are forgotten
 BACKUP_S_MAX: Final = 86_400.0
@@ -150,17 +149,11 @@ def create_model(model: str, document: Mapping[str, Any]) -> Call:
 
 
 def creating(model: str, document: Mapping[str, Any]) -> Steps:
-    """Create a model, and wait while its kernels are compiled, or while it learns the log of the model that it is to follow,
-    which takes any time. Raises `Unreachable` after COMPILING_S_MAX of compiling."""
-    call, waited_s = create_model(model, document), 0.0
+    """Create a model, and wait while it learns the log of the model that it is to follow, however long that takes."""
+    call = create_model(model, document)
     answer: dict[str, Any] = yield call
-    while (state := answer.get("state")) in ("compiling", "backfilling"):
-        if waited_s >= COMPILING_S_MAX and state == "compiling":
-            raise Unreachable(
-                f"model {answer.get('name')} is not ready after {waited_s:.0f} s: its kernels are still being compiled"
-            )
-        yield COMPILING_AGAIN_S
-        waited_s += COMPILING_AGAIN_S
+    while answer.get("state") == "backfilling":
+        yield BACKFILLING_AGAIN_S
         answer = {**(yield call), "created": True}  # by the first request
     return answer
 

@@ -161,8 +161,8 @@ class Riata:
         return self._object(calls.get_model(model))
 
     def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a model, or change its changeable settings. If kernels of its learner have to be compiled first, which takes
-        a minute or more, this waits until the model exists."""
+        """Create a model, or change its changeable settings. A model that is to follow another may learn the log of that one
+        first (`backfill`): this waits for it."""
         return self._follow(calls.creating(model, document))
 
     def change(self, model: str, **settings: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The names of the learners: each is a folder beside this file. To add a learner, add its folder and its name here.
 
-This module imports nothing, so that the command line can name the learners without loading the compiler.
+This module imports nothing, so that the command line can name the learners without loading them.
 """
 
 from __future__ import annotations

@@ -21,12 +21,9 @@ class LearnerSpec(Generic[C]):
     about           : its description, for the reference of settings: source, strengths, limits
     build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`. Imports the
                       learner inside the function: importing all learners takes longer than most commands need for one
-    examples        : a configuration for each machine code that the learner runs
     adopt           : the frozen state of a learner that continues from a solution, from (config, bits of the encoder, solution);
                       raises `BadInput` if it cannot
     members         : of how many features it adopts the cross curvature, at most
-    machine_code    : names the machine code that a configuration runs; equal names share compiled kernels
-    eventful        : a configuration of the same machine code whose every kernel is called within two events
     penalty         : name of the setting that is its L1 penalty
     adjustable      : settings that may change while the model learns; `adjust` applies them
     can_forget      : whether `forget` has an effect under this configuration
@@ -45,7 +42,6 @@ class LearnerSpec(Generic[C]):
     slot_lists      : names of the frozen arrays that hold lines of its table of 2^bits; the first is missing if a state has no
                       table. Empty: a checkpoint is checked with a table of full size
     slot_bits       : bits of a hash that identify a feature, from (config, bits of the encoder): the bits of its weights
-    slow_to_compile : whether compiling it takes longer than any reader, so that it has to start first
     undoes_scale    : what to set if, under this configuration, a factor of an indicator gives it no other penalty: a sentence;
                       otherwise empty
     wants_scaled    : whether it learns badly from values that are not about 1 in size, under this configuration
@@ -56,10 +52,7 @@ class LearnerSpec(Generic[C]):
     config: type[C]
     about: str
     build: Callable[[C, int, int], Learner]
-    examples: Callable[[], list[C]]
     adopt: Callable[[C, int, Adopted], Arrays]
-    machine_code: Callable[[C], str]
-    eventful: Callable[[C], C]
     members: Callable[[C], int] = lambda _config: 0
     penalty: str = "gamma"
     adjustable: frozenset[str] = frozenset()
@@ -76,7 +69,6 @@ class LearnerSpec(Generic[C]):
     keeps_posterior: bool = False
     slot_lists: tuple[str, ...] = ()
     slot_bits: Callable[[C, int], int] = lambda _config, bits: bits
-    slow_to_compile: bool = False
     undoes_scale: Callable[[C], str] = lambda _config: ""
     wants_scaled: Callable[[C], bool] = lambda _config: False
     older: Mapping[str, Any] = field(default_factory=dict)

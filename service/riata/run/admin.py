@@ -16,7 +16,7 @@ from riata.run.config_changes import check_change, require_bounded, with_changes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.exports import export_config, read_export, write_export
+from riata.run.exports import read_export, write_export
 from riata.run.model_state import ModelState
 from riata.run.relations import FOLLOW
 from riata.run.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
@@ -40,7 +40,7 @@ class Admin:
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
         """Create `model`, or change its changeable settings. Returns whether it was created, and its configuration.
 
-        patient : wait for a compiler; see `Creations.create`, which raises `Compiling` otherwise
+        patient : wait until a challenger has learnt the log of its leader; see `Challengers.follow`
         Raises `BadInput` for the name or the document, `Conflict` (code `needs_rebuild`) naming what cannot change. A document
         with `follow` makes a challenger, see `Challengers.follow`.
         """
@@ -52,7 +52,7 @@ class Admin:
         self._engine.require_role("change")
         if model not in self._engine.served_models:
             require_bounded(config)
-        if await self._creations.create(model, config, patient):
+        if await self._creations.create(model, config):
             return True, config
         await take_up(self._engine, model, lambda old: _checked(old, with_known_classes(config, old)))
         return False, config
@@ -134,10 +134,8 @@ class Admin:
         weights = self._engine.published(model).model.weights
         return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
 
-    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         """Restore exported content into `model`, which is created if it does not exist.
-
-        patient : as in `put_model`; while the kernels are not compiled yet, nothing is created
 
         Raises `Malformed` (code `not_an_export`), `Conflict` (code `needs_rebuild`) if an existing model encodes differently,
         `Unavailable` (code `memory_full`) if there is no memory for it.
@@ -145,13 +143,12 @@ class Admin:
         check_name(model)
         self._engine.require_role("change")
         loop = asyncio.get_running_loop()
-        await self._creations.warm((await loop.run_in_executor(None, export_config, content)).learner, patient)
         state, names = await loop.run_in_executor(None, read_export, content)
         config = state.config
         del state  # a second copy of it is built below
         if (refused := self._engine.memory.refusal(len(content), "this import")) is not None:
             raise refused
-        created = await self._creations.create(model, config, patient)
+        created = await self._creations.create(model, config)
         if not created:
             self._check_same_encoding(model, config)
         async with self._engine.served_model(model).changing:
@@ -167,11 +164,10 @@ class Admin:
             )
 
     async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> PutBack:
-        def check() -> ModelConfig:
-            return ModelState.thaw(*layout.decode_checkpoint(content)).config
+        def check() -> None:
+            ModelState.thaw(*layout.decode_checkpoint(content))
 
-        config = await asyncio.get_running_loop().run_in_executor(None, check)
-        await self._engine.warm(config.learner)
+        await asyncio.get_running_loop().run_in_executor(None, check)
         return await put_back(self._engine, model, content, source, names)
 
 

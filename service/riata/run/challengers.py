@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from riata.base.actor import current_actor
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Conflict, LogGap, RiataError
+from riata.base.errors import BadInput, Busy, Conflict, LogGap, RiataError
 from riata.run.backfill import Past, at_the_seam, learn_past
 from riata.run.backfill import changed as changed_meanwhile
 from riata.run.changing import append_and_serve, take_up
 from riata.run.config import Change, ModelConfig, read_config, require_one_margin
 from riata.run.config_changes import changed, check_change, require_bounded
-from riata.run.creating import Compiling, Creations
+from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
@@ -43,13 +43,15 @@ log = logging.getLogger("riata.run")
 
 CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
 BACKFILL_WAIT_S: Final = 2.0  # of a caller that is not patient
+AGAIN_S: Final = 5.0  # after how long to ask again
 SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings that rows and their losses depend on
 
 
-class Backfilling(Compiling):
+class Backfilling(Busy):
     """A challenger learns the log of its leader, and the caller does not wait for it."""
 
-    state = "backfilling"
+    def __init__(self, why: str) -> None:
+        super().__init__(why, "not_ready", AGAIN_S)
 
 
 class Challengers:
@@ -68,7 +70,7 @@ class Challengers:
 
         With `backfill` it learns what the log of that model still has first (`backfill.py`), whether the caller waits or not.
 
-        patient : as `Creations.create`; otherwise `Backfilling` is raised too, after a moment
+        patient : wait until it has learnt that log. Otherwise `Backfilling` is raised after a moment
         Raises `Conflict` (code `cannot_follow`) with the reason, `BadInput`, and `NotFound` for the other model; with `backfill`,
         `Busy` (code `changed_meanwhile`), and `Unavailable` (code `memory_full`) if there is no memory for two more states.
         """
@@ -88,7 +90,7 @@ class Challengers:
             if len(theirs.pairs.challengers) >= CHALLENGERS_MAX:
                 raise _cannot(model, leader, f"it has {CHALLENGERS_MAX} challengers, the maximum; drop one")
             _require_comparable(theirs.config, config, (model, leader))
-            created = await self._creations.create(model, config, patient)
+            created = await self._creations.create(model, config)
         if document.get(BACKFILL) and not self._engine.published(model).pairs.follows:
             await self._backfill(leader, model, patient)
         else:
@@ -131,7 +133,6 @@ class Challengers:
         if (refused := engine.memory.refusal(2 * sum(theirs.memory.values()), "learning the log")) is not None:
             raise refused
         _require_comparable(theirs.config, engine.published(model).config, (model, leader))
-        await engine.warm(theirs.config.learner)
 
         def at(event: int, last: int) -> None:
             self._learnt[model] = (event, last)

@@ -26,7 +26,6 @@ async def curvature_of(engine: Engine, model: str) -> SketchCopy:
     if not found:
         raise engine.why_not_led("the path of a model without a snapshot")
     content = await engine.call(lambda s: s.open_generation(model, found[0]))
-    await engine.warm(published.config.learner)
 
     def read() -> SketchCopy:
         state = ModelState.thaw(*layout.decode_checkpoint(content))

@@ -18,12 +18,10 @@ from typing import TypeVar
 from riata.base.actor import current_actor
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
-from riata.learn.registry import LearnerConfig
 from riata.run.checkpointer import Saved
 from riata.run.cluster.store_watch import StoreWatch
-from riata.run.compilers import Stopped
 from riata.run.config import ModelConfig, config_payload
-from riata.run.engine_context import EngineContext, aside, begin_log, later, settle
+from riata.run.engine_context import EngineContext, begin_log, later, settle
 from riata.run.engine_settings import CREATING_S, EngineSettings
 from riata.run.learning import Learning
 from riata.run.log_thread import Done, LogThread
@@ -33,7 +31,7 @@ from riata.run.outcome import not_in_time
 from riata.run.published import Published
 from riata.run.roles import require_role
 from riata.run.served_model import ServedModel, until_served
-from riata.run.warm_up import LOADING, warm_up_start
+from riata.run.stopped import Stopped
 from riata.run.writer_queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store
 
@@ -130,14 +128,12 @@ class Engine(ABC):
         self.context.yield_to_loop.to(waits_at(self.loop))
         try:
             await self._start()
-            self.context.compile_put_off()
         except Stopped:
             log.warning("stop signal before the start was complete: nothing is lost, the next start begins again")
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon, without an error. Only `stop` may follow."""
         self.stopping = True
-        self.context.compilers.stop()
 
     async def stop(self) -> None:
         """Learn what is logged, save it, publish it, release the store."""
@@ -149,12 +145,6 @@ class Engine(ABC):
         await loop.run_in_executor(None, self.context.ledger.close)
         await loop.run_in_executor(None, self._log_thread.close)
         self.context.crash_note.close()
-
-    async def _warm_up(self) -> None:
-        log.info(LOADING)
-        await aside(warm_up_start, self.context.compilers)
-        await self.warm(ModelConfig().learner)
-        self.tally.compiled = True
 
     # -- state and basic operations --------------------------------------------------------------------------------
 
@@ -190,7 +180,7 @@ class Engine(ABC):
         if not self.started or self.may_come(name):
             raise self.not_started()
         if name in self.context.creating:
-            raise Busy(self.context.why_not_warm(self.context.creating[name]) or "it is being created", "not_ready", CREATING_S)
+            raise Busy("it is being created", "not_ready", CREATING_S)
         raise NotFound(f"no model named {name[:64]!r}; {nearest(name, self.served_models)}", "model_not_found")
 
     def published(self, name: str) -> Published:
@@ -293,18 +283,12 @@ class Engine(ABC):
         """Checkpoint the present state; returns when durable. Raises `Unavailable` if the store has no room; as `led` does."""
         return await self.led("a snapshot").save(name, if_ahead, requested)
 
-    async def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels for this kind of learner ready, once, in a thread: they may need compiling. Raises `Stopped`."""
-        if not self.context.is_warm(config):
-            await aside(self.context.warm, config)
-
     async def create(self, name: str, config: ModelConfig) -> bool:
         """Create a model: an empty log, whose first event is its configuration. Any process of a shared store may create one.
 
         Returns when it is served; false if another process created it meanwhile. Raises `Busy` (code `not_yet`) if it is in the
         log and no process serves it in time.
         """
-        await self.warm(config.learner)
         lineage = self.draw(16)
         record = None
         if await self.call(lambda store: begin_log(store, name, lineage)):

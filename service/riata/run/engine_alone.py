@@ -10,7 +10,6 @@ from riata.base.errors import Busy, RiataError
 from riata.learn import registry
 from riata.run.archive import Archive
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
-from riata.run.compilers import Stopped
 from riata.run.config import Change, ModelConfig
 from riata.run.damage import Damage
 from riata.run.engine import Engine
@@ -22,8 +21,8 @@ from riata.run.recovery import Recovered
 from riata.run.replaying import Replaying
 from riata.run.scrubbing import scrub_while_running
 from riata.run.starting import StartHooks, Starting
+from riata.run.stopped import Stopped
 from riata.run.stopping import finish
-from riata.run.warm_up import LOADING
 from riata.run.who_follows import WhoFollows
 from riata.run.writer_queue import Logged
 from riata.store.segment import Origin
@@ -69,7 +68,6 @@ class AloneEngine(Engine):
         context, loop = self.context, asyncio.get_running_loop()
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.watch.start()
-        await self._warm_up()
         starting, replaying = await aside(self._look, owner)
         if self.settings.archive is not None:
             context.archive = Archive(
@@ -174,9 +172,7 @@ class AloneEngine(Engine):
 
     def waits_for(self) -> str:
         if self.learning is None and self.starting is None:
-            return LOADING if self.opened else "the store is being opened"
-        if not self.tally.compiled:
-            return LOADING
+            return "the models are being looked at" if self.opened else "the store is being opened"
         starting = self.starting
         read = "" if starting is None or not starting.models else f": {starting.read} of {starting.models} models"
         return f"the snapshots and logs of the models are being read{read}"

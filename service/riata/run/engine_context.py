@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -14,19 +12,16 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
-from riata.learn.registry import LearnerConfig, machine_code
+from riata.learn.registry import LearnerConfig
 from riata.run.archive import Archive
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
-from riata.run.compilers import Compilers, Stopped
 from riata.run.crash_note import CrashNote
 from riata.run.engine_settings import EngineSettings, Tally
 from riata.run.log_thread import LogThread
 from riata.run.loop_yield import LoopYield
 from riata.run.served_model import Catalogue, ServedModel
-from riata.run.warm_up import warm_up_learner, warm_up_put_off
 from riata.store.store import SharedStore, Store
-from riata.wire.read_body import PUT_OFF
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
@@ -54,55 +49,15 @@ class EngineContext:
     ledger: Ledger = field(init=False)  # of a shared store
     crash_note: CrashNote = field(init=False)
     tally: Tally = field(default_factory=Tally)
-    warm_kinds: set[str] = field(default_factory=set)
     yield_to_loop: LoopYield = field(default_factory=LoopYield)
-    compilers: Compilers = field(default_factory=Compilers)
-    warming: defaultdict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))  # by machine code
     archive: Archive | None = None  # of the embedded store, if it has one
     segment_writing: threading.Lock = field(default_factory=threading.Lock)  # held by whoever writes or deletes segments
     halts: list[Halt] = field(default_factory=list)  # of what is computed for requests
     creating: dict[str, LearnerConfig] = field(default_factory=dict)  # models that are being created, until they are served
 
-    def is_warm(self, config: LearnerConfig) -> bool:
-        """Whether the kernels for this kind of learner are ready."""
-        return machine_code(config) in self.warm_kinds
-
     def __post_init__(self) -> None:
         self.ledger = Ledger(StoreIdentityFile(self.settings.note), self.settings.lost_events_max)
         self.crash_note = CrashNote(self.settings.crash_note)
-
-    def warm(self, config: LearnerConfig) -> None:
-        """Make the kernels for this kind of learner ready, once. They may have to be compiled, which takes a minute or more.
-
-        Raises `Stopped` if the process is stopped meanwhile.
-        """
-        kind = machine_code(config)
-        if kind in self.warm_kinds:
-            return
-        with self.warming[kind]:
-            if kind not in self.warm_kinds:
-                log.info("loading the kernels of %s", config.kind)
-                warm_up_learner(config, self.compilers)
-                self.warm_kinds.add(kind)
-
-    def compile_put_off(self) -> None:
-        """Start a daemon thread that makes the readers ready which the start has put off, if there are any."""
-        if not PUT_OFF:
-            return
-
-        def run() -> None:
-            with contextlib.suppress(Stopped):
-                warm_up_put_off(self.compilers)
-
-        threading.Thread(target=run, name="riata-put-off", daemon=True).start()
-
-    def why_not_warm(self, config: LearnerConfig) -> str:
-        """Return why a model with this learner has to wait; "" unless a compiler runs for it."""
-        seconds = self.compilers.compiling_s(machine_code(config))
-        if seconds is None:
-            return ""
-        said = "which takes a minute or more the first time a model uses this learner; try again"
-        return f"the kernels of {config.kind} have been compiling for {seconds:.0f} s, {said}"
 
 
 def shared(store: Store) -> SharedStore:
@@ -111,7 +66,7 @@ def shared(store: Store) -> SharedStore:
 
 
 async def aside(work: Callable[..., T], *args: object) -> T:
-    """Run `work` in its own daemon thread, which does not delay the end of the process: it may be compiling."""
+    """Run `work` in its own daemon thread, which does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

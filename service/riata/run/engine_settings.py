@@ -114,7 +114,6 @@ class Tally:
     generations_corrupt: int = 0
     log_damaged: dict[str, Damage] = field(default_factory=dict)  # models that are sound, with damage in an old part of their log
     log_scrubbed_bytes: int = 0  # payloads of the log that were read back and verified against their digests
-    compiled: bool = False
     replayed: int = 0  # events that were logged before the start and are learnt now
     to_replay: int = 0
 

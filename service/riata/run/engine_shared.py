@@ -22,7 +22,6 @@ from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.learning import Learning
 from riata.run.scrubbing import scrub_while_running
 from riata.run.stopping import finish
-from riata.run.warm_up import LOADING
 from riata.store.store import Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
@@ -74,7 +73,6 @@ class SharedEngine(Engine):
             log.warning("the store accepts no events yet, retrying: %s", detail)
         if self.settings.may_lead:
             self.context.crash_note.open()
-        await self._warm_up()
         self.watch.start()
         self.context.ledger.start()
         await asyncio.get_running_loop().run_in_executor(None, self.following.start)
@@ -109,8 +107,6 @@ class SharedEngine(Engine):
         return Unavailable(follower.strange, follower.strange_code) if follower.strange else None
 
     def waits_for(self) -> str:
-        if not self.tally.compiled:
-            return LOADING
         why = self.following.unreachable()
         return f"the store has not answered yet{': ' if why else ''}{why}"
 

@@ -91,7 +91,6 @@ async def _check(engine: Engine, model: str, published: Published, drop_trimmed:
         raise Conflict(f"{what}, and both have the rows: {remedy} first", "has_challengers")
     if (refused := engine.memory.refusal(sum(published.memory.values()), "learning the log again")) is not None:
         raise refused
-    await engine.warm(published.config.learner)
 
 
 async def _forget_rows(engine: Engine, model: str, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:

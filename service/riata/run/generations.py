@@ -6,35 +6,22 @@ bit. One in the format of an older version is thawed, and compared as it is stor
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.base.limits import BITS_MIN
 from riata.learn.frozen import with_ranks, without_ranks
-from riata.learn.registry import LearnerConfig, spec_of
+from riata.learn.registry import spec_of
 from riata.run.config import read_stored
 from riata.run.model_state import LEARNER, ModelState
 from riata.store import layout
 from riata.store.store import Generation, Store
 
-Warm = Callable[[LearnerConfig], None]
 
-
-def already_warm(_config: LearnerConfig) -> None:
-    """For callers whose kernels are compiled already, or may be compiled in the calling thread."""
-
-
-def thaw_generation(generation: Generation, content: bytes, warm: Warm = already_warm) -> ModelState:
-    """Return the state in a checkpoint. Raises `Corrupt` if it is not the one that `generation` describes.
-
-    warm : called with the configuration of the learner before it is built
-    """
+def thaw_generation(generation: Generation, content: bytes) -> ModelState:
+    """Return the state in a checkpoint. Raises `Corrupt` if it is not the one that `generation` describes."""
     header, arrays = layout.decode_checkpoint(content)
-    with contextlib.suppress(KeyError, BadInput):  # reported by `ModelState.thaw`
-        warm(read_stored(header["config"]).learner)
     state = ModelState.thaw(header, arrays)
     _compare(generation, header, state, _as_stored(arrays, state.freeze().arrays))
     return state

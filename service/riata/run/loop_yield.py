@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import asyncio  # a tenth of what the start of a fit imports in addition to numba; needed only for annotations
+    import asyncio  # a tenth of what the start of a fit imports; needed only for annotations
 
 PAUSE_S: Final = 0.00002  # plus what the system needs to wake a thread of low priority: some 80 µs in all
 REST_S: Final = 0.005  # between two pauses: if there is always something to read, learning pauses for a sixtieth of its time

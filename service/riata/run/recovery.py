@@ -24,11 +24,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
-from riata.run.config_changes import config_in
 from riata.run.core import Core, Schedule
 from riata.run.crash_note import CrashNote
 from riata.run.damage import Damage, event_of
-from riata.run.generations import Warm, already_warm, thaw_generation
+from riata.run.generations import thaw_generation
 from riata.run.log_reading import Call, read_again, read_log
 from riata.run.model_state import ModelState
 from riata.run.provenance import Provenance, current
@@ -103,13 +102,11 @@ class Recovery:
         call: Call,
         owner: Owner,
         now_ms: Callable[[], int],
-        warm: Warm = already_warm,
         crashes: CrashNote | None = None,
     ) -> None:
         self._call = call
         self._owner = owner
         self._now_ms = now_ms
-        self._warm = warm
         self._crashes = crashes or CrashNote(None)
         self.reached = 0  # the last event read or applied, of the model being recovered
 
@@ -173,8 +170,6 @@ class Recovery:
         log = read_log(self._call, state.name, state.applied)
         for run in runs(log if through is None else itertools.takewhile(lambda record: record.last <= through, log)):
             core.logged_all(run)
-            if config := config_in(run[0]):
-                self._warm(config.learner)
             found.refused.update(state.apply_all(run))
             found.replayed += sum(record.count for record in run)
             core.advanced(run[-1])
@@ -198,7 +193,7 @@ class Recovery:
             if not leads_on(generation, head):
                 break  # it is kept for people; nothing leads from it to the end of the log
             try:
-                state = thaw_generation(generation, self._content(name, generation.gen), self._warm)
+                state = thaw_generation(generation, self._content(name, generation.gen))
             except (Corrupt, NotFound):
                 corrupt.append(generation.gen)
                 self._disown(name, generation)

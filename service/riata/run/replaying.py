@@ -19,7 +19,6 @@ from typing import Final
 from riata.base.errors import Corrupt, NotFound
 from riata.base.priority import BESIDE, lower_priority
 from riata.run.cluster.tail import Tail
-from riata.run.config_changes import config_in
 from riata.run.damage import Damage, harms_one_model
 from riata.run.engine_context import EngineContext
 from riata.run.learning import Learning
@@ -106,9 +105,6 @@ class Replaying:
         lineage = self._tail.lineage(name)
         try:
             records: list[Record] = self._context.log_thread.call(lambda s: self._read(s, name)).result()
-            for record in records:
-                if config := config_in(record):
-                    self._context.warm(config.learner)  # not in the writer's thread
         except NotFound:
             self.forget(name)
             return False

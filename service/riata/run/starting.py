@@ -21,12 +21,12 @@ from typing import Final
 from riata.base.errors import Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
 from riata.base.priority import BESIDE, lower_priority
-from riata.run.compilers import Stopped
 from riata.run.damage import Damage, harms_one_model
 from riata.run.engine_context import EngineContext
 from riata.run.learning import Learning
 from riata.run.recovery import Recovered, Recovery
 from riata.run.served_model import Coming
+from riata.run.stopped import Stopped
 from riata.store.store import Generation, Head, Owner, Store
 
 log = logging.getLogger("riata.run")
@@ -132,7 +132,7 @@ class Starting:
 
     def _recovery(self) -> Recovery:
         context = self._context
-        return Recovery(context.log_thread.call, self._owner, context.clock.unix_ms, context.warm, context.crash_note)
+        return Recovery(context.log_thread.call, self._owner, context.clock.unix_ms, context.crash_note)
 
     def _prepare(self, name: str) -> Recovered | Damage:
         """Look at one model, or return its damage. Raises `Corrupt` for damage to more than this model."""

@@ -34,7 +34,7 @@ PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 10.0  # for what the scheduler knows by itself
 TRIES: Final = 4
-SAME: Final = ("riata", "numpy", "numba")  # that compute: another version may give other bits
+SAME: Final = ("riata", "numpy")  # that compute: another version may give other bits
 SPOKEN: Final = ("dask", "distributed", "msgpack", "cloudpickle")  # that the processes of a cluster talk with
 _LOST: Final = (
     TimeoutError,

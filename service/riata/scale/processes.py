@@ -29,17 +29,17 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from riata.base.arrays import Arrays
+from riata.base.child_process import child_environment
 from riata.base.errors import Corrupt, Unavailable
 from riata.batch.pool import in_order
 from riata.batch.segment_data import SegmentData
-from riata.run.compilers import child_environment
 from riata.scale.message import decode, digest_of, reported
 from riata.scale.parts import RowsPool
 from riata.scale.rows_file import encode_rows
 from riata.scale.worker import LENGTH, READY, frame, part_frame
 
 PATIENCE_S: Final = 300.0
-START_S: Final = 600.0  # the first start of a version compiles
+START_S: Final = 60.0
 TRIES: Final = 4
 END_S: Final = 5.0
 ROWS: Final = "rows.bin"

@@ -37,7 +37,6 @@ def serve(rows: Path, read: Callable[[int], bytes], write: Callable[[bytes], obj
     read : returns so many bytes, or fewer at the end
     """
     from riata.base.errors import BadInput, RiataError
-    from riata.batch.jobs import run_jobs
     from riata.scale.message import decode_call, digest_of, encode_error
     from riata.scale.parts import result_of
     from riata.scale.rows_file import decode_rows
@@ -46,7 +45,6 @@ def serve(rows: Path, read: Callable[[int], bytes], write: Callable[[bytes], obj
     data, call, digest = None, None, ""
     try:
         data = decode_rows(rows.read_bytes())
-        run_jobs(data.parts[0].load(), data.features)
     except RiataError as error:
         failed = error
     write(READY)

@@ -33,18 +33,17 @@ Theory of operation
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U8, U32
+from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.jit.kernel import kernel
-from riata.store.values import FORMS, POWERS, WHOLE, choose, decimals, is_form, narrowed, put_whole, stored_bytes, unpack_values
+from riata.native.library import core
+from riata.store.values import FORMS, POWERS, WHOLE, choose, is_form, narrowed, stored_bytes, unpack_values
 from riata.wire.batch import NO_TIME, Batch
 
 PAYLOAD_VERSION: Final = 2
@@ -64,9 +63,8 @@ _SHORT_MAX: Final = 2**16 - 1
 _FACTS: Final = 4
 _FOUND: Final = _FACTS + 3
 _POWERS: Final = np.array(POWERS)
-_NOTHING: Final = np.empty(0, np.uint8)
-_NOT_RISING, _NO_ORDER, _NO_VALUE, _NO_LABEL, _NO_WEIGHT = range(1, 6)
-_REASONS: Final = (
+_NOT_RISING: Final = 1
+_REASONS: Final = (  # by what `riata_look_at` returns
     "",
     "indptr does not rise from 0 to the number of features, over at least one event",
     "hashes do not rise within an event",
@@ -100,9 +98,11 @@ def encode_batch(batch: Batch) -> bytes:
     plain = np.ascontiguousarray
     indptr, value, label = plain(batch.indptr), plain(batch.value), plain(batch.label)
     form, digits, stored = choose(value, found[_FACTS:])
-    length = np.empty(batch.n * (4 if flags & LONG else 2), np.uint8)
-    bits = np.empty(0 if real else (batch.n + 7) // 8, np.uint8)
-    put_parts(indptr, label, value, POWERS[digits], length, bits, stored if form in WHOLE else _NOTHING)
+    width = 4 if flags & LONG else 2
+    length, bits = np.empty(batch.n * width, np.uint8), np.empty(0 if real else (batch.n + 7) // 8, np.uint8)
+    core.put_counts(indptr, label, batch.n, length, width, bits if len(bits) else None)
+    if form in WHOLE:
+        core.put_whole(value, len(value), POWERS[digits], stored, stored_bytes(form))
     parts: list[np.ndarray[Any, Any]] = [length, plain(batch.hash, "<u4"), stored, bits]
     parts += [plain(label, "<f8")] if real else []
     parts += [plain(batch.weight, "<f8")] if weighted else []
@@ -162,19 +162,10 @@ def _read_head(payload: bytes) -> _Head:
 
 def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
     """Return the (flags, form, digits) that the payload of `batch` must have, as `_read_head` returns them, from the result of
-    `look_at`."""
+    `riata_look_at`."""
     if version == 1:
         return _flags(found, batch) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
     return (_flags(found, batch), *choose(batch.value, found[_FACTS:])[:2])
-
-
-def warm_up() -> None:
-    """Compile, or load from the cache, the kernels that write and read payloads."""
-    batch = Batch(
-        np.array([0, 1], np.int64), np.ones(1, np.uint32), np.full(1, 0.5), np.ones(1), np.ones(1),
-        np.zeros((1, ID_BYTES), np.uint8), np.zeros(1, np.bool_),
-    )  # fmt: skip
-    encode_batch(batch)
 
 
 def _decode_parts(payload: bytes, head: _Head, digests: int) -> Batch:
@@ -232,7 +223,7 @@ def _named(batch: Batch) -> BOOL | None:
 
 
 def _flags(found: I64, batch: Batch) -> int:
-    """Return the flags of the payload of a batch, from the result of `look_at`."""
+    """Return the flags of the payload of a batch, from the result of `riata_look_at`."""
     real, weighted, ids, longest = found[:_FACTS].tolist()
     flags: int = REAL * bool(real) | WEIGHTED * bool(weighted) | IDS * bool(ids) | LONG * bool(longest > _SHORT_MAX)
     flags |= SUBJECTS * (_named(batch) is not None)
@@ -245,7 +236,7 @@ def _version(flags: int) -> int:
 
 
 def _look(batch: Batch) -> tuple[str, I64]:
-    """Return (why `batch` is invalid, empty if it is valid; the result of `look_at`)."""
+    """Return (why `batch` is invalid, empty if it is valid; the result of `riata_look_at`)."""
     found = np.zeros(_FOUND, np.int64)
     n, nnz = batch.n, batch.nnz
     if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
@@ -260,89 +251,6 @@ def _look(batch: Batch) -> tuple[str, I64]:
         return f"time is not {n}", found
     plain = np.ascontiguousarray
     indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
-    reason = look_at(indptr, hashes, value, plain(batch.label), plain(batch.weight), plain(batch.has_id), _POWERS, found)
+    per_event = (plain(batch.label), plain(batch.weight), plain(batch.has_id))
+    reason = core.look_at(indptr, n, hashes, value, nnz, *per_event, _POWERS, len(_POWERS), found)
     return _REASONS[reason], found
-
-
-@kernel
-def look_at(indptr: I64, hashes: U32, value: F64, label: F64, weight: F64, has_id: BOOL, powers: F64, found: I64) -> int:
-    """Validate a batch, and find which optional parts its payload needs and how its values can be stored.
-
-    Parameters
-    ----------
-    indptr : i64[n + 1]     from 0 to nnz; the other arrays have matching lengths; all read only
-    hashes : u32[nnz], value : f64[nnz], label : f64[n], weight : f64[n], has_id : bool[n]
-    powers : f64[p]         as `decimals` takes them; read only
-    found : i64[4 + 3]      overwritten: labels that are neither 0 nor 1, weights that are not 1, events with an id, features
-                            of the longest event; then the result of `decimals`, if the batch is valid and has a value
-
-    Returns                 index of the reason in _REASONS; 0 if the batch is valid
-    Cost                    one comparison or two for each number, and `decimals`
-    Source                  this module's theory of operation; a single call, since each call releases the interpreter's lock
-    """
-    n, nnz = len(indptr) - 1, len(value)
-    longest = 0
-    for i in range(n):
-        length = indptr[i + 1] - indptr[i]
-        if length < 0:
-            return _NOT_RISING
-        longest = max(longest, length)
-    falls = 0
-    for k in range(1, nnz):
-        falls += hashes[k] <= hashes[k - 1]
-    for i in range(1, n):  # an event may begin anywhere
-        k = indptr[i]
-        if indptr[i - 1] < k < nnz:
-            falls -= hashes[k] <= hashes[k - 1]
-    outside = 0
-    for k in range(nnz):
-        outside += not abs(value[k]) <= VALUE_ABS_MAX  # `not <=` also counts NaN as outside
-    no_label, no_weight, real, weighted, ids = 0, 0, 0, 0, 0
-    for i in range(n):
-        no_label += not abs(label[i]) <= LABEL_ABS_MAX
-        no_weight += not 0.0 < weight[i] <= WEIGHT_MAX
-        real += label[i] != 1.0 and (label[i] != 0.0 or math.copysign(1.0, label[i]) < 0.0)  # -0.0 keeps its sign
-        weighted += weight[i] != 1.0
-        ids += has_id[i]
-    found[0], found[1], found[2], found[3] = real, weighted, ids, longest
-    if falls:
-        return _NO_ORDER
-    if outside:
-        return _NO_VALUE
-    if no_label:
-        return _NO_LABEL
-    if no_weight:
-        return _NO_WEIGHT
-    if nnz:
-        decimals(value, powers, found[_FACTS:])
-    return 0
-
-
-@kernel
-def put_parts(indptr: I64, label: F64, value: F64, power: float, length: U8, bits: U8, stored: U8) -> None:
-    """Write the lengths of events (little endian), the labels as bits (first event in the highest bit) and the whole numbers.
-
-    Parameters
-    ----------
-    indptr : i64[n + 1], label : f64[n]   0 or 1; read only
-    value : f64[nnz], power : float       as `put_whole` takes them
-    length : u8[2 n] or u8[4 n]           overwritten
-    bits : u8[ceil(n / 8)] or u8[0]       overwritten, unless it is empty
-    stored : u8[w * nnz] or u8[0]         overwritten, as `put_whole` does, unless it is empty
-
-    Returns                               nothing
-    Cost                                  a few operations for each event, and `put_whole`
-    Source                                this module's theory of operation
-    """
-    n = len(label)
-    width = len(length) // n
-    for i in range(n):
-        count = indptr[i + 1] - indptr[i]
-        for byte in range(width):
-            length[width * i + byte] = np.uint8(count >> (8 * byte))
-    if len(bits):
-        bits[:] = 0
-        for i in range(n):
-            bits[i >> 3] |= np.uint8(np.int64(label[i] == 1.0) << (7 - (i & 7)))
-    if len(stored):
-        put_whole(value, power, stored)

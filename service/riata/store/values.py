@@ -9,8 +9,8 @@ Theory of operation
     type that holds every k. -0.0 cannot be stored as a whole number. Values that contain it, or that need more digits, are
     float32 if that is exact for all, otherwise float64.
 
-    Choosing and writing the form is compiled code because of the interpreter's lock, not because of the amount of arithmetic:
-    numpy would release the lock at each of forty operations and then wait for the threads that took it meanwhile.
+    Choosing and writing the form is in `service/native/payload.c` because of the interpreter's lock, not because of the amount of
+    arithmetic: numpy would release the lock at each of forty operations and then wait for the threads that took it meanwhile.
 """
 
 from __future__ import annotations
@@ -20,20 +20,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import F64, I64, U8
-from riata.jit.kernel import kernel
+from riata.base.arrays import F64, I64
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
 """Types of the stored values, by the number that a payload says. The third stores nothing: every value is 1. Those after it
 are whole numbers, to be divided by 10^digits."""
 _F64, _F32, _ONES, _I32 = 0, 1, 2, 7
 WHOLE: Final = range(3, 8)  # narrowest first, unsigned before signed
-POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # k <= _WHOLE_MAX, so k / 10^d is exact
-_WHOLE_MAX: Final = float(2**31 - 1)
-_BLOCK: Final = 256  # values per check for a miss
-_DIGITS, _LOW, _HIGH = range(3)  # indices into the result of `decimals`
-_SIGN = np.int64(2**63 - 1)  # every bit but the sign
-_MINUS_ZERO = np.int64(-(2**63))
+POWERS: Final = (1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)  # of at most 31 bits, so k / 10^d is exact
 _HOLDS: Final = {form: (float(np.iinfo(FORMS[form]).min), float(np.iinfo(FORMS[form]).max)) for form in WHOLE}
 _SAMPLE: Final = 256
 
@@ -41,10 +35,11 @@ Stored = NDArray[Any]
 
 
 def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
-    """Return (form, digits, stored) of `value`: f64[nnz], finite, within VALUE_ABS_MAX; `found` is the result of `decimals`.
+    """Return (form, digits, stored) of `value`: f64[nnz], finite, within VALUE_ABS_MAX; `found` is the result of
+    `riata_decimals`.
 
-    Whole numbers are not written here: `stored` is then an empty u8 buffer of the right length for `put_whole`. Equal values
-    give equal forms.
+    Whole numbers are not written here: `stored` is then an empty u8 buffer of the right length for `riata_put_whole`. Equal
+    values give equal forms.
     """
     digits, low, high = found.tolist()
     if not value.size or (low == high == 1 and digits == 0):
@@ -87,77 +82,3 @@ def narrowed(value: F64) -> NDArray[np.float32] | None:
         return None
     narrow = value.astype("<f4")
     return None if bool((narrow != value).any()) else narrow
-
-
-@kernel
-def decimals(value: F64, powers: F64, found: I64) -> None:
-    """Find the least number of decimals that is exact for every value, and the range of the resulting whole numbers.
-
-    Parameters
-    ----------
-    value : f64[nnz]     at least one, finite, at most VALUE_ABS_MAX in magnitude; read only
-    powers : f64[p]      10^0, 10^1, ...: the numbers of decimals to try; read only
-    found : i64[3]       overwritten: number of decimals, least and greatest whole number; -1, 0, 0 if more decimals are needed
-                         or some whole number would have more than 31 bits
-
-    Returns              nothing
-    Cost                 one division for each value and each number of decimals up to the least
-    Source               this module's theory of operation
-    """
-    n = len(value)
-    bits = value.view(np.int64)
-    found[_DIGITS], found[_LOW], found[_HIGH] = -1, 0, 0
-    digits, at = 0, 0
-    while at < n:
-        stop = min(at + _BLOCK, n)
-        power = powers[digits]
-        missed = 0
-        for k in range(at, stop):
-            again = np.rint(value[k] * power) / power
-            missed += (again != value[k]) | (bits[k] == _MINUS_ZERO)
-        at = stop
-        if missed:
-            digits, at = digits + 1, 0  # restart: each value must be tried with the final number of decimals
-            if digits == len(powers):
-                return
-    # Floats sort like their bits as integers, negative ones in reverse; rounding keeps the order.
-    least, most = bits[0] ^ ((bits[0] >> 63) & _SIGN), bits[0] ^ ((bits[0] >> 63) & _SIGN)
-    for k in range(n):
-        key = bits[k] ^ ((bits[k] >> 63) & _SIGN)
-        least = min(least, key)
-        most = max(most, key)
-    ends = np.empty(2, np.int64)
-    ends[0], ends[1] = least ^ ((least >> 63) & _SIGN), most ^ ((most >> 63) & _SIGN)
-    low, high = np.rint(ends.view(np.float64) * powers[digits])
-    if max(-low, high) <= _WHOLE_MAX:
-        found[_DIGITS], found[_LOW], found[_HIGH] = digits, int(low), int(high)
-
-
-@kernel
-def put_whole(value: F64, power: float, stored: U8) -> None:
-    """Write values as whole numbers of 1, 2 or 4 bytes, little endian.
-
-    Parameters
-    ----------
-    value : f64[nnz]         at least one; value * power must be near whole numbers that fit w bytes; read only
-    power : float
-    stored : u8[w * nnz]     overwritten; w is 1, 2 or 4
-
-    Returns                  nothing
-    Cost                     one multiplication for each value
-    Source                   this module's theory of operation
-    """
-    width = len(stored) // len(value)
-    if width == 1:
-        for k in range(len(value)):
-            stored[k] = np.uint8(np.int32(np.rint(value[k] * power)))
-    elif width == 2:
-        for k in range(len(value)):
-            whole = np.int32(np.rint(value[k] * power))
-            stored[2 * k] = np.uint8(whole)
-            stored[2 * k + 1] = np.uint8(whole >> 8)
-    else:
-        for k in range(len(value)):
-            whole = np.int32(np.rint(value[k] * power))
-            for byte in range(4):
-                stored[4 * k + byte] = np.uint8(whole >> (8 * byte))

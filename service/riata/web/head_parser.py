@@ -48,7 +48,7 @@ class HeadParser:
         size = len(data)
         if size > SHORT_BYTES:
             self._bytes[:SHORT_BYTES] = data[:SHORT_BYTES]
-            found = core.parse_head(self._at, SHORT_BYTES, self._found_at)
+            found: int = core.parse_head(self._at, SHORT_BYTES, self._found_at)
             if found != INCOMPLETE:
                 return found
             if size > HEAD_BYTES_MAX:

@@ -58,7 +58,7 @@ class RenewedPool(Executor):
 
 @dataclass(slots=True)
 class Quiet:
-    """Decides when to trim. A trim is due from the start, for the memory of compiling and recovery.
+    """Decides when to trim. A trim is due from the start, for the memory of recovery.
 
     burst: peak of the bytes of bodies held since memory was last returned
     """

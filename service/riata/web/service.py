@@ -206,7 +206,7 @@ class AdminProtocol(Protocol):
     """Changing, saving, exporting and importing models. Raises errors as `ServiceProtocol` does."""
 
     async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
-        """Create or change a model; returns whether it was created. Raises `Compiling` unless `patient`."""
+        """Create or change a model; returns whether it was created. Raises `Backfilling` unless `patient`."""
         ...
 
     def read(self, document: object) -> ModelConfig:
@@ -249,6 +249,6 @@ class AdminProtocol(Protocol):
         """Return a checkpoint of the model."""
         ...
 
-    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         """Import an exported checkpoint."""
         ...

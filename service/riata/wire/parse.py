@@ -7,9 +7,7 @@ the same for the parameters of a query. The `explain_…` functions read again a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -27,9 +25,7 @@ from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, new_names, shown_name
-from riata.wire.read_body import FORMATS, Format, format_of, read_body, require_curves, take_slow
-from riata.wire.reader import Reader, Split
-from riata.wire.readers import READERS
+from riata.wire.read_body import Format, format_of, read_body, require_curves, take_slow
 from riata.wire.row_errors import row_errors
 from riata.wire.rows import (  # fmt: skip
     FOUND,
@@ -142,23 +138,6 @@ def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
 def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[tuple[int, float, str]]]:
     """`explain_rows` for the features of a query."""
     return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME), context.encoder.curves))
-
-
-def _warm_up(reader: Reader, split: Split) -> None:
-    """Compile what reading bodies split like this calls, or load it from the cache: read the examples with every option of the
-    readers in use."""
-    names = NamesSeen(1)
-    context = Context(EncoderConfig(text=("t",), ngrams=2, normalise="l2"), names=names, by_row=True)
-    for content_type, bodies in reader.examples.items():
-        for body in bodies if FORMATS[content_type].split == split else ():
-            _parse(body, FORMATS[content_type], context, True, None, b"")
-            names.add([1])
-
-
-# By the name of the reader and how bodies are split. Readers share few kernels; together they cover all that reading can call.
-WARM_UPS: Final[dict[tuple[str, Split], Callable[[], None]]] = {
-    (reader.name, media.split): partial(_warm_up, reader, media.split) for reader in READERS for media in reader.media_types
-}
 
 
 def _parsed(reading: Reading, single: bool) -> Parsed:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 
 from riata.base.arrays import U8
-from riata.base.errors import Busy, Malformed, TooLarge, Unsupported
+from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX
 from riata.native.reading import finish_row, leave_lines
 from riata.wire.codes import HANDOVER, OK, TOO_MANY_FEATURES, TOO_MANY_IN_ROW
@@ -25,10 +25,6 @@ from riata.wire.refusals import check_mark, check_utf8, raise_for
 from riata.wire.rows import FEATURES, FOUND, KEY, RECORDS_PER_ROW_MAX, RecordScratch, Refusal, Rules, SlowRow, growth_of, make_row
 from riata.wire.scan.reference import ClassLabel
 from riata.wire.workspace import Workspace, workspace
-
-_COMPILING_S: Final = 5.0  # after how long to send a body again whose reader is being compiled
-CURVES: Final = "curves"  # in PUT_OFF, for the kernels that compare curves
-PUT_OFF: Final[set[str]] = set()  # names of readers that are compiled only after the start; any thread may change it
 
 
 class Format(NamedTuple):
@@ -49,7 +45,7 @@ FORMATS: Final[dict[str, Format]] = dict(_formats())
 
 
 def format_of(content_type: str) -> Format:
-    """Find the reader of a Content-Type header. Raises `Unsupported`, and `Busy` (code `not_ready`) if the reader is put off."""
+    """Find the reader of a Content-Type header. Raises `Unsupported`."""
     kind, *parameters = (part.strip() for part in content_type.split(";"))
     for parameter in parameters:
         name, _, value = parameter.partition("=")
@@ -57,11 +53,7 @@ def format_of(content_type: str) -> Format:
             raise Unsupported("only charset=utf-8 is read")
     if kind.lower() not in FORMATS:
         raise Unsupported(f"expected a Content-Type of {', '.join(FORMATS)}")
-    form = FORMATS[kind.lower()]
-    if form.reader.name in PUT_OFF:
-        said = f"the kernels that read {form.reader.title} are being compiled after the first start; try again"
-        raise Busy(said, "not_ready", _COMPILING_S)
-    return form
+    return FORMATS[kind.lower()]
 
 
 def read_body(
@@ -107,11 +99,9 @@ def read_body(
 
 
 def require_curves(title: str, possible: bool = True) -> None:
-    """Raise `Busy` while the kernels that compare curves are put off, `Unsupported` for a format that has no curves."""
+    """Raise `Unsupported` for a format that has no curves."""
     if not possible:
         raise Unsupported(f"the model has fields that are curves, and rows in {title} have none; send JSON", "curves_need_json")
-    if CURVES in PUT_OFF:
-        raise Busy("the kernels that compare curves are being compiled; try again", "not_ready", _COMPILING_S)
 
 
 def _read_text(

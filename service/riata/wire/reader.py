@@ -126,7 +126,7 @@ class Reader:
     has_header  : whether the first line of a body or file is a header: it is no row, and every row is read with it
     file        : its rows as lines of a file; None if the command line cannot send such files
     columns     : its rows as columns of a file; None if no file is read so
-    examples    : bodies by media type, with labels; read at start to compile, and the first inputs of the fuzzer
+    examples    : bodies by media type, with labels: the first inputs of the fuzzer
     """
 
     name: str

@@ -64,12 +64,7 @@ SPEC: Final = LearnerSpec(
     "errors, `GET /models/{model}/path` shows the weights under other penalties, and gamma may change.",
     build=_build,
     adopt=_adopt,
-    examples=lambda: [TaylorSketchConfig()],
     members=lambda config: block_limit(config) - 1,
-    machine_code=lambda config: config.kind,
-    eventful=lambda _config: TaylorSketchConfig(
-        mode="exact", beyond="hybrid", block=1, warm_up=1, reexpand=1, shadow=(1.0,), standardised=False
-    ),
     adjustable=frozenset({"gamma"}),
     adjust=_adjust,
     too_much=too_much,
@@ -78,7 +73,6 @@ SPEC: Final = LearnerSpec(
     forget=_forget,
     slot_lists=("outside_slot", "member_key", SLOTS),
     slot_bits=key_bits,
-    slow_to_compile=True,
     wants_scaled=lambda config: config.mode in ("hybrid", "diag") and not config.standardised,
     older={"standardised": False},
     advice={

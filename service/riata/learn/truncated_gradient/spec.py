@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from riata.base.arrays import Arrays
 from riata.learn.adopt import Adopted
@@ -30,16 +30,6 @@ def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
 
     arrays = around(config, bits, solution)
     return settled(arrays) if len(candidates(config)) > 1 else arrays
-
-
-def _machine_code(config: TruncatedGradientConfig) -> str:
-    flags = {"adaptive": config.rate == "adaptive", "normalised": config.normalised}
-    return " ".join([config.kind, *(name for name, up in flags.items() if up)])
-
-
-def _examples() -> list[TruncatedGradientConfig]:
-    rates: list[tuple[Literal["constant", "adaptive"], bool]] = [("adaptive", True), ("adaptive", False), ("constant", False)]
-    return [TruncatedGradientConfig(rate=rate, normalised=scaled) for rate, scaled in rates]
 
 
 def _forget(learner: Learner, keep: float) -> None:
@@ -73,10 +63,7 @@ SPEC: Final = LearnerSpec(
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
     build=_build,
     adopt=_adopt,
-    examples=_examples,
     penalty="gravity",
-    machine_code=_machine_code,
-    eventful=lambda config: config,
     real_labels={"loss": "squared"},
     takes_many=True,
     can_forget=lambda config: config.rate == "adaptive",

@@ -23,21 +23,20 @@ from riata.run.cluster.poll_thread import RETRY_S, PollThread
 from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.tail import Tail
 from riata.run.cluster.tail_names import TailNames
-from riata.run.compilers import Stopped
-from riata.run.config_changes import config_in
 from riata.run.damage import Damage
 from riata.run.engine_context import EngineContext, shared
 from riata.run.learning import LOST, Learning
 from riata.run.model_state import ModelState
 from riata.run.recovery import Recovered
 from riata.run.starting import StartHooks, Starting
+from riata.run.stopped import Stopped
 from riata.run.writer_queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
 from riata.store.store import Owner, Record, SharedStore, Standing, Store
 
 log = logging.getLogger("riata.run")
 
-RECOVERING_MS = 120_000  # longest recovery without visible progress: kernels may have to be compiled
+RECOVERING_MS = 120_000  # longest recovery without visible progress
 FULL_S = 0.005  # until the log is read again if the writer has enough of every model that is behind
 AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
 STOPPING_S = 0.5  # for a thread that replays to end; one in a long step ends with the process
@@ -296,7 +295,6 @@ class Contender:
                 continue
             state = ModelState(name, standing.head.lineage)
             state.apply(records[0])
-            self._context.warm(state.config.learner)
             learning.begin(state)
             self._hand_over(learning, records[1:])
             log.info("model %s: this process now learns it", name)
@@ -318,8 +316,6 @@ class Contender:
 
     def _hand_over(self, learning: Learning, records: list[Record]) -> None:
         for record in records:
-            if config := config_in(record):
-                self._context.warm(config.learner)  # not in the writer's thread: that would block the lease renewal
             learning.writer.put(Logged(record, None))
 
     # -- editions --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
-from riata.run.compilers import Stopped
+from riata.run.stopped import Stopped
 from riata.store.store import Store
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base import errors
+from riata.base.child_process import child_environment
 from riata.base.errors import RiataError, Unavailable
-from riata.run.compilers import child_environment
 from riata.run.refits.task import ERRORS
 
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # the pool has the threads

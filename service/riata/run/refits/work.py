@@ -34,7 +34,6 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
 
     may_go_on : called after each pass; false: stop with the best weights so far
     """
-    say({"stage": "loading"})
     task = read_task(folder)
     bound = task.request.memory_bytes_max
     limit_memory(bound)

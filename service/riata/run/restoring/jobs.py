@@ -157,18 +157,18 @@ class RestoreJobs:
 
     async def _learnt(self, job: RestoreJob, published: Published) -> tuple[dict[str, Any], Reached]:
         """Return what going back undoes, as JSON, and the state."""
-        loop, warm = asyncio.get_running_loop(), self._engine.context.warm
+        loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="riata-restore", initializer=lower_priority) as pool:
-            work = partial(_learn, self._engine.context.log_thread.call, job.model, job.asked, published, (warm, job.advance))
+            work = partial(_learn, self._engine.context.log_thread.call, job.model, job.asked, published, job.advance)
             told, reached = await loop.run_in_executor(pool, work)
         taken_off = list(others_of(published))
         return {"model": job.model, **told, "seq": 0, TAKEN_OFF: taken_off, "warning": WARNING}, reached
 
 
 def _learn(
-    call: Any, model: str, asked: RestoreRequest, published: Published, how: tuple[Any, Callable[[float], None]]
+    call: Any, model: str, asked: RestoreRequest, published: Published, advance: Callable[[float], None]
 ) -> tuple[dict[str, Any], Reached]:
-    (warm, advance), last = how, max(1, published.applied)
+    last = max(1, published.applied)
     moment_ms = None if asked.moment is None else unix_ms(asked.moment)
     for left in reversed(range(TRIES)):
         history = read_history(call, model, moment_ms, lambda event: advance(READING * min(1.0, event / last)))
@@ -176,8 +176,7 @@ def _learn(
         if to == history.last:
             raise Conflict(f"event {to} is the last of model {model}: there is nothing to undo", "nothing_to_undo")
         try:
-            learning = (warm, lambda share: advance(READING + (1.0 - READING) * share))
-            reached = state_at(call, history, to, published.config, learning)
+            reached = state_at(call, history, to, published.config, lambda share: advance(READING + (1.0 - READING) * share))
         except LogGap as error:  # trimmed while it was read: older generations may be gone too
             if left:
                 continue

@@ -10,8 +10,7 @@ from typing import Final
 
 from riata.base.errors import Conflict, Corrupt, LogGap, NotFound
 from riata.run.config import ModelConfig
-from riata.run.config_changes import config_in
-from riata.run.generations import Warm, thaw_generation
+from riata.run.generations import thaw_generation
 from riata.run.log_reading import PACED_BYTES, Again, Call, read_again, read_log
 from riata.run.model_state import ModelState
 from riata.run.relearning import Relearning
@@ -40,16 +39,16 @@ class Reached:
     undone: tuple[int, ...] = ()
 
 
-def state_at(call: Call, history: History, to: int, in_force: ModelConfig, how: tuple[Warm, Callable[[float], None]]) -> Reached:
+def state_at(call: Call, history: History, to: int, in_force: ModelConfig, advance: Callable[[float], None]) -> Reached:
     """Return the state of a model after event `to`, as if it had stopped there, without the rows that were forgotten since.
 
     history  : of its log, as of now
     in_force : its present configuration
-    how      : called with the configuration of each learner before it is built; and with the share of the work that is done
+    advance  : called with the share of the work that is done
 
     Raises `Conflict` (code `not_reachable`) with what can be reached, and what reading the log raises.
     """
-    (warm, advance), name = how, history.name
+    name = history.name
     generations: list[Generation] = call(lambda s: s.generations(name)).result()
     if to < 1 or to > history.last:
         raise unreachable(history, generations, f"event {to}", f"the log ends at event {history.last}")
@@ -60,18 +59,18 @@ def state_at(call: Call, history: History, to: int, in_force: ModelConfig, how: 
         relearning = Relearning(call, name, ((), 0), in_force, advance, to)
         found = relearning.catch_up()
         return Reached(found.state, BEGINNING, True, tuple(found.undone))
-    nearest, gen = _nearest(call, history, generations, to, warm)
-    return Reached(_learn(call, history, nearest, to, how), gen)
+    nearest, gen = _nearest(call, history, generations, to)
+    return Reached(_learn(call, history, nearest, to, advance), gen)
 
 
-def _nearest(call: Call, history: History, generations: list[Generation], to: int, warm: Warm) -> tuple[ModelState, int]:
+def _nearest(call: Call, history: History, generations: list[Generation], to: int) -> tuple[ModelState, int]:
     """Return the stored state nearest to event `to`, not after it, and its generation."""
     first, name = history.head.first_seq, history.name
     for one in sorted(generations, key=lambda one: (one.applied, one.gen), reverse=True):
         if one.applied > to or not one.verified or (one.applied < first - 1 and one.applied != to):
             continue
         try:
-            return thaw_generation(one, call(partial(_content, name=name, gen=one.gen)).result(), warm), one.gen
+            return thaw_generation(one, call(partial(_content, name=name, gen=one.gen)).result()), one.gen
         except (Corrupt, NotFound):
             continue  # it is damaged, or was deleted meanwhile: the one before leads to the same state
     if first > 1:
@@ -83,18 +82,15 @@ def _content(store: Store, name: str, gen: int) -> bytes:
     return store.open_generation(name, gen)
 
 
-def _learn(call: Call, history: History, state: ModelState, to: int, how: tuple[Warm, Callable[[float], None]]) -> ModelState:
+def _learn(call: Call, history: History, state: ModelState, to: int, advance: Callable[[float], None]) -> ModelState:
     """Learn the log after a state, up to event `to`, which may be inside a record. Returns the state reached: another one if an
     upgrade of the log carries it."""
-    warm, advance = how
     name, begun = state.name, state.applied
     upgrades = {upgrade.at: upgrade for upgrade in history.upgrades if begun <= upgrade.at <= to}
     read = read_log(call, name, begun, PACED_BYTES) if begun < to else ()
     wanted = itertools.takewhile(lambda record: record.first <= to, read)
     for run in itertools.chain([[]], runs(wanted, upgrades)):  # the first is empty: an upgrade may be of the event begun at
         if run:
-            if (config := config_in(run[0])) is not None:
-                warm(config.learner)
             state.read_again = partial(_read_again, call, history)
             kept, batches = cut(run, to)
             state.apply_all(kept, batches, history.skips)

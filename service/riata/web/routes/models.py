@@ -16,8 +16,8 @@ from riata.learn.learner import Weights
 from riata.predict.explain import top_weights
 from riata.predict.model import Model
 from riata.predict.posterior import PosteriorModel, require_posterior
+from riata.run.challengers import Backfilling
 from riata.run.config import ModelConfig
-from riata.run.creating import Compiling
 from riata.run.damage import ModelDamaged
 from riata.run.published import Published
 from riata.run.served_model import NotServedYet
@@ -64,9 +64,8 @@ async def list_models(call: Call) -> Answer:
 
 
 async def put_model(call: Call) -> Answer:
-    """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 if it will be,
-    once the kernels of its learner are compiled: a model that is to follow another follows when the request is sent again. 202
-    too while a challenger learns the log of its leader."""
+    """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 while a
+    challenger learns the log of its leader: it follows when the request is sent again."""
     name = new_model_name(call.request.path_params["model"])
     call.options()
     body = await call.json(MODEL_BYTES_MAX)
@@ -75,9 +74,9 @@ async def put_model(call: Call) -> Answer:
     location = (b"location", f"/models/{name}".encode())
     try:
         created, config = await call.creating(name, lambda: call.parts.admin.put_model(name, body, patient=False))
-    except Compiling as waiting:
+    except Backfilling as waiting:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
-        document = {"name": name, "created": False, "state": waiting.state, "config": write_document(call.parts.admin.read(body))}
+        document = {"name": name, "created": False, "state": "backfilling", "config": write_document(call.parts.admin.read(body))}
         return json_answer(document, 202, (location, again))
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
     return json_answer(document, 201 if created else 200, (location,) if created else ())
@@ -255,7 +254,7 @@ def _models() -> Schema:
         "name": TEXT,
         "created": YES_OR_NO,
         "config": {"type": "object"},
-        "state": {"type": "string", "enum": ["ready", "compiling", "backfilling"]},
+        "state": {"type": "string", "enum": ["ready", "backfilling"]},
     }
     error = {
         **FIGURE,

@@ -78,7 +78,7 @@ async def import_model(call: Call) -> Answer:
     bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # otherwise refused with 503 every time
     content = await call.body(bytes_max)
     try:
-        return json_answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content, patient=False)))
+        return json_answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content)))
     except Corrupt as error:  # the client's bytes, not ours
         raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
 

@@ -1,1 +1,0 @@
-"""Memory by address: reads and writes that numba does not check."""
