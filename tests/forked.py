@@ -23,7 +23,7 @@ from typing import Final
 _SERVERS: Final = multiprocessing.get_context("forkserver")
 _SERVERS.set_forkserver_preload(["tests.preloaded"])
 RUN_S: Final = 900.0
-READ_AT_IMPORT: Final = {"RIATA_NUMBA_PATCHES"}
+READ_AT_IMPORT: Final = {"RIATA_NATIVE_VARIANT"}
 UNREAD: Final = {"PYTHONPATH", "PYTEST_CURRENT_TEST"}  # a fork has the search path of the tests
 READ_WHEN_RUN: Final = {"DIES_AT", "TEST_ALGO_VERSION", "TEST_NUMERICS"}  # by modules of tests, which run in the fork
 _AT_FIRST: Final = dict(os.environ)

@@ -264,7 +264,7 @@ def test_the_check_of_cycles_sees_one_of_annotations() -> None:
 
 
 READER_IMPORTS = {  # those who may import a reader
-    "predict/one_row.py",  # compiles the reader of a single row together with its prediction
+    "predict/one_row.py",  # reads a single row and predicts it in one call
     "cli/demo_stream.py",  # generates rows, as JSON
 }
 WRITERS = {"web/answers.py", "web/predictions.py", "web/routes/predict.py", "client/calls.py"}  # they name what they write

@@ -1,7 +1,7 @@
 """`python -m tests.docs.overlay ...` runs `riata ...` with the files of one folder laid over those of the package.
 
 The folder, named by OVERLAY, mirrors `service/riata`. A module that it has is imported in place of the
-package's; everything else is the package's own, with its compiled kernels.
+package's; everything else is the package's own.
 """
 
 from __future__ import annotations

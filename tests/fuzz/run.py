@@ -22,9 +22,8 @@ SEEDS: Final = Path(__file__).parent / "seeds"
 BYTES_MAX: Final = 4096
 WATCHED_SLOWS_BY: Final = 4.0  # of Python that reports every branch
 _KEPT: Final[list[object]] = []  # tables that libFuzzer reads until the process ends
-_KERNEL: Final = re.compile(r"^@(?:inline_|quick_)?kernel$", re.MULTILINE)
 
-# What each target watches. Modules with kernels are left out below: a watched one could not be compiled.
+# What each target watches.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint": ("riata.store.layout", "riata.store.records"),
     "records": ("riata.store.records", "riata.run.config", "riata.base.document"),
@@ -94,7 +93,7 @@ def fuzz(target: str, seconds: int, found: Path) -> None:
     from tests.fuzz.oracle import UNITS_MAX, check
 
     for data in module.starts():
-        module.one_input(data)  # compiles, or loads, every kernel before the clock runs
+        module.one_input(data)  # imports everything before the clock runs
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "corpus"
         corpus.mkdir()

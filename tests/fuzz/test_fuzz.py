@@ -16,7 +16,7 @@ from tests.fuzz.run import ROOT, TARGETS
 from tests.native.test_safety import built
 
 SECONDS = 60
-START_S_MAX = 300  # kernels may have to be compiled
+START_S_MAX = 300
 
 
 COVERAGE = ROOT / "tests" / "fuzz" / "coverage.h"

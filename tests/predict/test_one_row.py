@@ -1,4 +1,4 @@
-"""One row in one compiled call gives what parsing and scoring give, to the last bit, or leaves the row."""
+"""One row in one native call gives what parsing and scoring give, to the last bit, or leaves the row."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def examples() -> list[tuple[str, str, str, Any]]:
 
 
 def ask(client: httpx.Client, method: str, path: str, media: str, body: Any) -> httpx.Response:
-    """Send an example, again while its reader is being compiled."""
+    """Send an example, again while the service starts."""
     content = body if isinstance(body, str) else json.dumps(body)
     deadline = time.monotonic() + START_S_MAX
     while True:

@@ -1,4 +1,4 @@
-"""The compiled head parser, its twin, and httptools agree."""
+"""The native head parser, its twin, and httptools agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers for the tests of the line formats: a body through the compiled reader, row by row, compared with its slow twin."""
+"""Helpers for the tests of the line formats: a body through the native reader, row by row, compared with its slow twin."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Slow = Callable[[bytes, Rules], list[SlowRow | Refusal]]
 
 
 class Out(NamedTuple):
-    """One row of the compiled reader."""
+    """One row of the native reader."""
 
     code: int
     label: float
@@ -70,7 +70,7 @@ def run(read: Reader, body: bytes, rules: Rules, rows_max: int = 10_000) -> tupl
 
 
 def compare(read: Reader, slow: Slow, body: bytes, rules: Rules) -> tuple[int, int, int]:
-    """Compare the compiled reader with its twin, row by row, to the last bit; returns how many were accepted, refused, handed
+    """Compare the native reader with its twin, row by row, to the last bit; returns how many were accepted, refused, handed
     over.
     """
     status, sink, rows = run(read, body, rules)

@@ -1,4 +1,4 @@
-"""The compiled reader of JSON and its slow twin accept the same rows with the same bits, and refuse for the same reason."""
+"""The native reader of JSON and its slow twin accept the same rows with the same bits, and refuse for the same reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_rows(
     for number, (outcome, line) in enumerate(zip(outcomes, lines, strict=True)):
         if outcome.code != OK:
             assert number in reason, line
-            # Bytes that are no UTF-8 stop the twin before it looks further, the compiled reader when it gets to them.
+            # Bytes that are no UTF-8 stop the twin before it looks further, the native reader when it gets to them.
             if outcome.code == BY_PREDICTION:  # such rows are read once more, and refused for reasons of their own
                 assert reason[number] != SLUGS[BY_PREDICTION][0], line
             elif outcome.code != INVALID_UTF8:

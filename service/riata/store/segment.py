@@ -122,10 +122,7 @@ class Segment:
         return accepted
 
     def batch(self, start: int, stop: int) -> Batch:
-        """Return copies of the rows start:stop. No event has an id.
-
-        The file is mapped read only; a learner's kernels would be compiled once more for arrays that cannot be written.
-        """
+        """Return copies of the rows start:stop. No event has an id."""
         low, high = int(self.indptr[start]), int(self.indptr[stop])
         n = stop - start
         return Batch(

@@ -9,7 +9,7 @@ from riata.wire.encoder import CROSSED_PER_ROW_MAX
 from riata.wire.subjects import SUBJECT_BYTES_MAX
 
 OK: Final = 0
-HANDOVER: Final = 1  # not a refusal: the compiled reader leaves this row to the reference reader
+HANDOVER: Final = 1  # not a refusal: the native reader leaves this row to the reference reader
 SYNTAX: Final = 2
 TOO_DEEP: Final = 3
 NOT_OBJECT: Final = 4

@@ -15,7 +15,7 @@ _TIME: Final = re.compile(
 
 def unix_ms(text: str) -> int | None:
     """Return the unix time of an RFC 3339 time, ms, rounded down; None for another text, or a day, hour or offset that does not
-    exist. A leap second is the last second before it. The compiled reader has its own (`unix_ms` of `service/native/json.c`)."""
+    exist. A leap second is the last second before it. The native reader has its own (`unix_ms` of `service/native/json.c`)."""
     if (found := _TIME.fullmatch(text)) is None:
         return None
     year, month, day, hour, minute, second = map(int, found.groups()[:6])

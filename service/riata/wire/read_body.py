@@ -88,7 +88,7 @@ def read_body(
     reading.joins = functions.joins
     if (rows := form.reader.file) is not None:
         reading.label_in, reading.reason_in = rows.label, rows.reason
-    if curves:  # every row is left to the reference reader; what the compiled reader made of them is dropped
+    if curves:  # every row is left to the reference reader; what the native reader made of them is dropped
         reading.sink.code[: reading.rows] = HANDOVER
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     for number in reading.left():

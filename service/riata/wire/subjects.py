@@ -14,7 +14,7 @@ from typing import Any, Final
 from riata.base.limits import EVENT_ID_BYTES_MAX
 
 SUBJECT: Final = "subject"  # key of a row
-SUBJECT_BYTES_MAX: Final = EVENT_ID_BYTES_MAX  # the compiled reader checks both alike
+SUBJECT_BYTES_MAX: Final = EVENT_ID_BYTES_MAX  # the native reader checks both alike
 DIGEST_BYTES: Final = 16
 
 

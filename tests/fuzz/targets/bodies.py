@@ -85,7 +85,7 @@ def check(parsed: Parsed, labelled: bool) -> None:
 
 
 def check_twin(parsed: Parsed, body: bytes, context: Context, labelled: bool) -> None:
-    """The compiled reader accepts the same rows as its slow twin."""
+    """The native reader accepts the same rows as its slow twin."""
     rules = make_rules(context, labelled)
     lines = [line for line in body.split(b"\n") if line.strip(b" \t\r")]
     outcomes = [json_twin.take_row(json_twin.read_example(line, rules), rules) for line in lines]

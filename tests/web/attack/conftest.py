@@ -41,7 +41,7 @@ Start = Callable[..., Target]
 
 @pytest.fixture(scope="session")
 def parser_loaded() -> None:
-    """Load the compiled reader, which takes a second the first time."""
+    """Load what reads bodies, before a deadline runs."""
     service = FakeService(ManualClock())
     body = b'{"features":{"a":1},"label":1}'
     parse_examples(body, "application/json", service.context("default", labelled=True), labelled=True)

@@ -1,6 +1,6 @@
 """The reference reader of JSON: msgspec decides what is well-formed, plain Python what it means.
 
-It reads the rows that the compiled reader hands over. The tests also compare the two: for every row both accept the same
+It reads the rows that the native reader hands over. The tests also compare the two: for every row both accept the same
 numbers or both refuse. msgspec keeps the last of two equal keys and rejects large integers. So the standard library decodes
 again, reading every number with `float` and keeping every object as its pairs.
 """
