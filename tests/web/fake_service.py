@@ -254,7 +254,12 @@ class FakeService:
         related: dict[str, Any] = {"follow": None, "challengers": []}
         return {**self._line(model), **related, "config": write_document(p.config), "memory_bytes": p.memory}
 
-    async def put_model(self, model: str, document: object, patient: bool = True) -> tuple[bool, ModelConfig]:
+    async def put_model(
+        self,
+        model: str,
+        document: object,
+        patient: bool = True,  # noqa: ARG002  it has no challengers
+    ) -> tuple[bool, ModelConfig]:
         config = self.read(document)
         created = model not in self.all
         if created:
