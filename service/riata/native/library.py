@@ -85,7 +85,7 @@ class Pointer:
 
     def of(self, given: Any) -> int | None:
         """Return the address of what was given. Raises `TypeError` if C cannot use it as this type."""
-        if type(given) is np.ndarray:
+        if isinstance(given, np.ndarray):
             flags = given.flags
             if given.dtype == self.dtype and flags.c_contiguous and flags.aligned and (self.is_const or flags.writeable):
                 return address(given)
