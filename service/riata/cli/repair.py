@@ -87,7 +87,7 @@ def _is_aside(store: str) -> bool:
     """Whether a URL is of a model that was set aside: no process has noted what is there."""
     from riata.store.redis.url import read_url
 
-    return bool(read_url(store).aside)
+    return "aside=" in store and bool(read_url(store).aside)
 
 
 def _action(text: str | None) -> Action | None:

@@ -76,7 +76,7 @@ VERBS: Final = (
     Verb(
         "snapshots",
         "snapshots",
-        "List the snapshots of a model that the store keeps, save one, delete a saved one, or go back to one.",
+        "List the snapshots of a model that the store keeps, save one, or delete a saved one.",
         of_model=True,
     ),
     Verb(

@@ -28,7 +28,9 @@ class Creations:
         if name in self._engine.served_models:
             return False
         found = self._tasks.get(name)
-        return await asyncio.shield(found or self._begin(name, config)) and found is None
+        task = found or self._begin(name, config)
+        await asyncio.wait([task])  # which a request that ends does not end
+        return task.result() and found is None
 
     def _begin(self, name: str, config: ModelConfig) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._create(name, config))

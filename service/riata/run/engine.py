@@ -266,11 +266,14 @@ class Engine(ABC):
         return error
 
     async def wait_for(self, name: str, seq: int, timeout_ms: int) -> Published:
-        """Wait until what is served includes event `seq`. Raises `Busy` (code `not_yet`) after `timeout_ms`."""
+        """Wait until what is served includes event `seq`. Raises `Busy` (code `not_yet`) after `timeout_ms`, and `Unavailable` if
+        learning has stopped."""
         served_model = self.served_model(name)
         published = self.published(name)
         if served_model.served >= seq:
             return published
+        if self.fatal is not None:  # those that waited then have been told already
+            raise Unavailable(f"learning has stopped: {self.fatal}", "writer_stopped")
         return await until_served(served_model, seq, timeout_ms, lambda: self._hurry(name))
 
     async def logged_now(self, name: str) -> int:

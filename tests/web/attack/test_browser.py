@@ -246,7 +246,7 @@ def test_a_page_of_the_service_itself_may_do_everything(browser: Chromium, guard
     put = {**asked_first("PUT", "{}"), "mode": "same-origin"}
     assert browser.run(FETCH, "", "/models/new", put).startswith("basic 201")
     before = len(guarded.service.all["default"].generations)
-    assert browser.run(BEACON, "", "/models/default/snapshots", "x") == "true"
+    assert browser.run(BEACON, "", "/models/default/snapshots", "") == "true"
     until("the beacon arrives", lambda: len(guarded.service.all["default"].generations) > before)
     assert not guarded.front.refused
     assert guarded.service.all["default"].seq == 3
