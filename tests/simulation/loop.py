@@ -129,7 +129,7 @@ def create_task(work: Coroutine[Any, Any, Any]) -> Awaited:
     return task
 
 
-async def _wait(tasks: Iterable[Awaited], timeout: float | None) -> None:
+async def _wait(tasks: Iterable[Awaited], timeout: float | None = None) -> None:
     for task in tasks:
         task.wait(FOREVER if timeout is None else 1000 * timeout)
 
