@@ -29,7 +29,7 @@ SHOWN_BY: Final[dict[str, int]] = {
 }
 
 
-# Those that no history of the first thousand shows any more: they are looked for in the long run.
+# Several hundred histories from FIRST on do not show these any more: they are looked for in the long run.
 RARE: Final = {"rot_counts", "no_recheck", "trim_between"}
 
 
