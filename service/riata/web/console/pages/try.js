@@ -36,7 +36,7 @@ export function tryIt(context) {
     const { weights } = await get(of(context.model, `/weights?top=${4 * FIELDS_MAX}`)), fields = new Map();
     for (const { feature } of weights) {
       const at = feature ? feature.indexOf("=") : -1;
-      if (!feature || / [×x*] /.test(feature)) continue;
+      if (!feature || / [×x*] /.test(feature) || (at > 0 && /\s/.test(feature.slice(0, at)))) continue; // a cross, or a name that may have its own "="
       const field = at > 0 ? feature.slice(0, at) : feature;
       if (!fields.has(field) && fields.size < FIELDS_MAX) fields.set(field, at > 0 ? feature.slice(at + 1) : 1);
     }
