@@ -338,7 +338,7 @@ class FakeService:
         await self.snapshot_now(model)  # what is exported is a generation, written now
         return EXPORT_MAGIC + self.model(model).name.encode()
 
-    async def import_model(self, model: str, content: bytes, patient: bool = True) -> dict[str, Any]:  # noqa: ARG002
+    async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         if not content.startswith(EXPORT_MAGIC):
             raise Malformed("not an export of a model", "not_an_export")
         created = model not in self.all

@@ -129,7 +129,7 @@ def test_an_invalid_export_is_malformed(client: Client) -> None:
 
 
 def test_corrupt_bytes_of_a_client_are_the_clients(client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(model: str, content: bytes, patient: bool) -> dict[str, object]:  # noqa: ARG001
+    async def refuse(model: str, content: bytes) -> dict[str, object]:
         raise Corrupt(f"digest differs, {model}, {len(content)} bytes")
 
     monkeypatch.setattr(service, "import_model", refuse)
