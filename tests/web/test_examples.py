@@ -57,7 +57,10 @@ def test_every_example_works() -> None:
         for method, path, media, body in sent:
             if path.endswith("/restore"):
                 assert client.post("/models/example/snapshots").status_code == 201
-            if path.endswith("/promote"):  # of a challenger that has learnt nothing yet, so by force
+            if path.endswith("/promote"):  # of a challenger that has learnt nothing yet, so by force: it has no weights then
+                last = client.get("/models/example").json()["log"]["last_seq"]
+                assert client.get("/models/example/predict", params={"age": "41.5", "_min_seq": last}).status_code == 200
+                assert "| `age` | +0." in client.get("/models/example/card").text
                 assert ask(client, "put", f"/models/{body['challenger']}", media, {"follow": "example"}).status_code == 201
                 body = {**body, "force": True}
             answer = ask(client, method, path, media, body)
