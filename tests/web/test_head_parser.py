@@ -128,6 +128,7 @@ def line(text: bytes) -> bytes:
         line(b"Content-Length: 0, 0"),
         line(b"Content-Length:"),
         line(b"Content-Length: " + b"1" * 19),
+        POST.replace(b"CONTENT-LENGTH:  7", b"Content-Length: " + b"1" * 19),
         line(b"Transfer-Encoding: chunked"),
         IN_PARTS.replace(b"Chunked", b"chunked, gzip"),
         IN_PARTS.replace(b"X-Empty:", b"Content-Length: 0"),
