@@ -304,11 +304,12 @@ static void put_found(riata_sink *sink, i64 found, const riata_records *row, i64
 static void list_new(riata_records *row, i64 first, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, double lift,
                      double norm) {
     i64 found = sink->count[FOUND];
-    row->sorted = 0;
-    bool every = rules->seen_size < LINE;
-    if (row->kind[n - 1] & CROSSED)
+    bool every = rules->seen_size < LINE, with_crossed = row->kind[n - 1] & CROSSED;
+    if (with_crossed) {
+        row->sorted = 0; /* `order` holds the positions of parts among those found */
         for (i64 i = 0; i < n; i++)
             row->order[i] = NONE;
+    }
     for (i64 i = first; i < n; i++) {
         u64 fingerprint = row->fingerprint[i];
         bool is_crossed = row->kind[i] & CROSSED;
@@ -328,7 +329,9 @@ static void list_new(riata_records *row, i64 first, i64 n, riata_sink *sink, con
         put_found(sink, found, row, i, number, 0, row->value[i] * lift / norm);
         for (int k = 0; is_crossed && k < PARTS_MAX; k++)
             sink->found_span[4 * found + k] = part[k] >= 0 ? (i64)row->order[part[k]] : -1;
-        row->order[i] = (u64)found++;
+        if (with_crossed)
+            row->order[i] = (u64)found;
+        found++;
     }
     sink->count[FOUND] = found;
 }

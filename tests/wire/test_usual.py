@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -231,3 +232,26 @@ def test_names_that_are_new_are_listed_once_and_known_ones_are_not(others: int) 
     assert len(parse_examples(body, "application/x-ndjson", context, labelled=True).names) == 0
     known = {int(fingerprint) for fingerprint in parsed.names.fingerprint}
     assert rows_twin.list_new([(fingerprint, 1.0, 0) for fingerprint in known] + [(5, 1.0, 0)], known) == [5]
+
+
+@pytest.mark.parametrize("normalise", ["none", "l2"])
+def test_rows_of_the_same_names_come_out_as_each_alone(normalise: str) -> None:
+    """Such rows are neither hashed nor sorted nor looked up again; some names have the value 0 in every row, others in some."""
+    rng, seen = random.Random(5), NamesSeen()
+    seen.add(hash_name(b"n%d" % k, 0, 0) for k in range(0, 20, 2))
+    context = Context(EncoderConfig(normalise=normalise), names=seen)  # type: ignore[arg-type]
+    rows = [
+        {f"n{k}": 0.0 if k % 5 == 0 or rng.random() < 0.3 else rng.random() for k in range(20 + (number % 50 == 0))}
+        for number in range(300)
+    ]
+    lines = [json.dumps({"features": row, "label": 1}).encode() for row in rows]
+    whole = parse_examples(b"\n".join(lines), "application/x-ndjson", context, labelled=True)
+    names = set[bytes]()
+    for row, line in enumerate(lines):
+        alone = parse_examples(line, "application/x-ndjson", context, labelled=True)
+        span = slice(int(whole.batch.indptr[row]), int(whole.batch.indptr[row + 1]))
+        assert whole.batch.hash[span].tobytes() == alone.batch.hash.tobytes()
+        assert whole.batch.value[span].tobytes() == alone.batch.value.tobytes()
+        names.update(name for _, name in alone.names)
+    assert {name for _, name in whole.names} == names
+    assert names == {b"n%d" % k for k in (1, 3, 7, 9, 11, 13, 17, 19)}
