@@ -47,13 +47,23 @@ static const u8 *refuse(reader *r, int code) {
     return NULL;
 }
 
-/* ---- the grammar of RFC 8259 ------------------------------------------------------------------------------------------ */
-
 static inline const u8 *skip_space(const u8 *p, const u8 *stop) {
     while (p < stop && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++;
     return p;
 }
+
+/* What follows an item of an array, or a member of an object, that ends at p: behind `bracket`, and then *closed is set, or where the
+ * next one begins. */
+static inline const u8 *next_item(reader *r, const u8 *p, const u8 *stop, u8 bracket, bool *closed) {
+    p = skip_space(p, stop);
+    *closed = p < stop && *p == bracket;
+    if (*closed)
+        return p + 1;
+    return p < stop && *p == ',' ? skip_space(p + 1, stop) : fail(r, SYNTAX, p);
+}
+
+/* ---- the grammar of RFC 8259 ------------------------------------------------------------------------------------------ */
 
 /* As `plain_end`, but bytes of 0x80 and above do not end the run. */
 static inline const u8 *utf8_end(const u8 *p) {
@@ -517,14 +527,9 @@ static const u8 *read_words(reader *r, const u8 *p, const u8 *stop, span space, 
                 return refuse(r, TOO_MANY_IN_ROW);
             p++;
         }
-        if (!listed)
+        bool closed = !listed;
+        if (closed || !(p = next_item(r, p, stop, ']', &closed)) || closed)
             return p;
-        p = skip_space(p, stop);
-        if (p < stop && *p == ']')
-            return p + 1;
-        if (p >= stop || *p != ',')
-            return fail(r, SYNTAX, p);
-        p = skip_space(p + 1, stop);
     }
 }
 
@@ -651,12 +656,9 @@ static const u8 *read_object(reader *r, const u8 *p, const u8 *stop, span space,
         p = after + 1 + (after[1] == ' ');
         if (*after == ',' && *p == '"')
             continue;
-        p = skip_space(after, stop);
-        if (p < stop && *p == '}')
-            return p + 1;
-        if (p >= stop || *p != ',')
-            return fail(r, SYNTAX, p);
-        p = skip_space(p + 1, stop);
+        bool closed;
+        if (!(p = next_item(r, after, stop, '}', &closed)) || closed)
+            return p;
     }
 }
 
@@ -831,6 +833,7 @@ static const u8 *read_example(reader *r, const u8 *p, const u8 *stop) {
     u32 seen = 0, given = 0; /* one bit for each key; null is seen but not given */
     p = skip_space(p + 1, stop);
     bool closed = p < stop && *p == '}';
+    p += closed;
     while (!closed) {
         if (p >= stop || *p != '"')
             return fail(r, SYNTAX, p);
@@ -857,20 +860,15 @@ static const u8 *read_example(reader *r, const u8 *p, const u8 *stop) {
             if (!(p = read_member(r, p, stop, key)))
                 return NULL;
         }
-        p = skip_space(p, stop);
-        closed = p < stop && *p == '}';
-        if (!closed) {
-            if (p >= stop || *p != ',')
-                return fail(r, SYNTAX, p);
-            p = skip_space(p + 1, stop);
-        }
+        if (!(p = next_item(r, p, stop, '}', &closed)))
+            return NULL;
     }
     r->blame = (span){p, p};
     if (!(given >> KEY_FEATURES & 1))
         return refuse(r, MISSING_FEATURES);
     if (r->rules->labelled && !(given >> KEY_LABEL & 1))
         return refuse(r, MISSING_LABEL);
-    return p + 1;
+    return p;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------------------------------- */
