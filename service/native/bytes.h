@@ -23,28 +23,31 @@ static inline u64 zero_bytes(u64 word) { return (word - ONES) & ~word & TOPS; }
 
 static inline bool is_digit(u8 c) { return (u8)(c - '0') < 10; }
 
-/* Where the first byte from p on is that ends a run of plain bytes: a quote, a backslash, a control character, DEL, or above. There
- * has to be one, and 16 bytes must be readable behind it. */
-static inline const u8 *plain_end(const u8 *p) {
+/* Where the first byte from p on is that is `one`, `other`, below `least`, DEL, or above. There has to be one, and 16 bytes must be
+ * readable behind it. */
+static inline __attribute__((always_inline)) const u8 *first_special(const u8 *p, u8 one, u8 other, u8 least) {
     for (;; p += 16) {
 #ifdef __SSE2__
         __m128i c = _mm_loadu_si128((const __m128i *)p);
-        __m128i other = _mm_or_si128(_mm_cmpeq_epi8(c, _mm_set1_epi8('"')), _mm_cmpeq_epi8(c, _mm_set1_epi8('\\')));
-        other = _mm_or_si128(other, _mm_cmpgt_epi8(_mm_set1_epi8(' '), c)); /* signed: bytes above 0x7F are negative */
-        int found = _mm_movemask_epi8(_mm_or_si128(other, _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7F))));
+        __m128i special = _mm_or_si128(_mm_cmpeq_epi8(c, _mm_set1_epi8((char)one)), _mm_cmpeq_epi8(c, _mm_set1_epi8((char)other)));
+        special = _mm_or_si128(special, _mm_cmpgt_epi8(_mm_set1_epi8((char)least), c)); /* signed: bytes above 0x7F are negative */
+        int found = _mm_movemask_epi8(_mm_or_si128(special, _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7F))));
         if (found)
             return p + __builtin_ctz((unsigned)found);
 #else
         for (int i = 0; i < 16; i += 8) {
             u64 w = load_word(p + i);
-            u64 found = zero_bytes(w ^ ONES * '"') | zero_bytes(w ^ ONES * '\\');
-            found = (found | ((w - ONES * 0x20) & ~w) | (w + ONES) | w) & TOPS;
+            u64 found = zero_bytes(w ^ ONES * one) | zero_bytes(w ^ ONES * other);
+            found = (found | ((w - ONES * least) & ~w) | (w + ONES) | w) & TOPS;
             if (found)
                 return p + i + (__builtin_ctzll(found) >> 3);
         }
 #endif
     }
 }
+
+/* The end of a run of plain bytes of a string in JSON: a quote, a backslash, a control character, DEL, or above. */
+static inline const u8 *plain_end(const u8 *p) { return first_special(p, '"', '\\', ' '); }
 
 /* Whether the eight bytes are digits, and their value. Source: Lemire 2018, "Quickly parsing eight digits". */
 static inline bool is_eight_digits(u64 word) {

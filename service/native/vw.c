@@ -48,28 +48,8 @@ static bool is_end(u8 c) { return c == ' ' || c == '\t' || c == '|'; }
 
 static bool after_end(const u8 *p, const u8 *stop) { return p >= stop || is_end(*p); }
 
-/* The first byte from p on that may end a name, or may not be in one: a colon, a bar, a space or below, 0x7F or above. There has to be
- * one, and 16 bytes must be readable behind it. */
-static inline const u8 *name_end(const u8 *p) {
-    for (;; p += 16) {
-#ifdef __SSE2__
-        __m128i c = _mm_loadu_si128((const __m128i *)p);
-        __m128i other = _mm_or_si128(_mm_cmpeq_epi8(c, _mm_set1_epi8(':')), _mm_cmpeq_epi8(c, _mm_set1_epi8('|')));
-        other = _mm_or_si128(other, _mm_cmpgt_epi8(_mm_set1_epi8('!'), c)); /* signed: bytes above 0x7F are negative */
-        int found = _mm_movemask_epi8(_mm_or_si128(other, _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7F))));
-        if (found)
-            return p + __builtin_ctz((unsigned)found);
-#else
-        for (int i = 0; i < 16; i += 8) {
-            u64 w = load_word(p + i);
-            u64 found = zero_bytes(w ^ ONES * ':') | zero_bytes(w ^ ONES * '|');
-            found = (found | ((w - ONES * 0x21) & ~w) | (w + ONES) | w) & TOPS;
-            if (found)
-                return p + i + (__builtin_ctzll(found) >> 3);
-        }
-#endif
-    }
-}
+/* The first byte from p on that may end a name, or may not be in one: a colon, a bar, a space or below, 0x7F or above. */
+static inline const u8 *name_end(const u8 *p) { return first_special(p, ':', '|', '!'); }
 
 /* Where the part of a name that begins at `start` ends; a colon ends it too if `colon`. *code: OK, BAD_NAME, NAME_TOO_LONG, NOT_NFC or
  * INVALID_UTF8. */
