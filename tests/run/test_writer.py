@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from riata.base.clock import SystemClock
 from riata.run.checkpointer import Checkpointer, Saved
 from riata.run.config import config_payload, read_config
 from riata.run.model_state import Frozen, ModelState
@@ -20,6 +22,7 @@ from riata.store.store import Append, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch
+from tests.running import HANG_S
 
 EVERY_MS = 100
 
@@ -155,3 +158,26 @@ def test_a_busy_model_is_saved_when_it_is_due(setting: dict[str, int], turns: in
             at.learn(250)
             at.writer._turns.saver.submit(2**40, lambda: None).result()  # what was begun before has ended
             assert at.writer._inbox.waits() == (turn == turns)  # it tells the writer
+
+
+def test_what_a_turn_aside_leaves_for_later_is_published_although_nothing_else_happens() -> None:
+    told, store, rng, clock = Told(), MemoryStore(), np.random.default_rng(4), SystemClock()
+    writer = Writer(cast(Checkpointer, Kept()), clock, told.hooks())
+    writer.start()
+    for name in ("m", "other"):
+        create_model(store, name, config=read_config({"encoder": {"bits": 12}, "publish_every_ms": EVERY_MS}))
+        state = ModelState(name, bytes(range(16)))
+        state.apply(store.read(name, 0)[0])
+        writer.put(AddModel(state))
+    writer.settle().result(HANG_S)
+    for _ in range(3):
+        for name in ("other", "m"):
+            next(line for line in writer._inbox.lines() if line.model == name).slow_ms = clock.monotonic_ms()
+            log_batch(store, random_batch(rng, 70), name)
+            writer.put(Logged(store.read(name, 0)[-1], None))
+        last = store.read("m", 0)[-1].last
+        deadline = time.monotonic() + HANG_S
+        while told.published.count(last) < 2:
+            assert time.monotonic() < deadline, "it is never published"
+            time.sleep(0.01)
+    writer.close()

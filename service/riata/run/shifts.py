@@ -72,6 +72,10 @@ class Shifts:
         """Whether the thread of normal priority has the loop."""
         return self._holder is not self._low
 
+    def has_loop(self) -> bool:
+        """Whether the calling thread has the loop; otherwise what it does is aside."""
+        return self._holder.native_id == threading.get_native_id()
+
     def held_s(self) -> float:
         """For how long the turn of the loop has lasted, seconds; 0 if there is none."""
         begun_s = self._begun_s

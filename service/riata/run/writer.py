@@ -209,6 +209,8 @@ class Writer:
                 self._inbox.wait(self._wait_s())
             except queue.Empty:
                 return None
+            if not self._inbox.waits():
+                return None
             self._inbox.gather()
         return self._inbox.take()
 
@@ -237,6 +239,8 @@ class Writer:
             if line.dropped:
                 self._turns.end(line)
             self._inbox.give_back(line)
+            if not self._shifts.has_loop():
+                self._inbox.wake()  # the loop may wait for longer than until what is due now in `due_ms`
 
     def _sweep(self) -> None:
         """Take turns of models with something due; not at every turn, and not of idle ones: there may be a thousand."""

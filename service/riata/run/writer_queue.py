@@ -196,9 +196,13 @@ class WriterQueue:
         return run
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until a line is ready, or everything has ended. Raises `queue.Empty` after `timeout_s`."""
-        while not self._waiting and not self.ended:
+        """Wait until a line is ready, everything has ended, or `wake` was called. Raises `queue.Empty` after `timeout_s`."""
+        if not self._waiting and not self.ended:
             self._bell.get(timeout=timeout_s)
+
+    def wake(self) -> None:
+        """End a `wait` under way, or the next one, although no line is ready."""
+        self._ring()
 
     def gather(self, timeout_s: float = GATHER_S) -> None:
         """Let records of few rows gather for `timeout_s`, or until `presses` is true."""
