@@ -26,7 +26,7 @@ $(VENV)/.python:
 	@sh deploy/make-venv $(PYTHON) $(VENV)
 	@touch $@
 
-$(VENV)/.native: $(VENV)/.python $(wildcard service/native/*)
+$(VENV)/.native: $(VENV)/.python $(wildcard service/native/*.*)
 	@$(WITH_PROGRESS) "building the native core" $(BIN)/python service/native/build.py
 	@touch $@
 

@@ -79,7 +79,8 @@ SLUGS: Final[dict[int, tuple[str, str]]] = {
     BAD_TEXT: ("bad_text", f"a text has at most {TEXT_BYTES_MAX} bytes of UTF-8"),
     OUT_OF_RANGE: (
         "out_of_range",
-        f"expected a magnitude of at most {VALUE_ABS_MAX:g}, duplicates summed, crossed features multiplied",
+        f"value too large: at most {VALUE_ABS_MAX:g}".replace("+", "")
+        + " (duplicates are summed, crossed features multiplied); send ids as strings",
     ),
     TOO_MANY_IN_ROW: ("too_many_features_in_row", f"more than {FEATURES_PER_ROW_MAX} features"),
     INVALID_UTF8: ("invalid_utf8", "not valid UTF-8"),
