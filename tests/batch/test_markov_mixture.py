@@ -25,7 +25,7 @@ from riata.batch.markov_mixture import (
     summary,
     transitions,
 )
-from tests.bench.sequences import CHAINS, simulated
+from tests.batch.designs import CHAINS, simulated
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "pfs.json").read_text(encoding="utf-8"))
 TOLERANCE = GOLDEN["tolerance"]["relative"]

@@ -9,10 +9,7 @@ from typing import Final
 from tests.bench import speed
 
 BENCHES: Final = (
-    "progressive", "defaults", "gammas", "paper_figures",
-    "budgets", "drift", "gaps", "paper_tables", "coverage", "ftrl_defaults", "poisoning",
-    "sketch_speed", "append_log", "witness", "durable", "http_alone", "http_predict", "steady",
-    "consoles", "intervals", "memory_given_back", "read_back", "gate", "batch", "posterior", "solvers", "pools",
+    "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "front", "native_core", "noisy_neighbours",
 )  # fmt: skip
 
 

@@ -16,9 +16,8 @@ from tests.bench.ratio_picture import draw_claims
 
 SPEED: Final = (
     "learner_speed", "parse_speed", "first_pass", "fit_speed", "observe_bulk", "observe_single", "redis_ratio", "predict_speed",
-    "beside_learning", "snapshot_cost", "growth", "memory", "start_up",
+    "beside_learning", "memory", "start_up",
 )  # fmt: skip
-LONG: Final = ("steady",)  # takes an hour: only where it is named
 HOW: Final = (
     "Both sides of each ratio were measured alternately in one run on one machine, after a check that they do the same work. "
     "The pages below have the contenders, the conditions and the checks."
@@ -51,11 +50,11 @@ def summary(results: list[dict[str, Any]], failed: list[str], trial: bool) -> st
 def main(arguments: list[str] | None = None) -> int:
     """Run and report; exit status 1 if a bench failed or found unequal work."""
     parser = contest.arguments(__doc__ or "")
-    parser.add_argument("--only", choices=SPEED + LONG, action="append", help="run this one (may be given again)")
+    parser.add_argument("--only", choices=SPEED, action="append", help="run this one (may be given again)")
     options = parser.parse_args(arguments)
     chosen = options.only or [name for name in SPEED if (HERE / f"{name}.py").is_file()]
     failed = [name for name in chosen if run_bench(name, options.quick) != 0]
-    found = [contest.read_result(name, options.quick) for name in SPEED + LONG if name not in failed]
+    found = [contest.read_result(name, options.quick) for name in SPEED if name not in failed]
     results = [result for result in found if result is not None]
     text = summary(results, failed, options.quick)
     sys.stdout.write("\n" + text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,11 @@ import pytest
 
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.bench import drift
 from tests.bench.budget_grid import BUDGETS, CONTENDERS, contender, thinned
 from tests.bench.budget_report import best, envelope
 from tests.bench.budget_runs import Run, keep_run, missing, read_runs
 from tests.bench.budget_streams import Lines, log_counts, weigh, weigh_by_rarity, write_lines
 from tests.bench.budget_vw import losses
-from tests.bench.drift_stream import CHUNK, INTERCEPT, ROWS, WORDS, make_stream, truths
 from tests.bench.peers import vowpal_wabbit_lines
 
 DOCUMENTS = [(1, "to be or not to be"), (0, "to do"), (1, ""), (0, "be be be")]
@@ -98,36 +95,8 @@ def test_the_best_run_within_a_budget_is_not_beaten_by_a_smaller_one() -> None:
     assert envelope(runs) == [runs[0], runs[1], runs[3]]
 
 
-def test_the_excess_of_the_truth_over_itself_is_nothing() -> None:
-    bayes = np.linspace(0.1, 0.9, ROWS)
-    sums = np.cumsum(bayes)[np.array(drift.MARKS) - 1]
-    truth = replace(_run(5, 0.3), marks=drift.MARKS, loss=tuple(sums.tolist()))
-    worse = replace(truth, loss=tuple((sums + 0.25 * np.array(drift.MARKS)).tolist()))
-    assert drift.excess(truth, bayes) == pytest.approx(np.zeros(len(drift.MARKS)), abs=1e-9)
-    assert drift.excess(worse, bayes) == pytest.approx(np.full(len(drift.MARKS), 0.25))
-    assert drift.last(worse) == pytest.approx(bayes[-drift.LAST :].mean() + 0.25)
-
-
 def test_every_contender_has_its_default_among_its_settings_and_no_setting_twice() -> None:
-    for one in (*CONTENDERS, *map(thinned, CONTENDERS), *drift.CONTENDERS):
+    for one in (*CONTENDERS, *map(thinned, CONTENDERS)):
         assert one.default in one.settings
         assert Counter(str(setting) for setting in one.settings).most_common(1)[0][1] == 1
     assert [one.name for one in CONTENDERS if one.bounded] == [f"strict {k}" for k in BUDGETS]
-
-
-def test_the_loss_of_the_truth_is_that_of_the_written_rows(tmp_path: Path) -> None:
-    made = make_stream("steady", False, tmp_path, CHUNK)
-    before, after = truths()
-    assert 700 < np.count_nonzero(before != after) <= 750
-    margin, label, square = [], [], []
-    for line in made.lines.path.read_text(encoding="utf-8").splitlines():
-        mark, _, *pairs = line.split()
-        word, value = np.array([pair.split(":") for pair in pairs], dtype=np.float64).T
-        margin.append(INTERCEPT + float(before[word.astype(np.int64)] @ value))
-        square.append(float(value @ value))
-        label.append(float(mark == "1"))
-    assert made.bayes == pytest.approx(losses(np.array(margin), np.array(label)), abs=1e-6)
-    assert square == pytest.approx(np.ones(CHUNK), abs=1e-8)
-    chance = 1.0 / (1.0 + np.exp(-np.array(margin)))
-    assert np.mean(label) == pytest.approx(chance.mean(), abs=4.0 * 0.5 / np.sqrt(CHUNK))
-    assert made.lines.features <= WORDS

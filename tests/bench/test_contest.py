@@ -90,21 +90,21 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def publish(write: bool, trial: bool) -> None:
     claims = [Claim("bulk rows", "us", "them", 7.0, 6.0), Claim("single", "us", "them", 0.7, 0.5, at_most=True)]
     tables = ["## Contenders\n\n| a |\n| --- |\n"]
-    frame.report_page("growth", "Pages", "An introduction.", claims, tables, ["A note."], "make it", ["numpy"], write, trial)
+    frame.report_page("start_up", "Pages", "An introduction.", claims, tables, ["A note."], "make it", ["numpy"], write, trial)
 
 
 def test_a_page_has_its_picture_and_its_results(pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     publish(write=True, trial=False)
-    text = (pages / "evidence" / "growth.md").read_text(encoding="utf-8")
+    text = (pages / "evidence" / "start_up.md").read_text(encoding="utf-8")
     assert text == capsys.readouterr().out
     assert [
-        text.count(part) for part in ("# Pages", "An introduction.", "## Contenders", "A note.", "numpy ", "(growth.svg)")
+        text.count(part) for part in ("# Pages", "An introduction.", "## Contenders", "A note.", "numpy ", "(start_up.svg)")
     ] == [1] * 6
-    picture = (pages / "evidence" / "growth.svg").read_text(encoding="utf-8")
+    picture = (pages / "evidence" / "start_up.svg").read_text(encoding="utf-8")
     assert [picture.count(part) for part in ("7.00×  (≥ 6)", "0.70×  (≤ 0.5)")] == [1, 1]
     publish(write=True, trial=False)
-    assert (pages / "evidence" / "growth.svg").read_text(encoding="utf-8") == picture
-    result = frame.read_result("growth")
+    assert (pages / "evidence" / "start_up.svg").read_text(encoding="utf-8") == picture
+    result = frame.read_result("start_up")
     assert result is not None
     assert [claim.reached for claim in result["claims"]] == [True, False]
 
@@ -112,25 +112,25 @@ def test_a_page_has_its_picture_and_its_results(pages: Path, capsys: pytest.Capt
 def test_a_trial_never_takes_the_place_of_evidence(pages: Path) -> None:
     publish(write=True, trial=True)
     assert not (pages / "evidence").exists()
-    assert "*A trial" in (pages / "trials" / "growth.md").read_text(encoding="utf-8")
-    assert frame.read_result("growth") is None
+    assert "*A trial" in (pages / "trials" / "start_up.md").read_text(encoding="utf-8")
+    assert frame.read_result("start_up") is None
     publish(write=False, trial=False)
     assert not (pages / "evidence").exists()
 
 
 def test_the_summary_counts_what_is_reached_and_names_what_failed(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_bench(name: str, _quick: bool) -> int:
-        if name == "growth":
+        if name == "start_up":
             publish(write=True, trial=True)
         return int(name == "memory")
 
     monkeypatch.setattr(speed, "run_bench", run_bench)
-    assert speed.main(["--quick", "--only", "growth", "--only", "memory"]) == 1
+    assert speed.main(["--quick", "--only", "start_up", "--only", "memory"]) == 1
     text = (pages / "trials" / "speed.md").read_text(encoding="utf-8")
     assert "**1** of 2 ratios are reached" in text
     assert "**memory did not end well**" in text
     assert (pages / "trials" / "speed.svg").is_file()
-    assert speed.main(["--quick", "--only", "growth"]) == 0
+    assert speed.main(["--quick", "--only", "start_up"]) == 0
 
 
 def test_the_vw_program_is_named_found_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.bench.sequences import CHAINS, simulated
+from tests.batch.designs import CHAINS, simulated
 from tests.cli.test_verbs import run
 
 NAMES = np.array(["a", "b", "c", "d"])

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tests.bench.curves_data import of_kinds
 from tests.cli.test_verbs import run
+from tests.trees.curves import of_kinds
 
 QUICK = ("--restarts", "6")
 

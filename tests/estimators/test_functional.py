@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from riata.base.arrays import F64, I64
 from riata.estimators import FunctionalTreeClassifier
-from tests.bench.curves_data import of_kinds
+from tests.trees.curves import of_kinds
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from riata.estimators import MarkovMixture
-from tests.bench.sequences import CHAINS, simulated
+from tests.batch.designs import CHAINS, simulated
 
 NAMES = np.array(["home", "search", "item", "cart"])
 

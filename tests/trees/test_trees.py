@@ -21,7 +21,7 @@ from riata.trees.growing import Growth, grow, room
 from riata.trees.output_code import code_words, decode
 from riata.trees.tree import LEAF, Tree, read_tree
 from tests.batch.designs import golden
-from tests.bench.curves_data import of_kinds
+from tests.trees.curves import of_kinds
 from tests.twins import trees as slow
 
 DTW, FDT = golden("dtw.json"), golden("fdt.json")

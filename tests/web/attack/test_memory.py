@@ -1,4 +1,4 @@
-"""What long bodies take of a real process, and that it is given back after them (evidence/memory-given-back.md)."""
+"""What long bodies take of a real process, and that it is given back after them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from riata.web.settings import WebSettings
-from tests.bench import memory_given_back as load
 from tests.bench.measured import memory
 from tests.chaos.repeats import slow
 from tests.running import Running
+from tests.web.attack import long_bodies as load
 
 GIVEN_BACK_S = 90.0  # of rest on a busy machine; an idle one needs 15
 MORE = 1.2  # resident over counted: what is copied while a body goes from one reader to another
