@@ -21,7 +21,7 @@ from typer.cli import get_docs_for_click
 from typer.main import get_command
 
 import riata.cli.app
-from riata.web.openapi import openapi_document
+from riata.web.api.openapi import openapi_document
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -4,7 +4,7 @@
  *
  * with r and h of taylor.h times the weight of the row. G and D are kept for all features, H only on S: memory is d + k^2 and does not
  * depend on the number of rows. G and the sums are kept for both labels separately: so a dual point in which the residuals sum to zero,
- * which the duality gap of a free intercept needs, costs no further pass (riata/batch/certificate.py).
+ * which the duality gap of a free intercept needs, costs no further pass (riata/lab/batch/certificate.py).
  * Source: Balakrishnan & Madigan 2008, section 2 and algorithm 3. */
 #include <math.h>
 #include <stddef.h>

@@ -21,16 +21,16 @@ from riata.base.hosts import Hosts, read_hosts
 from riata.base.log_lines import log_to_stderr
 from riata.base.settings import Settings
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
-from riata.run.crash_note import NAME as CRASH_NOTE
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSettings
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
-from riata.run.stopping import leave
+from riata.run.state.crash_note import NAME as CRASH_NOTE
 from riata.run.traced_service import TracedService
 from riata.run.usage import FileLedger, Ledger, StoreLedger
+from riata.run.writer.checkpointer import Retention
+from riata.run.writer.stopping import leave
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
 from riata.store.segments import FOLDER
@@ -38,13 +38,13 @@ from riata.store.sqlite.directory import require_free
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, ListenerState
-from riata.web.buckets import Buckets
-from riata.web.front_meters import FrontCollector
-from riata.web.gate import Gate, KeysFile
-from riata.web.guard import is_loopback, require_safe_host
-from riata.web.health_listener import health_app, health_listener
-from riata.web.server import build_server, listen, run
+from riata.web.auth.buckets import Buckets
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.metrics.front_meters import FrontCollector
+from riata.web.server.bounds import Bounds, ListenerState
+from riata.web.server.guard import is_loopback, require_safe_host
+from riata.web.server.health_listener import health_app, health_listener
+from riata.web.server.server import build_server, listen, run
 from riata.web.settings import WebSettings
 from riata.web.traced import trace_requests
 

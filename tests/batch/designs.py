@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.batch.data import DataInMemory, in_memory
+from riata.lab.batch.data import DataInMemory, in_memory
 from riata.learn.learner import Weights
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"

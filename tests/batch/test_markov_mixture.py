@@ -12,7 +12,7 @@ import pytest
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
-from riata.batch.markov_mixture import (
+from riata.lab.batch.markov_mixture import (
     MarkovFilter,
     MixtureConfig,
     Names,

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.errors import BadInput, TooLarge
-from riata.batch import sgd_pass
-from riata.batch.parallel_sgd import ParallelSgd
-from riata.batch.pool import Serial, Threads
-from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
-from riata.batch.sgd_pass import Rates, Walk
-from riata.batch.solution import Solution
+from riata.lab.batch import sgd_pass
+from riata.lab.batch.parallel_sgd import ParallelSgd
+from riata.lab.batch.pool import Serial, Threads
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.sgd_pass import Rates, Walk
+from riata.lab.batch.solution import Solution
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, sparse_design
 from tests.batch.test_solvers import parts_of

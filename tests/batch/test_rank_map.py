@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import Corrupt
-from riata.batch import rank_map
-from riata.batch.rank_map import SlotCounts, move_entries
+from riata.lab.batch import rank_map
+from riata.lab.batch.rank_map import SlotCounts, move_entries
 from riata.native.library import core, struct
 from tests.twins import rank_map as twin
 

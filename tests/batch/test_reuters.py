@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.batch.data import DataInMemory
-from riata.batch.pool import Serial
-from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
+from riata.lab.batch.data import DataInMemory
+from riata.lab.batch.pool import Serial
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
 from riata.learn.learner import Weights
 from tests.batch.designs import ZERO, dense
 from tests.bench.batch_data import reuters_acq

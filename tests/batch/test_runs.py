@@ -10,15 +10,15 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
-from riata.batch import run_descent as fast
-from riata.batch.data import DataInMemory
-from riata.batch.groups import Declared, Grouping, grouping_of, read_groups
-from riata.batch.mp import Mp
-from riata.batch.pool import Serial
-from riata.batch.problem import LinkName, Problem
-from riata.batch.run_descent import Columns, Runs
-from riata.batch.run_search import GridPoint, RunLasso, RunSolution, candidates
-from riata.batch.runs import Layout, Point, check, columns_of, partition, run_matrix, solve_runs
+from riata.lab.batch import run_descent as fast
+from riata.lab.batch.data import DataInMemory
+from riata.lab.batch.groups import Declared, Grouping, grouping_of, read_groups
+from riata.lab.batch.mp import Mp
+from riata.lab.batch.pool import Serial
+from riata.lab.batch.problem import LinkName, Problem
+from riata.lab.batch.run_descent import Columns, Runs
+from riata.lab.batch.run_search import GridPoint, RunLasso, RunSolution, candidates
+from riata.lab.batch.runs import Layout, Point, check, columns_of, partition, run_matrix, solve_runs
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.maths.run_norm import log_constant, run_norms, shrink_group, size_factor
 from tests.batch.designs import data_of, dense, golden

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput
-from riata.batch import segment_data
-from riata.batch.data import Data, Rows
-from riata.batch.segment_data import SegmentData, data_of
+from riata.lab.batch import segment_data
+from riata.lab.batch.data import Data, Rows
+from riata.lab.batch.segment_data import SegmentData, data_of
 from riata.store.control_events import Counted
 from riata.store.segment import Origin, Segment, SegmentBuilder, map_segment
 from riata.wire.batch import Batch, slice_rows

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.base.errors import Conflict, TooLarge
-from riata.batch import shotgun, shotgun_round
-from riata.batch.columns import Columns, columns_of, memory_bytes
-from riata.batch.data import in_memory
-from riata.batch.pool import Serial, Threads
-from riata.batch.problem import LinkName, Problem
-from riata.batch.rmmp import Rmmp
-from riata.batch.shotgun import Shotgun
-from riata.batch.shotgun_round import Limits, Place, Rounds
-from riata.batch.solution import TraceRow
+from riata.lab.batch import shotgun, shotgun_round
+from riata.lab.batch.columns import Columns, columns_of, memory_bytes
+from riata.lab.batch.data import in_memory
+from riata.lab.batch.pool import Serial, Threads
+from riata.lab.batch.problem import LinkName, Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.shotgun import Shotgun
+from riata.lab.batch.shotgun_round import Limits, Place, Rounds
+from riata.lab.batch.solution import TraceRow
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, golden, sparse_design
 from tests.batch.test_solvers import parts_of

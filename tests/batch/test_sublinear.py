@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
-from riata.batch import sublinear_round
-from riata.batch.columns import columns_of, memory_bytes
-from riata.batch.pool import Serial, Threads
-from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
-from riata.batch.solution import Solution
-from riata.batch.sublinear import Sublinear, gather_rows, rounds_for
-from riata.batch.sublinear_round import SIZE, Search, Terms
+from riata.lab.batch import sublinear_round
+from riata.lab.batch.columns import columns_of, memory_bytes
+from riata.lab.batch.pool import Serial, Threads
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.solution import Solution
+from riata.lab.batch.sublinear import Sublinear, gather_rows, rounds_for
+from riata.lab.batch.sublinear_round import SIZE, Search, Terms
 from tests.batch.designs import data_of, dense, golden, sparse_design
 from tests.twins import sublinear as slow
 

@@ -30,12 +30,12 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
 
-from riata.batch.choose import auto
-from riata.batch.data import DataInMemory
-from riata.batch.pool import Serial, Threads
-from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
-from riata.batch.solution import Solution
+from riata.lab.batch.choose import auto
+from riata.lab.batch.data import DataInMemory
+from riata.lab.batch.pool import Serial, Threads
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.solution import Solution
 from tests.bench import report
 from tests.bench.batch_data import Matrix, dense_design, like_rcv1, reuters_acq, uci
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import F64, I64, U32
-from riata.batch.data import DataInMemory, in_memory
+from riata.lab.batch.data import DataInMemory, in_memory
 from tests.bench.streams import count_words, open_lines
 
 ZIPF: Final = 0.9  # word frequency falls with this power of the rank

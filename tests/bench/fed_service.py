@@ -26,7 +26,7 @@ from riata.base.priority import lower_priority
 from riata.cli.main import main
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.run.engine import Engine
-from riata.run.writer_queue import Logged
+from riata.run.writer.queue import Logged
 from riata.store.records import next_chain
 from riata.store.store import Record
 from riata.wire.batch import join_batches

@@ -21,7 +21,7 @@ from riata.cli.fit_setup import fit_config, recognised
 from riata.cli.source import line_type, open_source
 from riata.learn.truncated_gradient.learner import TruncatedGradient
 from riata.native.library import core
-from riata.run.fit import Fit
+from riata.run.files.fit import Fit
 from riata.wire.read_body import FORMATS
 from tests.bench import report
 

@@ -16,19 +16,19 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from riata.batch.choose import CLASSES
-from riata.batch.data import in_memory
-from riata.batch.named import SOLVERS
-from riata.batch.pool import Serial
-from riata.batch.problem import Problem
+from riata.lab.batch.choose import CLASSES
+from riata.lab.batch.data import in_memory
+from riata.lab.batch.named import SOLVERS
+from riata.lab.batch.pool import Serial
+from riata.lab.batch.problem import Problem
+from riata.lab.trees.curves import DISTANCES, curve_variable
+from riata.lab.trees.growing import Growth, grow
 from riata.learn.learner import Weights
 from riata.learn.registry import build_learner
 from riata.predict import one_row
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
-from riata.run.config import read_config
-from riata.trees.curves import DISTANCES, curve_variable
-from riata.trees.growing import Growth, grow
+from riata.run.state.config import read_config
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples

@@ -23,7 +23,7 @@ from typing import Any, Final
 import httpx
 import numpy as np
 
-from riata.run.config import config_payload, read_config
+from riata.run.state.config import config_payload, read_config
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append
 from tests.bench.report import arguments, conditions, publish, table

@@ -35,7 +35,7 @@ import numpy as np
 import psutil
 
 from riata.base.settings import Settings
-from riata.web.keys import KeyEntry, digest_of, entry_text, new_token
+from riata.web.auth.keys import KeyEntry, digest_of, entry_text, new_token
 from tests.bench import contest
 from tests.bench.contest import Claim, Found, Measure, Side, fact
 from tests.bench.rivals.asgi import RawAsgi

@@ -29,8 +29,8 @@ from pathlib import Path
 from riata.base.errors import RiataError
 from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
 from riata.native.library import core
-from riata.run.config import config_from_payload
-from riata.run.model_state import ModelState
+from riata.run.state.config import config_from_payload
+from riata.run.state.model_state import ModelState
 from riata.store import layout
 from tests import forked
 from tests.chaos import rows

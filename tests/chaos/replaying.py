@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.redis.store import RedisSettings, open_redis
 
 

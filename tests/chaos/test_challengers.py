@@ -11,7 +11,7 @@ from typing import Final
 
 import httpx
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.test_refits import ENVIRONMENT, Sender
 from tests.running import Running

@@ -19,9 +19,9 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.run.config import read_stored
-from riata.run.generations import check_generation, thaw_generation
-from riata.run.model_state import Frozen, ModelState
+from riata.run.state.config import read_stored
+from riata.run.state.generations import check_generation, thaw_generation
+from riata.run.state.model_state import Frozen, ModelState
 from riata.store import layout
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.store import Generation, Head

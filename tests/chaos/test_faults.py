@@ -15,8 +15,8 @@ import httpx
 import psutil
 import pytest
 
-from riata.run.recovery import DEATHS_MAX
-from riata.run.replay import replay
+from riata.run.state.recovery import DEATHS_MAX
+from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import POISON
 from tests.chaos.raising import RAISES

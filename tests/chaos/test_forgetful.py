@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.running import HANG_S, Running

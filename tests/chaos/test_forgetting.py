@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from riata.client import ApiError, Riata
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.sqlite.store import read_sqlite
 from tests.redis_server import RedisServer, redis_version

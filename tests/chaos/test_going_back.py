@@ -26,9 +26,9 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.client import ApiError, Riata
-from riata.run.model_state import ModelState
-from riata.run.publishing import publish
-from riata.run.replay import replay
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import replay
+from riata.run.writer.publishing import publish
 from riata.store import layout, records
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.sqlite.store import read_sqlite

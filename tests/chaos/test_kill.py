@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.repeats import slow

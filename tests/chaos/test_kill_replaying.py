@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.repeats import slow
 from tests.chaos.test_kill import ENVIRONMENT, ROWS, request_body

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from riata.run.recovery import DEATHS_MAX
-from riata.run.replay import replay
+from riata.run.state.recovery import DEATHS_MAX
+from riata.run.state.replay import replay
 from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import HELD, HOLDS, POISON

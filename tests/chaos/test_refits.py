@@ -19,7 +19,7 @@ import httpx
 import psutil
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.sqlite.store import read_sqlite
 from tests.chaos.test_kill import logged_ids
@@ -71,7 +71,9 @@ class Sender:
 def children(running: Running) -> list[psutil.Process]:
     """The child processes of refits."""
     try:
-        return [one for one in psutil.Process(running.process.pid).children() if "riata.run.refits.child" in one.cmdline()]
+        return [
+            one for one in psutil.Process(running.process.pid).children() if "riata.run.candidates.refits.child" in one.cmdline()
+        ]
     except psutil.Error:
         return []
 

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from riata.run.config import config_payload, read_config
+from riata.run.state.config import config_payload, read_config
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append
 from tests.running import HANG_S, Running

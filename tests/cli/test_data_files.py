@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Malformed, TooLarge
-from riata.batch import segment_data
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_setup import Beginning, fit_config
-from riata.run.config import ModelConfig
+from riata.lab.batch import segment_data
+from riata.run.state.config import ModelConfig
 from riata.store import segment
 from tests import arrow_stream
 from tests.cli.test_fit import FORMATS, written

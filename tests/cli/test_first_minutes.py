@@ -15,7 +15,7 @@ import pytest
 
 from riata.base.directories import NOT_FOR_OTHERS
 from riata.base.settings import Settings
-from riata.web.keys import KeyEntry, digest_of, new_token
+from riata.web.auth.keys import KeyEntry, digest_of, new_token
 from riata.wiring import what_to_try
 from tests.running import HANG_S, ROOT, Running
 from tests.web.attack.test_keys import write

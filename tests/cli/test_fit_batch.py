@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from riata.run.exports import read_export
+from riata.run.candidates.exports import read_export
 from tests.cli.test_fit import FORMATS, written
 from tests.cli.test_verbs import run
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from riata.run.exports import read_export
+from riata.run.candidates.exports import read_export
 from tests.cli.test_verbs import run
 
 QUICK = ("--gamma", "2", "--k", "0.9", "--bits", "18")

@@ -10,8 +10,8 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.cli.progress_table import HEADS, show_table
-from riata.run.config import read_config
-from riata.run.fit import Fit
+from riata.run.files.fit import Fit
+from riata.run.state.config import read_config
 from tests.cli.test_fit import written
 from tests.cli.test_verbs import run
 from tests.run.test_fit import NDJSON, cut, fitted, lines_of, some_rows

@@ -7,7 +7,7 @@ from typing import get_args
 
 from riata.cli.reference import reference
 from riata.learn.registry import LearnerConfig, spec_of
-from riata.run.config_changes import CHANGEABLE
+from riata.run.state.config_changes import CHANGEABLE
 
 PAGE = Path(__file__).parents[2] / "service" / "docs" / "settings.md"
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from riata.cli.app import app
-from riata.run.checkpointer import Checkpointer
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store.records import decode_document
 from riata.store.sqlite.repairs import RepairStore
 from riata.store.sqlite.store import open_sqlite, read_sqlite

@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx
 
 from riata.client import AsyncRiata, Riata
-from riata.web.routes.table import ROUTES, place
+from riata.web.api.routes.table import ROUTES, place
 from tests.client.fake_http import OBSERVED, Script, answer
 
 ROW: Final = {"features": {"age": 41.5}, "label": 1}

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from riata.learn import kinds
-from riata.web.keys import entry_text
-from riata.web.routes import table
-from riata.web.scopes import OBSERVE, WATCH
+from riata.web.api.routes import table
+from riata.web.auth.keys import entry_text
+from riata.web.auth.scopes import OBSERVE, WATCH
 from riata.wire import readers
 from tests.running import HANG_S, ROOT, Running, wait_for
 from tests.web.attack.test_keys import bearer, made
@@ -87,7 +87,7 @@ def test_without_its_name_the_learner_is_not_known(tmp_path: Path) -> None:
 def test_a_route_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
     page = (PAGES / "add-a-route.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
-    assert added_files(page, overlay) == ["web/routes/size.py"]
+    assert added_files(page, overlay) == ["web/api/routes/size.py"]
     with_line(page, RESOURCES, table, overlay / "web" / "routes")
     (watching, may_watch), (observing, may_observe) = made("watching", [WATCH]), made("observing", [OBSERVE])
     (elsewhere, may_see_another) = made("elsewhere", [WATCH], ["another"])

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.run.config import read_config
-from riata.run.file_reading import Block
-from riata.run.fit import Fit
+from riata.run.files.fit import Fit
+from riata.run.files.reading import Block
+from riata.run.state.config import read_config
 
 NAMES = [f"x{j}" for j in range(6)]
 

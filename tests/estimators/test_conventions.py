@@ -142,7 +142,7 @@ def test_a_copy_goes_on_as_the_original_does_and_a_clone_knows_nothing(made: Any
 
 
 def test_no_service_imports_scikit_learn() -> None:
-    code = "import riata.wiring, riata.cli.app, riata.cli.fit, riata.run.fit, sys; print({'sklearn', 'scipy'} & set(sys.modules))"
+    code = "import riata.wiring, riata.cli.app, riata.run.files.fit, sys; print({'sklearn', 'scipy'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
 

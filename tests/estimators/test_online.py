@@ -11,7 +11,7 @@ from scipy import sparse
 
 from riata.estimators import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier, columns
 from riata.estimators.columns import Columns
-from riata.run.exports import read_export
+from riata.run.candidates.exports import read_export
 from tests.estimators.data import NAMES, fitted, matrix, rows_of
 
 CLASSIFIERS: list[Any] = [FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier]

@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from riata.base.arrays import F64
-from riata.batch.shotgun import Shotgun
 from riata.estimators import SparseLogisticRegression
+from riata.lab.batch.shotgun import Shotgun
 from tests.estimators.data import matrix
 
 

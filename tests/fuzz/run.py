@@ -25,13 +25,19 @@ _KEPT: Final[list[object]] = []  # tables that libFuzzer reads until the process
 # What each target watches.
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "checkpoint": ("riata.store.layout", "riata.store.records"),
-    "records": ("riata.store.records", "riata.run.config", "riata.base.document"),
+    "records": ("riata.store.records", "riata.run.state.config", "riata.base.document"),
     "state": ("riata.run", "riata.learn", "riata.watch", "riata.base.document", "riata.store.layout"),
     "bodies": ("riata.wire", "tests.twins.json_text"),
     "query": ("riata.wire",),
-    "editions": ("riata.run.cluster.editions", "riata.base.document", "riata.run.config", "riata.predict", "riata.store.layout"),
+    "editions": (
+        "riata.run.cluster.editions",
+        "riata.base.document",
+        "riata.run.state.config",
+        "riata.predict",
+        "riata.store.layout",
+    ),
     "replies": ("riata.store",),
-    "keys": ("riata.web.keys",),
+    "keys": ("riata.web.auth.keys",),
     "remembered": ("riata.wire", "riata.run.labels.pending_rows", "riata.store.records"),
     "exports": ("riata.run", "riata.learn", "riata.watch", "riata.wire.names", "riata.store.layout"),
 }

@@ -34,11 +34,11 @@ from schemathesis.specs.openapi.checks import (
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
+from riata.web.api.openapi import openapi_document
 from riata.web.app import create_app
-from riata.web.buckets import Buckets
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import KeyEntry, digest_of, entry_text, new_token
-from riata.web.openapi import openapi_document
+from riata.web.auth.buckets import Buckets
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import KeyEntry, digest_of, entry_text, new_token
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.web.serving import serving, wait_until_ready

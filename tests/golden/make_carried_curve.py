@@ -17,10 +17,10 @@ from pathlib import Path
 
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
+from riata.run.writer.checkpointer import Retention
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from tests.run.node import Node, events
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.run.config import config_payload, read_config
-from riata.run.model_state import ModelState
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import ModelState
 from riata.store import records
 from riata.store.payload import encode_batch
 from riata.store.store import Kind, Record

@@ -14,7 +14,7 @@ from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner, Sketch
 from riata.learn.one_pass import Weighed, one_pass, slopes
 from riata.learn.registry import LearnerConfig, build_learner, spec_of
-from riata.run.config import read_config
+from riata.run.state.config import read_config
 from riata.wire.batch import Batch
 from tests.learn.contract import same, served
 from tests.learn.streams import cut, sparse_events, to_batch

@@ -13,8 +13,8 @@ import pytest
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
 from riata.learn.taylor_sketch.lazy_gradients import LAZY
-from riata.run.generations import check_generation, thaw_generation
-from riata.run.model_state import ModelState
+from riata.run.state.generations import check_generation, thaw_generation
+from riata.run.state.model_state import ModelState
 from riata.store import layout
 from tests.chaos.test_crafted import saved_as
 from tests.golden.make_lazy_sketch import events

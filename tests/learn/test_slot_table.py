@@ -12,7 +12,7 @@ from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.slot_table import SlotTable
 from riata.native.library import core, struct
-from riata.run.config import read_config
+from riata.run.state.config import read_config
 from tests.learn.contract import same
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import slot_table as twin

@@ -21,7 +21,7 @@ from riata.learn.standards import FEW, Standards
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.predict.uncertainty import Covariance
-from riata.run.config import read_config
+from riata.run.state.config import read_config
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, served
 from tests.learn.streams import cut, sparse_events, to_batch

@@ -77,13 +77,13 @@ KERNELS: Final = (
     Mutant("native/ftrl.c", "fabs(z) - l1", "fabs(z) + l1", FTRL),
 )
 FRONT: Final = (
-    Mutant("riata/web/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),
-    Mutant("riata/web/body.py", "self.held -= size", "self.held += size", BODY),
-    Mutant("riata/web/body.py", 'or int(digits or b"0") > bytes_max', 'or int(digits or b"0") < bytes_max', BODY),
-    Mutant("riata/web/keys.py", "now_ms >= key.expires_ms", "now_ms > key.expires_ms", KEYS),
-    Mutant("riata/web/keys.py", "if key is None or not same:", "if key is None:", KEYS),
-    Mutant("riata/web/buckets.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
+    Mutant("riata/web/server/body.py", "return size if size > SMALL_BYTES else 0", "return size if size >= 0 else 0", BODY),
+    Mutant("riata/web/server/body.py", "self.held -= size", "self.held += size", BODY),
+    Mutant("riata/web/server/body.py", 'or int(digits or b"0") > bytes_max', 'or int(digits or b"0") < bytes_max', BODY),
+    Mutant("riata/web/auth/keys.py", "now_ms >= key.expires_ms", "now_ms > key.expires_ms", KEYS),
+    Mutant("riata/web/auth/keys.py", "if key is None or not same:", "if key is None:", KEYS),
+    Mutant("riata/web/auth/buckets.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
     Mutant("riata/base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES),
-    Mutant("riata/web/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS),
+    Mutant("riata/web/api/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS),
 )
 QUICK: Final = (KERNELS[2], KERNELS[5], FRONT[1])  # in every run of the suite

@@ -9,8 +9,8 @@ import numpy as np
 from riata.maths.auc import ranked_auc
 from riata.maths.links import LINKS
 from riata.maths.log_loss import log_losses
-from riata.trees.curves import curve_variable
-from riata.trees.growing import Growth, grow
+from riata.lab.trees.curves import curve_variable
+from riata.lab.trees.growing import Growth, grow
 from riata.watch.class_progressive import ClassProgressive
 from riata.watch.drift import DriftDetector
 from riata.watch.progressive import Progressive, ProgressiveConfig
@@ -43,14 +43,14 @@ print("watched")
 
 SOLVE = """
 import numpy as np
-from riata.batch.choose import CLASSES
-from riata.batch.groups import Grouping
-from riata.batch.named import SOLVERS
-from riata.batch.pool import Serial
-from riata.batch.problem import Problem
-from riata.batch.rank_map import SlotCounts
-from riata.batch.rmmp import Rmmp
-from riata.batch.run_search import RunLasso
+from riata.lab.batch.choose import CLASSES
+from riata.lab.batch.groups import Grouping
+from riata.lab.batch.named import SOLVERS
+from riata.lab.batch.pool import Serial
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rank_map import SlotCounts
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.run_search import RunLasso
 from tests.batch.designs import data_of, sparse_design
 
 rng = np.random.default_rng(6)

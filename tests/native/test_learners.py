@@ -15,7 +15,7 @@ LEARN = """
 import hashlib
 import numpy as np
 from riata.learn.registry import build_learner
-from riata.run.config import read_config
+from riata.run.state.config import read_config
 from tests.learn.streams import sparse_events, to_batch
 from tests.predict.rows import model_of
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from riata.run.config import ModelConfig, config_payload, read_config
+from riata.run.state.config import ModelConfig, config_payload, read_config
 from riata.store.store import Append, Appended, Store
 from riata.wire.batch import Batch
 

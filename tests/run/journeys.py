@@ -18,15 +18,15 @@ from typing import Any, Final
 from riata.base.clock import SystemClock
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
-from riata.run.config import read_config
-from riata.run.config_changes import may_change
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
-from riata.run.file_reading import Block
-from riata.run.fit import Fit
-from riata.run.replay import replay
+from riata.run.files.fit import Fit
+from riata.run.files.reading import Block
 from riata.run.service import Service
+from riata.run.state.config import read_config
+from riata.run.state.config_changes import may_change
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Retention
 from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
 from tests.run.node import Node, replayed
 

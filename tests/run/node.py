@@ -13,11 +13,11 @@ import numpy as np
 
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
+from riata.run.writer.checkpointer import Retention
 from riata.wire.parsed import Parsed
 from riata.wire.store_context import parse_for_store
 from tests.doubles.memory_store import MemoryStore

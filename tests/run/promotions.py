@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import Arrays
-from riata.run.model_state import LEARNER, Frozen, ModelState
-from riata.run.replay import replay
+from riata.run.state.model_state import LEARNER, Frozen, ModelState
+from riata.run.state.replay import replay
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Record, Store

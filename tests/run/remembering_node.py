@@ -14,7 +14,6 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.labels import expiry
@@ -22,6 +21,7 @@ from riata.run.labels.pending_rows import encode_waiting
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.service import Service
+from riata.run.writer.checkpointer import Retention
 from riata.store.payload import decode_batch
 from riata.store.store import Store
 from riata.wire.batch import Batch

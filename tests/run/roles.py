@@ -14,10 +14,10 @@ from typing import Any
 
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
 from riata.run.engine_settings import EngineSettings, Role
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
+from riata.run.writer.checkpointer import Retention
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
 from tests.doubles.shared_memory_store import SharedMemoryStore

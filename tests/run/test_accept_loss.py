@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict, LogGap, NotFound
-from riata.run.accept_loss import Accepted, accept, find
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.recovery import Recovery
-from riata.run.replay import replay
+from riata.run.state.accept_loss import Accepted, accept, find
+from riata.run.state.recovery import Recovery
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records
 from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Owner

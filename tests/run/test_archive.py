@@ -14,14 +14,14 @@ import pytest
 
 from riata.base.errors import BadInput, Unavailable
 from riata.base.read_settings import load_settings
-from riata.run import archive
-from riata.run.archive import Archive
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.effective_log import read_effective_log
+from riata.run.candidates.segment_building import build_segments, segments_of
 from riata.run.engine_settings import ArchiveSettings
-from riata.run.recovery import Recovery
-from riata.run.replay import replay
-from riata.run.segment_building import build_segments, segments_of
+from riata.run.log import archive
+from riata.run.log.archive import Archive
+from riata.run.log.effective_log import read_effective_log
+from riata.run.state.recovery import Recovery
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records, segment
 from riata.store.segment import Segment
 from riata.store.segments import Segments

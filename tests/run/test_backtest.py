@@ -11,10 +11,10 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.cli.backtest import backtest_svg, table_of, with_settings
-from riata.run.backtest import OWN, backtest, config_in_force
-from riata.run.config import config_payload, read_config
-from riata.run.paired import BLOCKS, BlockSums, mean_of_blocks
-from riata.run.replay import replay
+from riata.run.candidates.backtest import OWN, backtest, config_in_force
+from riata.run.candidates.paired import BLOCKS, BlockSums, mean_of_blocks
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.store import Append
 from riata.wire.batch import slice_rows

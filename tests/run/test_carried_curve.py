@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riata.cli.app import app
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store import layout
 from riata.store.sqlite.store import read_sqlite
 from tests.doubles.memory_store import MemoryStore

@@ -11,18 +11,18 @@ import pytest
 
 from riata.base.errors import BadInput, Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.learn.learner import Stepped
-from riata.run import challengers
-from riata.run.backfill import at_the_seam, learn_past
-from riata.run.challengers import Backfilling
-from riata.run.config import config_payload
+from riata.run.candidates import challengers
+from riata.run.candidates.backfill import at_the_seam, learn_past
+from riata.run.candidates.challengers import Backfilling
+from riata.run.candidates.event_losses import event_losses
+from riata.run.candidates.paired import BLOCKS
+from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.engine_context import aside
-from riata.run.event_losses import event_losses
-from riata.run.fit import unlogged
-from riata.run.log_reading import read_log
-from riata.run.model_state import ModelState
-from riata.run.paired import BLOCKS
-from riata.run.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
-from riata.run.replay import in_this_thread, replay
+from riata.run.files.fit import unlogged
+from riata.run.log.log_reading import read_log
+from riata.run.state.config import config_payload
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import in_this_thread, replay
 from riata.store import layout
 from riata.store.store import Record
 from tests.doubles.memory_store import Faults, MemoryStore

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from riata.base.actor import current_actor
-from riata.run.changes import Told, read_change
-from riata.run.event_times import UNKNOWN
-from riata.run.replay import replay
+from riata.run.log.event_times import UNKNOWN
+from riata.run.state.changes import Told, read_change
+from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 

@@ -10,10 +10,10 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
 from riata.learn.registry import build_learner, spec_of
-from riata.run.config import read_config
-from riata.run.model_state import ModelState
-from riata.run.replay import replay
-from riata.run.sketch_copy import PathQuestion
+from riata.run.state.config import read_config
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import replay
+from riata.run.writer.sketch_copy import PathQuestion
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 

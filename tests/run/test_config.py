@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
-from riata.run.config import ModelConfig, config_from_payload, config_payload, read_config, read_stored, stored_document
-from riata.run.config_changes import changed, check_change, may_change, with_changes
+from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config, read_stored, stored_document
+from riata.run.state.config_changes import changed, check_change, may_change, with_changes
 
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "gamma": 2.0, "gamma_of": [{"feature": "age", "gamma": 0}]}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from riata.base.errors import Conflict, LogFork, LogGap
-from riata.run.core import Action, Core, Schedule
+from riata.run.state.core import Action, Core, Schedule
 from riata.store.records import next_chain
 from riata.store.store import Record, Verdict
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import Unavailable
-from riata.run.crash_note import STEPS_MAX, Crash, CrashNote
+from riata.run.state.crash_note import STEPS_MAX, Crash, CrashNote
 
 LINEAGE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 PROGRAM = """
 import ctypes, os, signal, sys, threading
 from pathlib import Path
-from riata.run.crash_note import CrashNote
+from riata.run.state.crash_note import CrashNote
 
 note = CrashNote(Path(sys.argv[1]))
 note.open()

@@ -15,17 +15,17 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.base.errors import Corrupt, LogFork, RiataError
-from riata.run import starting
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
-from riata.run.damage import Damage, ModelDamaged
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.health import Health
-from riata.run.learning import Learning
-from riata.run.scrubbing import LogScrub
+from riata.run.log.scrubbing import LogScrub
 from riata.run.served_model import Catalogue
 from riata.run.service import Service
+from riata.run.state import starting
+from riata.run.state.damage import Damage, ModelDamaged
+from riata.run.writer.checkpointer import Retention
+from riata.run.writer.learning import Learning
 from riata.store import records
 from riata.store.records import coded_digest
 from riata.store.sqlite.store import SqliteSettings, open_sqlite

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Corrupt
-from riata.run.config import change_from_payload, config_payload, read_config, stored_document
-from riata.run.drift_answer import AGAIN_EVENTS, answer_payload, asks_for
-from riata.run.model_state import ModelState
-from riata.run.refits.due import request_after_drift
-from riata.run.replay import replay
+from riata.run.candidates.refits.due import request_after_drift
+from riata.run.state.config import change_from_payload, config_payload, read_config, stored_document
+from riata.run.state.drift_answer import AGAIN_EVENTS, answer_payload, asks_for
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import replay
 from riata.store import records
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with

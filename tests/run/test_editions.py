@@ -15,10 +15,10 @@ from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
 from riata.predict.uncertainty import Covariance
 from riata.run.cluster.editions import decode_as, decode_edition, edition_of, encode_edition
-from riata.run.config import read_config
-from riata.run.model_state import ModelState
-from riata.run.published import Published
-from riata.run.publishing import publish
+from riata.run.state.config import read_config
+from riata.run.state.model_state import ModelState
+from riata.run.writer.published import Published
+from riata.run.writer.publishing import publish
 from riata.store import layout
 from riata.watch.minute import Minute, of_last_minute
 from tests.doubles.manual_clock import ManualClock

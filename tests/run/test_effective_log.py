@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.errors import Corrupt
-from riata.run.config import config_payload
-from riata.run.effective_log import EffectiveLog, Window, chain_at, read_effective_log
-from riata.run.log_reading import read_log
+from riata.run.log.effective_log import EffectiveLog, Window, chain_at, read_effective_log
+from riata.run.log.log_reading import read_log
+from riata.run.state.config import config_payload
 from riata.store import layout, records
 from riata.store.control_events import ControlEventsSeen, Counted
 from riata.store.store import Append, Record

@@ -9,11 +9,11 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
-from riata.run.checkpointer import Retention
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
+from riata.run.writer.checkpointer import Retention
 from riata.store.store import Store
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import Faults, MemoryStore

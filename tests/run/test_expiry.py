@@ -15,7 +15,7 @@ from riata.base.errors import BadInput, Unavailable
 from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
 from riata.run.labels.joining import event_id, labelled
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import take_rows

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Malformed, TooLarge
-from riata.run.config import read_config
-from riata.run.exports import read_export
-from riata.run.file_reading import Block
-from riata.run.fit import Fit
+from riata.run.candidates.exports import read_export
+from riata.run.files.fit import Fit
+from riata.run.files.reading import Block
+from riata.run.state.config import read_config
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.config import config_payload, read_config
+from riata.run.candidates.forget_jobs import FOLDER, TRIES
 from riata.run.engine_settings import RefitSettings
-from riata.run.fit import NO_LOG, unlogged
-from riata.run.forget_jobs import FOLDER, TRIES
+from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.labels.pending_rows import encode_waiting
-from riata.run.model_state import ModelState
-from riata.run.replay import replay
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import replay
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
 from riata.store.payload import decode_batch

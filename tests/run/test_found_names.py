@@ -14,9 +14,9 @@ from riata.base.errors import BadInput, Corrupt
 from riata.predict.explain import weights_of
 from riata.predict.name_book import NameBook
 from riata.run.cluster.editions import decode_edition, encode_edition
-from riata.run.config import change_from_payload, read_config
-from riata.run.found_names import EVERY_MS, NamesLooked
-from riata.run.replay import replay
+from riata.run.state.config import change_from_payload, read_config
+from riata.run.state.found_names import EVERY_MS, NamesLooked
+from riata.run.state.replay import replay
 from riata.store import records
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with

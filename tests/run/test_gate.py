@@ -11,9 +11,9 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Weights
 from riata.learn.registry import build_learner
-from riata.run.config import read_config
-from riata.run.gate import Measured, block_mean, decide, judge, losses, margins, probabilities, tail_size
-from riata.run.paired import BLOCKS
+from riata.run.candidates.gate import Measured, block_mean, decide, judge, losses, margins, probabilities, tail_size
+from riata.run.candidates.paired import BLOCKS
+from riata.run.state.config import read_config
 from riata.wire.batch import Batch, slice_rows
 from tests.learn.streams import cut
 from tests.run.events import random_batch

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Corrupt
-from riata.run.config import config_payload, read_config
-from riata.run.generations import check_generation, thaw_generation
-from riata.run.model_state import ModelState
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.generations import check_generation, thaw_generation
+from riata.run.state.model_state import ModelState
 from riata.store import records
 from riata.store.store import Generation, Record
 from tests.fuzz.targets.state import SKETCH, observed, rows

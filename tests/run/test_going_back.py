@@ -13,14 +13,14 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
-from riata.run.effective_log import read_effective_log
-from riata.run.log_reading import READ_BYTES
-from riata.run.model_state import ModelState
-from riata.run.replay import in_this_thread, replay
-from riata.run.restoring.history import Reach, reach, read_history
-from riata.run.restoring.put_back import require_unforgotten
-from riata.run.restoring.request import RestoreRequest, read_restore
-from riata.run.restoring.state_at import state_at
+from riata.run.candidates.restoring.history import Reach, reach, read_history
+from riata.run.candidates.restoring.put_back import require_unforgotten
+from riata.run.candidates.restoring.request import RestoreRequest, read_restore
+from riata.run.candidates.restoring.state_at import state_at
+from riata.run.log.effective_log import read_effective_log
+from riata.run.log.log_reading import READ_BYTES
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import in_this_thread, replay
 from riata.store import layout, records
 from riata.store.store import Store
 from tests.doubles.memory_store import MemoryStore

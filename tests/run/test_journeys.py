@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from riata.run import checkpointer
+from riata.run.writer import checkpointer
 from riata.store import layout
 from riata.store.store import Generation
 from riata.watch.progressive import Progressive

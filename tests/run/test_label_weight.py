@@ -11,15 +11,15 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict
 from riata.base.limits import WEIGHT_MAX
-from riata.batch.segment_data import data_of
 from riata.cli.backtest import with_settings
+from riata.lab.batch.segment_data import data_of
+from riata.lab.pools.rows_file import decode_rows, encode_rows
 from riata.model import Model
-from riata.run.backtest import backtest
-from riata.run.config import read_config, read_stored, stored_document
-from riata.run.config_changes import with_changes
-from riata.run.refits import work
-from riata.run.replay import replay
-from riata.scale.rows_file import decode_rows, encode_rows
+from riata.run.candidates.backtest import backtest
+from riata.run.candidates.refits import work
+from riata.run.state.config import read_config, read_stored, stored_document
+from riata.run.state.config_changes import with_changes
+from riata.run.state.replay import replay
 from riata.wire.batch import weighted
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with

@@ -16,8 +16,8 @@ from riata.run.cluster.accepting import accept, compare
 from riata.run.cluster.follower import marks_present
 from riata.run.cluster.ledger import LATELY, MARKS_MAX, Judgement, Ledger, Missing, acceptance, thinned
 from riata.run.cluster.store_identity import KnownLog, Mark, Noted, StoreIdentityFile, decode, encode
-from riata.run.config import ModelConfig, config_payload
-from riata.run.model_state import ModelState
+from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.model_state import ModelState
 from riata.store.records import decode_document, encode_document
 from riata.store.store import Append
 from tests.doubles.shared_memory_store import SharedMemoryStore

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.run import log_export
-from riata.run.log_export import export_log
-from riata.run.segment_building import build_segments
+from riata.run.candidates.segment_building import build_segments
+from riata.run.log import log_export
+from riata.run.log.log_export import export_log
 from riata.store import records, segment
 from riata.store.segments import Segments
 from riata.store.store import Append

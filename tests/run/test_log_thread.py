@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import NotFound, RiataError, StoreFailed
-from riata.run.log_thread import GROUP_REQUESTS_MAX, LogThread
+from riata.run.log.log_thread import GROUP_REQUESTS_MAX, LogThread
 from riata.store.store import Append, Appended
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.events import create_model, random_batch

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
-from riata.run.loop_yield import PAUSE_S, REST_S, LoopYield, waits_at
+from riata.run.writer.loop_yield import PAUSE_S, REST_S, LoopYield, waits_at
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="no thread yields elsewhere")
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Busy, Conflict, Unavailable
-from riata.run import learning
-from riata.run import promotion as module
-from riata.run.gate import Measured, Verdict
-from riata.run.log_reading import read_again
-from riata.run.model_state import ModelState
-from riata.run.promotion import promote
-from riata.run.replay import replay
+from riata.run.candidates import promotion as module
+from riata.run.candidates.gate import Measured, Verdict
+from riata.run.candidates.promotion import promote
+from riata.run.log.log_reading import read_again
+from riata.run.state.model_state import ModelState
+from riata.run.state.replay import replay
+from riata.run.writer import learning
 from riata.store import records
 from riata.store.store import Append
 from tests.doubles.memory_store import MemoryStore

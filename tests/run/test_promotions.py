@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, LogFork
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.config import config_payload, read_config
-from riata.run.log_reading import read_again
-from riata.run.model_state import Frozen, ModelState
-from riata.run.provenance import current
-from riata.run.recovery import Recovered, Recovery
-from riata.run.replay import replay
+from riata.run.log.log_reading import read_again
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import Frozen, ModelState
+from riata.run.state.provenance import current
+from riata.run.state.recovery import Recovered, Recovery
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records
 from riata.store.store import Append, Owner, Record
 from tests.doubles.memory_store import MemoryStore

@@ -13,9 +13,9 @@ from riata.learn.learner import Sketch
 from riata.predict.linear_model import LinearModel
 from riata.predict.one_row import Plan
 from riata.predict.uncertainty import Covariance, look_up
-from riata.run.config import read_config
-from riata.run.model_state import ModelState
-from riata.run.publishing import REST, Curvature, publish
+from riata.run.state.config import read_config
+from riata.run.state.model_state import ModelState
+from riata.run.writer.publishing import REST, Curvature, publish
 from riata.watch.minute import of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import LogFork, LogGap
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.config import config_payload
-from riata.run.crash_note import Crash, CrashNote
-from riata.run.model_state import ModelState
-from riata.run.recovery import DEATHS_MAX, Recovered, Recovery
+from riata.run.state.config import config_payload
+from riata.run.state.crash_note import Crash, CrashNote
+from riata.run.state.model_state import ModelState
+from riata.run.state.recovery import DEATHS_MAX, Recovered, Recovery
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner, Store, Verdict

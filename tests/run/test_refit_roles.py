@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.refit_rows import SLOW, rows
 from tests.run.roles import run, running, until

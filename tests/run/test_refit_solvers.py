@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Corrupt, RiataError
-from riata.batch import irls_lars
+from riata.lab.batch import irls_lars
 from riata.predict.partition import Partition
-from riata.run.refits import work
-from riata.run.refits.checking import check
-from riata.run.refits.job import seconds_left
-from riata.run.refits.preparing import Prepared
-from riata.run.refits.request import read_request
-from riata.run.refits.task import Outcome, write_task
+from riata.run.candidates.refits import work
+from riata.run.candidates.refits.checking import check
+from riata.run.candidates.refits.job import seconds_left
+from riata.run.candidates.refits.preparing import Prepared
+from riata.run.candidates.refits.request import read_request
+from riata.run.candidates.refits.task import Outcome, write_task
 from tests.run.test_refit_work import SKETCH, prepared, solved
 
 

@@ -17,16 +17,16 @@ import pytest
 from riata.base.child_process import child_environment
 from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
 from riata.base.priority import lower_priority
-from riata.run.gate import losses, margins
-from riata.run.refits import work
-from riata.run.refits.checking import check
-from riata.run.refits.job import seconds_left
-from riata.run.refits.judging import split_before, until
-from riata.run.refits.preparing import Prepared, Preparing
-from riata.run.refits.process import RefitProcess
-from riata.run.refits.request import read_request
-from riata.run.refits.task import RESULT, STATE, Outcome
-from riata.run.replay import replay
+from riata.run.candidates.gate import losses, margins
+from riata.run.candidates.refits import work
+from riata.run.candidates.refits.checking import check
+from riata.run.candidates.refits.job import seconds_left
+from riata.run.candidates.refits.judging import split_before, until
+from riata.run.candidates.refits.preparing import Prepared, Preparing
+from riata.run.candidates.refits.process import RefitProcess
+from riata.run.candidates.refits.request import read_request
+from riata.run.candidates.refits.task import RESULT, STATE, Outcome
+from riata.run.state.replay import replay
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch
 from tests.doubles.memory_store import MemoryStore
@@ -198,10 +198,12 @@ def test_the_rest_of_the_time_is_estimated_from_how_fast_the_violation_falls() -
 
 
 def test_the_child_ends_with_the_service_and_its_memory_is_bounded(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "riata.run.refits.child", str(tmp_path)]
+    run = [sys.executable, "-m", "riata.run.candidates.refits.child", str(tmp_path)]
     abandoned = subprocess.run(run, stdin=subprocess.DEVNULL, env=child_environment(), capture_output=True, check=False)
     assert abandoned.returncode == 3
-    program = "import sys, numpy as np\nfrom riata.run.refits.work import limit_memory\nlimit_memory(2**25)\nnp.ones(2**27)"
+    program = (
+        "import sys, numpy as np\nfrom riata.run.candidates.refits.work import limit_memory\nlimit_memory(2**25)\nnp.ones(2**27)"
+    )
     greedy = subprocess.run([sys.executable, "-c", program], env=child_environment(), capture_output=True, check=False)
     assert b"MemoryError" in greedy.stderr
     started: list[RefitProcess] = []

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound
+from riata.run.candidates.refits import due
+from riata.run.candidates.refits import refits as module
 from riata.run.engine_settings import RefitSettings
-from riata.run.refits import due
-from riata.run.refits import refits as module
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with
 from tests.run.promotions import learnt, straight

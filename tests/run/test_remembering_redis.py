@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.payload import decode_batch
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version

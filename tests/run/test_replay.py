@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import LogFork, LogGap
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.config import read_config
-from riata.run.model_state import ModelState
-from riata.run.recovery import Recovery
-from riata.run.replay import replay
+from riata.run.state.config import read_config
+from riata.run.state.model_state import ModelState
+from riata.run.state.recovery import Recovery
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner

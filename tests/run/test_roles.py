@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
-from riata.run.replay import replay
-from riata.run.sketch_copy import PathQuestion
-from riata.run.writer_cell import Line
+from riata.run.state.replay import replay
+from riata.run.writer.cell import Line
+from riata.run.writer.sketch_copy import PathQuestion
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, events
 from tests.run.roles import run, running, until, with_model

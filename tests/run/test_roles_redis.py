@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from riata.run.replay import replay
+from riata.run.state.replay import replay
 from riata.store.redis.store import RedisSettings, open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.node import events

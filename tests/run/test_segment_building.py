@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.effective_log import read_effective_log
-from riata.run.recovery import Recovery
-from riata.run.segment_building import build_segments, origin_of, segments_of
+from riata.run.candidates.segment_building import build_segments, origin_of, segments_of
+from riata.run.log.effective_log import read_effective_log
+from riata.run.state.recovery import Recovery
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import records, segment
 from riata.store.payload import decode_batch
 from riata.store.segment import Origin, Segment

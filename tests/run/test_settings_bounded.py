@@ -8,10 +8,10 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.learn.registry import SPECS
-from riata.run.config import config_payload, read_config, read_stored, stored_document
-from riata.run.config_changes import require_bounded, with_changes
-from riata.run.model_state import ModelState
-from riata.run.publishing import publish
+from riata.run.state.config import config_payload, read_config, read_stored, stored_document
+from riata.run.state.config_changes import require_bounded, with_changes
+from riata.run.state.model_state import ModelState
+from riata.run.writer.publishing import publish
 from riata.watch.warnings import SLOW_SETTINGS
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore

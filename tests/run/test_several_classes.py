@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict
-from riata.run import state_parts
-from riata.run.config import read_config
-from riata.run.file_reading import Block
-from riata.run.fit import Fit
+from riata.run.files.fit import Fit
+from riata.run.files.reading import Block
 from riata.run.outcome import RowsRefused
-from riata.run.replay import replay
+from riata.run.state import parts as state_parts
+from riata.run.state.config import read_config
+from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
 from tests.run.journeys import service_on
 from tests.run.node import replayed

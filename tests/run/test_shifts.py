@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from riata.base.priority import LOWEST
-from riata.run.shifts import ASIDE_NICENESS, Shifts
+from riata.run.writer.shifts import ASIDE_NICENESS, Shifts
 
 LONG_S = 900.0
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")

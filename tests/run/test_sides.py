@@ -15,10 +15,10 @@ import pytest
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, Unavailable
 from riata.run.cluster.poll_thread import PollThread
 from riata.run.cluster.store_watch import StoreWatch
-from riata.run.config import config_payload, read_config
-from riata.run.config_changes import config_in
-from riata.run.log_thread import LogThread
-from riata.run.model_state import CHANGES_KEPT, ModelState
+from riata.run.log.log_thread import LogThread
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.config_changes import config_in
+from riata.run.state.model_state import CHANGES_KEPT, ModelState
 from riata.store import layout, records
 from riata.store.store import Append, Store
 from tests.doubles.memory_store import MemoryStore
@@ -116,7 +116,7 @@ def log_thread(open_store: Callable[[], Store], fatal: list[str], patient: bool 
 
 
 def test_a_waiting_log_thread_refuses_until_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.log_thread.REOPEN_S", 0.05)
+    monkeypatch.setattr("riata.run.log.log_thread.REOPEN_S", 0.05)
     there, fatal, answers = threading.Event(), list[str](), list[Any]()
     store = MemoryStore()
     create_model(store)
@@ -268,7 +268,7 @@ def test_a_record_tells_which_configuration_it_brings() -> None:
 
 
 def test_a_payload_with_a_change_that_follows_nothing_is_refused() -> None:
-    from riata.run.config import change_from_payload
+    from riata.run.state.config import change_from_payload
 
     for after in (-1, "1", True, 1.5):
         document = {**records.decode_document(config_payload(CONFIG)), "after": after}

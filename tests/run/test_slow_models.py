@@ -14,13 +14,13 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.base.errors import NotFound, Unavailable
 from riata.base.halt import require_wanted
-from riata.run.checkpointer import Checkpointer, Saved
-from riata.run.config import read_config
-from riata.run.model_state import Frozen, ModelState
-from riata.run.published import Published
-from riata.run.writer import LARGE_BYTES, Writer
-from riata.run.writer_cell import WriterHooks
-from riata.run.writer_queue import AddModel, CopySketch, DropModel, Logged, SaveNow
+from riata.run.state.config import read_config
+from riata.run.state.model_state import Frozen, ModelState
+from riata.run.writer.cell import WriterHooks
+from riata.run.writer.checkpointer import Checkpointer, Saved
+from riata.run.writer.published import Published
+from riata.run.writer.queue import AddModel, CopySketch, DropModel, Logged, SaveNow
+from riata.run.writer.writer import LARGE_BYTES, Writer
 from riata.store.store import Record, Verdict
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch

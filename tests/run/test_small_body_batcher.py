@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from riata.base.errors import Busy, Conflict, NotFound, RiataError, Unavailable
+from riata.run.log.small_body_batcher import BODY_BYTES_MAX
 from riata.run.outcome import Observed, RowsRefused
-from riata.run.small_body_batcher import BODY_BYTES_MAX
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
-from riata.web.observe import parse_with_ids
-from riata.web.row_names import RowNames
+from riata.web.api.observe import parse_with_ids
+from riata.web.api.row_names import RowNames
 from riata.wire.batch import Batch, slice_rows
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import Node, run_with
@@ -295,7 +295,7 @@ def test_a_fault_in_reading_is_not_one_of_the_store(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
 
     async def work(node: Node) -> None:
-        monkeypatch.setattr("riata.run.small_body_batcher.read_together", fail)
+        monkeypatch.setattr("riata.run.log.small_body_batcher.read_together", fail)
         answers = await ask_at_once(node, [Asked(row(1)), Asked(b"{")])
         assert isinstance(answers[0], Observed)
         assert getattr(answers[1], "code", "") == "malformed"

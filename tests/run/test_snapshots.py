@@ -13,12 +13,12 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.base.errors import Conflict, LogGap, NotFound, RiataError, Unavailable
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
-from riata.run.recovery import Recovery
-from riata.run.replay import in_this_thread, replay
 from riata.run.service import Service
+from riata.run.state.recovery import Recovery
+from riata.run.state.replay import in_this_thread, replay
+from riata.run.writer.checkpointer import Retention
 from riata.store.redis.store import RedisSettings, open_redis
 from riata.store.sqlite.store import SqliteSettings, open_sqlite
 from riata.store.store import Store

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, NotFound
-from riata.run.config import config_payload
-from riata.run.damage import ModelDamaged
-from riata.run.model_state import ModelState
-from riata.run.recovery import Recovery
-from riata.run.replay import replay
+from riata.run.state.config import config_payload
+from riata.run.state.damage import ModelDamaged
+from riata.run.state.model_state import ModelState
+from riata.run.state.recovery import Recovery
+from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.store import Append
 from riata.wire.batch import Batch

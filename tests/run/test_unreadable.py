@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Corrupt, Unavailable
-from riata.run import checkpointer
-from riata.run.checkpointer import Retention
-from riata.run.model_state import Frozen, ModelState
+from riata.run.state.model_state import Frozen, ModelState
+from riata.run.writer import checkpointer
+from riata.run.writer.checkpointer import Retention
 from riata.store import layout
 from riata.store.store import Generation
 from riata.watch.curves import Curve

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riata.run.outcome import RowsRefused
-from riata.run.vocabulary import within
+from riata.run.state.vocabulary import within
 from riata.store import records
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen

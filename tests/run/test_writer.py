@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from riata.base.clock import SystemClock
-from riata.run.checkpointer import Checkpointer, Saved
-from riata.run.config import config_payload, read_config
-from riata.run.model_state import Frozen, ModelState
-from riata.run.published import Published
-from riata.run.writer import Writer
-from riata.run.writer_cell import WriterHooks
-from riata.run.writer_queue import AddModel, Logged
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import Frozen, ModelState
+from riata.run.writer.cell import WriterHooks
+from riata.run.writer.checkpointer import Checkpointer, Saved
+from riata.run.writer.published import Published
+from riata.run.writer.queue import AddModel, Logged
+from riata.run.writer.writer import Writer
 from riata.store.store import Append, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore

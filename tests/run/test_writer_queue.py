@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from riata.run.writer_cell import Cell, Line
-from riata.run.writer_queue import GATHERED_MAX, PATIENCE, SMALL_ROWS, Item, Logged, PublishNow, WriterQueue
+from riata.run.writer.cell import Cell, Line
+from riata.run.writer.queue import GATHERED_MAX, PATIENCE, SMALL_ROWS, Item, Logged, PublishNow, WriterQueue
 from riata.store.store import Kind, Record
 
 LONG_S = 1800.0

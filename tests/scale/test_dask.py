@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput, Conflict, Unavailable
-from riata.batch import segment_data
-from riata.batch.choose import CLASSES
-from riata.batch.pool import Serial
-from riata.batch.problem import Problem
-from riata.batch.segment_data import SegmentData
-from riata.scale import dask_pool
-from riata.scale.dask_pool import SAME, SPOKEN, DaskPool, check_address, check_versions
+from riata.lab.batch import segment_data
+from riata.lab.batch.choose import CLASSES
+from riata.lab.batch.pool import Serial
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.segment_data import SegmentData
+from riata.lab.pools import dask_pool
+from riata.lab.pools.dask_pool import SAME, SPOKEN, DaskPool, check_address, check_versions
 from tests.cli.test_verbs import run
 from tests.running import HANG_S, free_port
 from tests.scale.test_pools import HOT, bits, made, same, taylor

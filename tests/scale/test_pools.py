@@ -22,26 +22,26 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
-from riata.batch import segment_data
-from riata.batch.choose import CLASSES
-from riata.batch.data import Part
-from riata.batch.expansion import expansion_request
-from riata.batch.jobs import WalkName, run_task
-from riata.batch.parallel_sgd import ParallelSgd
-from riata.batch.path import solve_path
-from riata.batch.pool import Pool, Serial, Threads, shared, summed
-from riata.batch.problem import Problem
-from riata.batch.rmmp import Rmmp
-from riata.batch.segment_data import SegmentData, data_of
-from riata.batch.solution import Solution
-from riata.run.refitting import certificate_at
-from riata.scale import commands
-from riata.scale.commands import Commands
-from riata.scale.message import decode, digest_of, encode_call, reported
-from riata.scale.parts import do_parts, name_of, sum_parts
-from riata.scale.processes import Processes
-from riata.scale.rows_file import decode_rows, encode_rows
-from riata.scale.worker import LENGTH, READY, frame, part_frame, serve
+from riata.lab.batch import segment_data
+from riata.lab.batch.choose import CLASSES
+from riata.lab.batch.data import Part
+from riata.lab.batch.expansion import expansion_request
+from riata.lab.batch.jobs import WalkName, run_task
+from riata.lab.batch.parallel_sgd import ParallelSgd
+from riata.lab.batch.path import solve_path
+from riata.lab.batch.pool import Pool, Serial, Threads, shared, summed
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.segment_data import SegmentData, data_of
+from riata.lab.batch.solution import Solution
+from riata.lab.pools import commands
+from riata.lab.pools.commands import Commands
+from riata.lab.pools.message import decode, digest_of, encode_call, reported
+from riata.lab.pools.parts import do_parts, name_of, sum_parts
+from riata.lab.pools.processes import Processes
+from riata.lab.pools.rows_file import decode_rows, encode_rows
+from riata.lab.pools.worker import LENGTH, READY, frame, part_frame, serve
+from riata.run.candidates.refitting import certificate_at
 from tests.batch.test_segment_data import rows_of, segments
 from tests.cli.test_verbs import run
 from tests.store.batches import batch_of

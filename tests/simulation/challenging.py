@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from riata.base.errors import NotFound, RiataError, StoreFailed
 from riata.run.admin import Admin
-from riata.run.checkpointer import Retention
-from riata.run.config import ModelConfig, change_from_payload, config_payload, read_config, read_stored
+from riata.run.candidates.pairs import OWN
 from riata.run.engine_alone import AloneEngine
 from riata.run.engine_settings import EngineSettings
-from riata.run.pairs import OWN
-from riata.run.replay import replay
+from riata.run.state.config import ModelConfig, change_from_payload, config_payload, read_config, read_stored
+from riata.run.state.replay import replay
+from riata.run.writer.checkpointer import Retention
 from riata.store import records
 from riata.store.layout import decode_checkpoint
 from riata.store.memory import MemoryStore

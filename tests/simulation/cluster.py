@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from riata.base.errors import RiataError
-from riata.run.checkpointer import Retention
-from riata.run.config import config_payload, read_config
 from riata.run.engine_settings import EngineSettings, Role
 from riata.run.engine_shared import SharedEngine
-from riata.run.provenance import Provenance
 from riata.run.served_model import ServedModel
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.provenance import Provenance
+from riata.run.writer.checkpointer import Retention
 from riata.store.store import Append, SharedStore
 from riata.wire.batch import Batch
 from tests.simulation.clients import Answer

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from riata.run import log_thread
 from riata.run.cluster import store_identity
+from riata.run.log import log_thread
 from riata.store.store import SharedStore
 from tests.simulation.clients import Client
 from tests.simulation.cluster import CONFIG, MODEL, Cluster, SimulatedNode

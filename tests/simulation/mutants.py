@@ -14,19 +14,20 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Unavailable
-from riata.run import generations, learning, model_state, recovery, upgrades
 from riata.run.cluster import lease, ledger, tail
 from riata.run.cluster.follower import Follower
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.store_identity import Mark
-from riata.run.core import Core
-from riata.run.learning import Learning
-from riata.run.log_reading import Again
-from riata.run.model_state import ModelState
-from riata.run.provenance import current
-from riata.run.recovery import Recovered, Recovery
-from riata.run.upgrades import UpgradesSeen, append_upgrade
+from riata.run.log.log_reading import Again
+from riata.run.state import generations, model_state, recovery, upgrades
+from riata.run.state.core import Core
+from riata.run.state.model_state import ModelState
+from riata.run.state.provenance import current
+from riata.run.state.recovery import Recovered, Recovery
+from riata.run.state.upgrades import UpgradesSeen, append_upgrade
+from riata.run.writer import learning
+from riata.run.writer.learning import Learning
 from riata.store import layout, records
 from riata.store.redis import generations as redis_generations
 from riata.store.redis.store import RedisStore

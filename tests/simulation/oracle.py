@@ -15,7 +15,7 @@ from typing import Final
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.run.provenance import Provenance
+from riata.run.state.provenance import Provenance
 from riata.store.layout import decode_checkpoint
 from tests.simulation.releases import BASE, RELEASES, keep_of
 from tests.simulation.toy import SLOTS

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import RiataError
-from riata.run.config import ModelConfig, config_payload
+from riata.run.state.config import ModelConfig, config_payload
 from riata.store.layout import decode_checkpoint, encode_checkpoint
 from riata.store.records import Through, encode_restore
 from riata.store.store import Append, SharedStore

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 
-from riata.run import provenance
 from riata.run.cluster import lease
-from riata.run.provenance import Provenance
+from riata.run.state import provenance
+from riata.run.state.provenance import Provenance
 from tests.simulation.shims import world
 
 BASE: Final = Provenance(2, "a")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from riata.run.provenance import Provenance
+from riata.run.state.provenance import Provenance
 from riata.store.layout import checkpoint_digest, decode_checkpoint
 from tests.simulation.mini_redis import Effect, MiniRedis
 from tests.simulation.oracle import Committed, Oracle, Violation

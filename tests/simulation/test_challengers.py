@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from riata.run import backfill, challengers, promotion
-from riata.run.model_state import ModelState
-from riata.run.who_follows import WhoFollows
+from riata.run.candidates import backfill, challengers, promotion
+from riata.run.candidates.who_follows import WhoFollows
+from riata.run.state.model_state import ModelState
 from riata.store import append_plan
 from riata.store.append_plan import Planned, plan_group
 from riata.store.records import observe_record

@@ -7,8 +7,8 @@ import copy
 import pytest
 
 from riata.run.cluster.follower import Follower
-from riata.run.config import config_payload, read_config
 from riata.run.served_model import Catalogue, ServedModel
+from riata.run.state.config import config_payload, read_config
 from riata.store.store import Append, Appended
 from riata.wire.encoder import EncoderConfig
 from tests.doubles.manual_clock import ManualClock

@@ -15,7 +15,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
-from riata.run import state_parts
+from riata.run.state import parts as state_parts
 from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.watch.progressive import ProgressiveConfig
 from riata.wire.batch import Batch

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels of `riata.batch`, and of its certificate: dense rows, and definitions in numpy."""
+"""Slow, obvious twins of the kernels of `riata.lab.batch`, and of its certificate: dense rows, and definitions in numpy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_ndtr
 
 from riata.base.arrays import F64, I64, U32
-from riata.batch.data import Rows
-from riata.batch.taylor_pass import Weighted
+from riata.lab.batch.data import Rows
+from riata.lab.batch.taylor_pass import Weighted
 from riata.maths.links import LOGISTIC
 
 TWINS_OF = ("batch_pass",)

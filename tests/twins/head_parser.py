@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from riata.web.head_parser import IN_CHUNKS, INCOMPLETE, NOT_PLAIN, WORDS
+from riata.web.server.head_parser import IN_CHUNKS, INCOMPLETE, NOT_PLAIN, WORDS
 
 TWINS_OF = ("head",)
 _FIRST = re.compile(rb"(GET|POST) (/[\x21\x22\x24-\x7e]*) HTTP/1\.1")

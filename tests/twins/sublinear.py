@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.batch.columns import Columns
-from riata.batch.data import Rows
-from riata.batch.sublinear_round import ACCESSES, DONE, INTERCEPT, TOTAL, Search, Terms
+from riata.lab.batch.columns import Columns
+from riata.lab.batch.data import Rows
+from riata.lab.batch.sublinear_round import ACCESSES, DONE, INTERCEPT, TOTAL, Search, Terms
 from tests.twins import philox as random
 from tests.twins.batch import dense_rows
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.maths.numerics import fingerprint
-from riata.run.config import config_payload, read_config
-from riata.run.model_state import ModelState
-from riata.run.turn_size import runs
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import ModelState
+from riata.run.writer.turn_size import runs
 from riata.store import records
 from riata.store.payload import decode_batch, encode_batch
 from riata.store.store import Kind, Record

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, TooLarge, Unavailable
-from riata.run.checkpointer import Checkpointer, Retention
-from riata.run.model_state import ModelState
-from riata.run.provenance import Provenance, current, read_provenance
-from riata.run.recovery import Recovered, Recovery
-from riata.run.replay import Span, replay
-from riata.run.upgrades import append_upgrade
+from riata.run.state.model_state import ModelState
+from riata.run.state.provenance import Provenance, current, read_provenance
+from riata.run.state.recovery import Recovered, Recovery
+from riata.run.state.replay import Span, replay
+from riata.run.state.upgrades import append_upgrade
+from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.store import layout, records
 from riata.store.store import Append, Appended, Owner, Record
 from tests.doubles.memory_store import MemoryStore
@@ -96,7 +96,7 @@ def test_a_state_of_another_version_is_carried_over_and_every_bit_after_it_is_th
 
 
 def test_without_the_event_no_replay_gives_the_state(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.recovery.append_upgrade", lambda *_: (0, b""))
+    monkeypatch.setattr("riata.run.state.recovery.append_upgrade", lambda *_: (0, b""))
     with being(VERSION + 1):
         found = kept.start()
         kept.save(found.state)
@@ -216,7 +216,7 @@ def test_an_event_that_was_not_written_is_written_by_the_next_start(kept: Kept, 
 
     with being(VERSION + 1):
         with monkeypatch.context() as patch:
-            patch.setattr("riata.run.recovery.append_upgrade", full)
+            patch.setattr("riata.run.state.recovery.append_upgrade", full)
             with pytest.raises(Unavailable, match="full"):
                 kept.start()
         assert kept.upgrades() == []

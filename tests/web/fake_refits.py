@@ -9,9 +9,9 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import Conflict, NotFound
 from riata.predict.factory import make_model
-from riata.run.published import Published
-from riata.run.refits.request import read_request
-from riata.run.refits.tally import RefitTally
+from riata.run.candidates.refits.request import read_request
+from riata.run.candidates.refits.tally import RefitTally
+from riata.run.writer.published import Published
 
 if TYPE_CHECKING:
     from tests.web.fake_service import FakeService

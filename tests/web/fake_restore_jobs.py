@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from riata.base.clock import rfc3339
 from riata.base.moments import said
-from riata.run.restoring.request import RestoreRequest, read_restore
+from riata.run.candidates.restoring.request import RestoreRequest, read_restore
 
 if TYPE_CHECKING:
     from tests.web.fake_service import FakeService

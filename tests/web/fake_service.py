@@ -18,16 +18,16 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
-from riata.run.config import ModelConfig, read_config
-from riata.run.config_changes import check_change, with_changes
-from riata.run.event_times import UNKNOWN, EventTime
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
+from riata.run.log.event_times import UNKNOWN, EventTime
+from riata.run.log.pending_reply import PendingReply, Told
 from riata.run.outcome import Observed, RowsRefused
-from riata.run.pending_reply import PendingReply, Told
-from riata.run.published import Published
-from riata.run.sketch_copy import PathQuestion, SketchCopy, path_answer
+from riata.run.state.config import ModelConfig, read_config
+from riata.run.state.config_changes import check_change, with_changes
+from riata.run.writer.published import Published
+from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parsed import Parsed, RowError

@@ -16,8 +16,8 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.bounds import ListenerState
-from riata.web.server import build_server, run
+from riata.web.server.bounds import ListenerState
+from riata.web.server.server import build_server, run
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy
-from riata.run.config import ModelConfig, read_config
-from riata.run.published import Published
-from riata.web.answers import Answer
+from riata.run.state.config import ModelConfig, read_config
+from riata.run.writer.published import Published
 from riata.web.app import create_app
-from riata.web.buckets import Buckets
-from riata.web.fast_path import FastPath
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.meters import Meters
-from riata.web.request import Request
+from riata.web.auth.buckets import Buckets
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
+from riata.web.metrics.meters import Meters
+from riata.web.server.answers import Answer
+from riata.web.server.fast_path import FastPath
+from riata.web.server.request import Request
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.predict.sketches import random_sketch

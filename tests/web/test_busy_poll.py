@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from riata.base.cores import cores
-from riata.web import busy_poll
-from riata.web.busy_poll import BusyPoll
+from riata.web.server import busy_poll
+from riata.web.server.busy_poll import BusyPoll
 
 
 class Loop:
@@ -43,7 +43,7 @@ class Loop:
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     found = Loop()
     monkeypatch.setattr(busy_poll, "cores", lambda: 2)
-    monkeypatch.setattr("riata.web.busy_poll.time.perf_counter", lambda: found.now_s)
+    monkeypatch.setattr("riata.web.server.busy_poll.time.perf_counter", lambda: found.now_s)
     return found
 
 

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 from markdown_it import MarkdownIt
 
-from riata.run.config import read_config
-from riata.web.card import chosen_settings, markdown
+from riata.run.state.config import read_config
+from riata.web.api.card import chosen_settings, markdown
 from tests.web.asking import Client
 
 ROWS = "".join(

@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from riata.run.changes import KINDS
+from riata.run.state.changes import KINDS
+from riata.web.api.routes.console import FILES, FOLDER, PAGE, build, files
 from riata.web.app import create_app
-from riata.web.routes.console import FILES, FOLDER, PAGE, build, files
 from riata.web.settings import WebSettings
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService

@@ -17,7 +17,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from riata.web.openapi import DESCRIBED, openapi_document
+from riata.web.api.openapi import DESCRIBED, openapi_document
 from tests.web.serving import real_app, serving, wait_until_ready
 
 EXAMPLES = [15, pytest.param(50, marks=pytest.mark.slow)]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from riata.base import errors
 from riata.base.errors import RiataError
-from riata.run.damage import ModelDamaged
 from riata.run.outcome import RowsRefused
-from riata.web import error_codes, keys, problems
+from riata.run.state.damage import ModelDamaged
+from riata.web.api import error_codes, problems
+from riata.web.auth import keys
 from riata.wire.codes import SLUGS
 from tests.test_house import PACKAGE, ROOT, modules
 
@@ -22,9 +23,9 @@ OUTSIDE = {"cli", "client", "estimators", "model", "scale", "scorer"}  # their e
 OUTSIDE_FILES = {
     "batch/markov_mixture.py",
     "store/sqlite/repairs.py",
-    "run/marginals.py",
+    "run/candidates/marginals.py",
     "wire/tables.py",
-    "run/file_reading.py",
+    "run/files/reading.py",
     "trees/curves.py",
     "trees/growing.py",
     "trees/tree.py",
@@ -124,4 +125,6 @@ def test_a_code_is_in_one_section_with_a_cause_and_a_remedy() -> None:
 
 
 def test_the_page_is_the_one_that_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == error_codes.page(), "run: python -m riata.web.error_codes > service/docs/errors.md"
+    assert PAGE.read_text(encoding="utf-8") == error_codes.page(), (
+        "run: python -m riata.web.api.error_codes > service/docs/errors.md"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from riata.web.openapi import openapi_document
+from riata.web.api.openapi import openapi_document
 from tests.web.serving import START_S_MAX, real_app, serving
 
 FIRST = ("/models/{model}", "/models/{model}/observe")

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from riata.base.errors import BadInput
-from riata.web.answers import Answer, json_answer
 from riata.web.app import create_app
-from riata.web.body import Bodies
-from riata.web.bounds import Bounds, ListenerState
-from riata.web.fast_path import FastPath
-from riata.web.meters import Meters
-from riata.web.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
-from riata.web.server import Server, build_server, run
+from riata.web.metrics.meters import Meters
+from riata.web.server.answers import Answer, json_answer
+from riata.web.server.body import Bodies
+from riata.web.server.bounds import Bounds, ListenerState
+from riata.web.server.fast_path import FastPath
+from riata.web.server.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
+from riata.web.server.server import Server, build_server, run
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.web.attack.raw import Reply as Received

@@ -7,7 +7,7 @@ import random
 import httptools
 import pytest
 
-from riata.web.head_parser import (
+from riata.web.server.head_parser import (
     ACCEPT,
     AUTHORIZATION,
     CONTENT_TYPE,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import Unavailable
-from riata.web.server import listen
+from riata.web.server.server import listen
 
 
 def test_a_free_port_is_taken() -> None:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from riata.run.outcome import Observed
-from riata.web.observe import answer_document, answer_of
+from riata.web.api.observe import answer_document, answer_of
 from riata.wire.parsed import RowError
 
 

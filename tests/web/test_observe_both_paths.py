@@ -19,10 +19,10 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
-from riata.web import connection, long_body
 from riata.web.app import create_app
-from riata.web.body import SMALL_BYTES
-from riata.web.connection import Connection
+from riata.web.server import connection, long_body
+from riata.web.server.body import SMALL_BYTES
+from riata.web.server.connection import Connection
 from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.web.serving import serving

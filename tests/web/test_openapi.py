@@ -8,11 +8,11 @@ from pathlib import Path
 
 from starlette.routing import Route
 
+from riata.web.api.openapi import openapi_document
+from riata.web.api.routes import console, docs
+from riata.web.api.routes.docs import ASSETS, asset_bytes
+from riata.web.api.routes.table import ROUTES
 from riata.web.app import create_app
-from riata.web.openapi import openapi_document
-from riata.web.routes import console, docs
-from riata.web.routes.docs import ASSETS, asset_bytes
-from riata.web.routes.table import ROUTES
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import Client

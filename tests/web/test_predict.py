@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.web.answers import JSON, NDJSON
-from riata.web.predictions import wanted_form
+from riata.web.api.predictions import wanted_form
+from riata.web.server.answers import JSON, NDJSON
 from tests.arrow_message import read_stream
 from tests.arrow_stream import ARROW, INT, TEXT
 from tests.web.asking import Client, post_scope, run_asgi

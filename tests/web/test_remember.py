@@ -15,7 +15,7 @@ from starlette.types import Message
 from riata.base.errors import Busy, Conflict
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.run.labels.pending_rows import Waiting, decode_row
-from riata.web.keys import KEY, Key
+from riata.web.auth.keys import KEY, Key
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.fake_service import FakeService
 from tests.web.serving import real_app, serving
@@ -95,7 +95,7 @@ def test_a_row_that_is_too_large_is_refused_by_its_place(
 ) -> None:
     """With the real limits no row is too large: 10,000 features take 120 kB. So the test uses a smaller bound."""
     assert REMEMBERED_ROW_BYTES_MAX > 10_000 * 12 + 1000
-    monkeypatch.setattr("riata.web.predict.REMEMBERED_ROW_BYTES_MAX", 5000)
+    monkeypatch.setattr("riata.web.api.predict.REMEMBERED_ROW_BYTES_MAX", 5000)
     answer = client.post("/predict?remember=true", f"[{wide_row(3)},{wide_row(500)}]")
     assert (answer.status_code, answer.json()["code"]) == (422, "rows_refused")
     assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [(1, "row_too_large_to_remember")]

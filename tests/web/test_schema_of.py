@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, doc
 
-from riata.web.schema_of import schema_of
+from riata.web.api.schema_of import schema_of
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytest
 
 from riata.base.settings import Settings
 from riata.web.app import create_app
-from riata.web.bounds import Bounds
-from riata.web.server import build_server
+from riata.web.server.bounds import Bounds
+from riata.web.server.server import build_server
 from riata.web.settings import WebSettings
 from riata.wiring import connection_bounds
 from tests.doubles.manual_clock import ManualClock

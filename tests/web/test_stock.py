@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, ListenerState
+from riata.web.server.bounds import Bounds, ListenerState
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.web.attack.raw import ROW, get, post, talk

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from riata.web.api.routes import stream
+from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.app import create_app
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.routes import stream
-from riata.web.routes.watching import FADED_SHOWN
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.settings import WebSettings
 from tests.running import HANG_S
 from tests.web.fake_service import FakeService

@@ -30,7 +30,7 @@ from riata.run.service import Service
 from riata.run.traced_service import TracedService
 from riata.web import spans as spans_module
 from riata.web.app import create_app
-from riata.web.fast_path import FastPath
+from riata.web.server.fast_path import FastPath
 from riata.web.settings import INLINE_BYTES_MAX, WebSettings
 from riata.web.spans import Spans, open_spans
 from riata.web.traced import TracedRequests, trace_requests

@@ -16,12 +16,12 @@ from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
 from riata.watch.weight_history import WeightHistory
+from riata.web.api.attention import attention_of
+from riata.web.api.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
 from riata.web.app import create_app
-from riata.web.attention import attention_of
-from riata.web.buckets import Buckets
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
+from riata.web.auth.buckets import Buckets
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.settings import WebSettings
 from riata.wire.batch import Batch
 from riata.wire.parsed import RowError

@@ -14,7 +14,7 @@ from riata.base.errors import BadInput, Unsupported
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.maths.hashing import NUMBER
 from riata.native.reading import finish_row, hash_of
-from riata.run.config import ModelConfig, read_config, stored_document
+from riata.run.state.config import ModelConfig, read_config, stored_document
 from riata.wire.arrow_writer import floats, lists, texts, write_stream
 from riata.wire.codes import OK, TOO_MANY_CROSSED
 from riata.wire.encoder import EncoderConfig, fingerprint

@@ -11,11 +11,11 @@ import pytest
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Unsupported
-from riata.run.config import ModelConfig, config_from_payload, config_payload, read_config
-from riata.run.config_changes import check_change, with_changes
+from riata.lab.trees.curves import curve_variable, number_variable
+from riata.lab.trees.stage import BYTES_MAX
+from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config
+from riata.run.state.config_changes import check_change, with_changes
 from riata.scorer import model_of
-from riata.trees.curves import curve_variable, number_variable
-from riata.trees.stage import BYTES_MAX
 from riata.wire.curves import CURVES_MAX, POINTS_MAX
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen

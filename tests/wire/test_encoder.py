@@ -8,7 +8,7 @@ import pytest
 
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput
-from riata.web.schema_of import schema_of
+from riata.web.api.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig, fingerprint
 
 

@@ -36,7 +36,7 @@ class Hosts:
     every: bool = False
 
     def answers(self, value: bytes) -> bool:
-        """Return whether a request with this Host header is answered. `value` is well-formed (`web/heads.py` checks it)."""
+        """Return whether a request with this Host header is answered. `value` is well-formed: `web/server/heads.py` checks it."""
         host = host_in(value.decode("latin-1"))
         if self.every or host.removesuffix(".") in self.names:
             return True

@@ -16,7 +16,7 @@ from riata.cli.plot_text import plot_text
 from riata.cli.report import give, require_svg
 
 if TYPE_CHECKING:
-    from riata.run.config import ModelConfig
+    from riata.run.state.config import ModelConfig
     from riata.store.store import Store
 
 STYLES: Final = ("bold cyan", "red", "green", "magenta", "yellow", "blue", "white", "bright_black")
@@ -30,7 +30,7 @@ _BETWEEN: Final = re.compile(r",(?=[A-Za-z_][\w.]*=)")  # a comma before the nex
 def run_backtest(store: Store, model: str, settings: list[str], to: int | None, plot: Path | None, as_json: bool) -> None:
     """Learn the log under the configuration in force and each of `settings`, and show how they compare."""
     from riata.cli.progress import seq_progress
-    from riata.run.backtest import backtest, config_in_force
+    from riata.run.candidates.backtest import backtest, config_in_force
 
     require_svg(plot)
     own = config_in_force(store, model)
@@ -44,7 +44,7 @@ def with_settings(own: ModelConfig, text: str) -> ModelConfig:
     """Return the configuration with settings KEY=VALUE, separated by commas, in place of its own. Another kind of learner begins
     with its defaults. Raises `BadInput`."""
     from riata.base.document import write_document
-    from riata.run.config import read_config
+    from riata.run.state.config import read_config
 
     document = write_document(own)
     parts = _BETWEEN.split(text)

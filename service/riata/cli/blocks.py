@@ -10,7 +10,7 @@ from typing import Final, cast
 from riata.base.arrays import U8
 from riata.base.errors import Malformed
 from riata.cli.source import LINE_BYTES_MAX
-from riata.run.file_reading import Block, line_ends
+from riata.run.files.reading import Block, line_ends
 from riata.wire.workspace import Workspaces
 
 BLOCK_BYTES: Final = 2**20  # larger ones leave the caches between reading and learning, smaller ones cost more calls

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput, RiataError
-from riata.batch.named import SOLVERS, check_settings, described
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.report import give, require_svg
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import PANEL, MemoryOption, SeedOption, ToleranceOption
 from riata.cli.tables import Layout
+from riata.lab.batch.named import SOLVERS, check_settings, described
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from riata.batch.pool import Pool
-    from riata.batch.problem import Problem
+    from riata.lab.batch.pool import Pool
+    from riata.lab.batch.problem import Problem
 
 EXAMPLE: Final = """Examples:
 
@@ -84,14 +84,14 @@ def compare(
 
 def _compared(request: Request, names: list[str], gamma: float | None, settings: dict[str, Any]) -> dict[str, Any]:
     """Read the file, run the solvers, and return the report."""
-    from riata.batch.pool import Threads
-    from riata.batch.problem import Problem
     from riata.cli.data_files import data_of_files
     from riata.cli.progress import pass_progress, rows_so_far
     from riata.cli.solve import notes_of
-    from riata.run.adopting import link_of
-    from riata.run.solver_options import SolverOptions
-    from riata.run.solving import gammas_of
+    from riata.lab.batch.pool import Threads
+    from riata.lab.batch.problem import Problem
+    from riata.run.candidates.adopting import link_of
+    from riata.run.candidates.solver_options import SolverOptions
+    from riata.run.candidates.solving import gammas_of
 
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:
@@ -129,9 +129,9 @@ def _run(
     name: str, settings: dict[str, Any], problem: Problem, pool: Pool, asked: tuple[Callable[[str], None], Callable[[], bool]]
 ) -> dict[str, Any]:
     """Run one solver. Returns its part of the report; if it refuses, the reason and its code."""
-    from riata.batch.choose import choose
-    from riata.batch.solution import TraceRow
-    from riata.run.solving import solution_document
+    from riata.lab.batch.choose import choose
+    from riata.lab.batch.solution import TraceRow
+    from riata.run.candidates.solving import solution_document
 
     show, may_go_on = asked
 

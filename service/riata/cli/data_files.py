@@ -12,19 +12,19 @@ from typing import Final
 
 from riata.base.errors import BadInput, Malformed, TooLarge
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.batch.segment_data import SegmentData, data_of
 from riata.cli.blocks import blocks, head_of, position
 from riata.cli.fit_setup import AUTO, Beginning, recognised
 from riata.cli.open_table import open_rows
 from riata.cli.refusals import LeftOut
 from riata.cli.source import line_type
 from riata.cli.tables import Layout
+from riata.lab.batch.segment_data import SegmentData, data_of
 from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
-from riata.run.adopting import rho_of
-from riata.run.config import ModelConfig
-from riata.run.file_reading import Block, Problem
-from riata.run.file_segments import FileSegments
+from riata.run.candidates.adopting import rho_of
+from riata.run.files.reading import Block, Problem
+from riata.run.files.segments import FileSegments
+from riata.run.state.config import ModelConfig
 from riata.wire.encoder import EncoderConfig
 from riata.wire.given import NUMBER, Given
 from riata.wire.parse import Context, parse_examples

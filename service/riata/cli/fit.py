@@ -43,8 +43,8 @@ from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from riata.cli.refusals import LeftOut
-    from riata.run.fit import Fit
-    from riata.run.solver_options import SolverOptions
+    from riata.run.candidates.solver_options import SolverOptions
+    from riata.run.files.fit import Fit
 
 LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time
@@ -178,7 +178,7 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
     from riata.cli.open_table import open_rows
     from riata.cli.refusals import LeftOut
     from riata.cli.source import line_type
-    from riata.run.fit import Fit
+    from riata.run.files.fit import Fit
 
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER)

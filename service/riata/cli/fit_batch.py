@@ -12,18 +12,18 @@ import typer
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Malformed
-from riata.batch.problem import Problem
-from riata.batch.solution import Solution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.pool_options import PoolOptions, pool_of
 from riata.cli.progress import rows_so_far
 from riata.cli.refusals import left_out
 from riata.cli.solve import notes_of, solve, table_of
-from riata.run.adopting import state_around
-from riata.run.exports import write_export
-from riata.run.solver_options import SolverOptions
-from riata.run.solving import report_of
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.solution import Solution
+from riata.run.candidates.adopting import state_around
+from riata.run.candidates.exports import write_export
+from riata.run.candidates.solver_options import SolverOptions
+from riata.run.candidates.solving import report_of
 
 
 def fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from riata.base.document import write_document
 from riata.cli.refusals import left_out
-from riata.run.fit import Fit
+from riata.run.files.fit import Fit
 
 CLASSES_SHOWN: Final = 5
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from riata.cli.fit_setup import Beginning
     from riata.cli.tables import Layout
-    from riata.run.config import ModelConfig
+    from riata.run.state.config import ModelConfig
 
 INTERRUPTED: Final = 130
 

@@ -12,7 +12,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import convention, sniff_labels
 from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
-from riata.run.config import ModelConfig, read_config
+from riata.run.state.config import ModelConfig, read_config
 from riata.wire.given import Given
 from riata.wire.readers import FILE_READERS
 

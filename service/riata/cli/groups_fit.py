@@ -13,18 +13,18 @@ import typer
 
 from riata.base.directories import write_whole
 from riata.base.errors import Malformed
-from riata.batch.data import Data
-from riata.batch.groups import grouping_of, read_groups
-from riata.batch.pool import Threads
-from riata.batch.problem import Problem
-from riata.batch.run_search import GAMMAS, KS, MEMORY_BYTES_MAX, GridPoint, RunLasso, RunSolution
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_batch import export, rows_report
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.group_tables import group_tables
 from riata.cli.groups_view import draw_groups, shown
 from riata.cli.progress import pass_progress, rows_so_far
-from riata.run.adopting import link_of
+from riata.lab.batch.data import Data
+from riata.lab.batch.groups import grouping_of, read_groups
+from riata.lab.batch.pool import Threads
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.run_search import GAMMAS, KS, MEMORY_BYTES_MAX, GridPoint, RunLasso, RunSolution
+from riata.run.candidates.adopting import link_of
 
 UNEVEN: Final = 10.0  # standard deviations of the columns of a group that differ by more are said
 FINGERPRINT_BITS: Final = 64

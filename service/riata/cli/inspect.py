@@ -48,7 +48,7 @@ def inspect(
 
 def _show_export(file: Path) -> None:
     from riata.base.document import write_document
-    from riata.run.exports import read_export
+    from riata.run.candidates.exports import read_export
 
     content = file.read_bytes()
     state, names = read_export(content)
@@ -89,7 +89,7 @@ def _fact(value: float | str) -> str:
 def _config(store: Store, name: str) -> Any:
     """Read the configuration from the newest checkpoint, or from the log if there is none."""
     from riata.base.document import write_document
-    from riata.run.config import config_from_payload
+    from riata.run.state.config import config_from_payload
     from riata.store.layout import decode_checkpoint
 
     for generation in store.generations(name)[:1]:

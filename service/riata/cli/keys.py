@@ -15,7 +15,7 @@ from riata.base.errors import BadInput, Conflict, NotFound
 from riata.cli.nearest_verb import NearestGroup
 
 if TYPE_CHECKING:
-    from riata.web.keys import KeyEntry
+    from riata.web.auth.keys import KeyEntry
 
 DEFAULT_FILE: Final = Path("riata-keys.toml")
 FILE_MODE: Final = 0o640
@@ -63,7 +63,7 @@ def new(
     keys_file: FileOption = DEFAULT_FILE,
 ) -> None:
     """Create a key, print it once, and add its hash to the file. The key cannot be shown again."""
-    from riata.web.keys import EVERY_MODEL, ID_PATTERN, KeyEntry, digest_of, entry_text, new_token, parse_keys
+    from riata.web.auth.keys import EVERY_MODEL, ID_PATTERN, KeyEntry, digest_of, entry_text, new_token, parse_keys
 
     if not re.match(ID_PATTERN, id_):
         raise BadInput("--id: expected 1 to 32 lower-case letters, digits and dashes", "bad_option")
@@ -88,7 +88,7 @@ def new(
 @app.command("list", epilog="Example: `riata keys list`")
 def list_(keys_file: FileOption = DEFAULT_FILE) -> None:
     """List the keys of the file: id, scopes, models, rate and expiry. No secret is shown."""
-    from riata.web.keys import read_keys
+    from riata.web.auth.keys import read_keys
 
     for entry in read_keys(keys_file):
         typer.echo("\t".join(_line(entry)))
@@ -100,7 +100,7 @@ def revoke(id_: Annotated[str, typer.Option("--id", help="Name of the key.")], k
 
     Comments in the file are lost.
     """
-    from riata.web.keys import entry_text, read_keys
+    from riata.web.auth.keys import entry_text, read_keys
 
     entries = read_keys(keys_file)
     left = [entry for entry in entries if entry.id != id_]
@@ -111,7 +111,7 @@ def revoke(id_: Annotated[str, typer.Option("--id", help="Name of the key.")], k
 
 
 def _line(entry: KeyEntry) -> Sequence[str]:
-    from riata.web.keys import QUOTAS
+    from riata.web.auth.keys import QUOTAS
 
     models = entry.models if isinstance(entry.models, str) else ",".join(entry.models)
     rate = "" if entry.requests_per_s is None else f"{entry.requests_per_s:g}/s"
@@ -132,7 +132,7 @@ def _moment(text: str | None) -> datetime | None:
 
 def _text_of(path: Path) -> str:
     """Return the text of a file of keys after checking that it is one; empty if there is none yet."""
-    from riata.web.keys import read_keys
+    from riata.web.auth.keys import read_keys
 
     if not path.exists():
         return ""

@@ -54,9 +54,9 @@ def export(
     with kept(data, store) as (_, opened):
         from riata.base.directories import replaced
         from riata.cli.progress import seq_progress
-        from riata.run.log_export import export_log
-        from riata.run.replay import in_this_thread
-        from riata.run.segment_building import origin_of, segments_of
+        from riata.run.candidates.segment_building import origin_of, segments_of
+        from riata.run.log.log_export import export_log
+        from riata.run.state.replay import in_this_thread
 
         call = in_this_thread(opened)
         found = [] if data is None else segments_of(call, origin_of(opened, model), _segments(data, model, True))
@@ -84,8 +84,8 @@ def segments(
         raise BadInput("give only one of --verify and --drop", "bad_option")
     with kept(data, None) as (_, opened):
         from riata.cli.progress import seq_progress
-        from riata.run.replay import in_this_thread
-        from riata.run.segment_building import build_segments, origin_of
+        from riata.run.candidates.segment_building import build_segments, origin_of
+        from riata.run.state.replay import in_this_thread
 
         files, origin = _segments(data, model, verify), origin_of(opened, model)
         if drop:

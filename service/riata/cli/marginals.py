@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from riata.predict.posterior import PosteriorModel
-from riata.run.marginals import Line, density
+from riata.run.candidates.marginals import Line, density
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 BINS: Final = 48  # of the picture

@@ -71,7 +71,7 @@ def add_curves(document: dict[str, Any], given: Iterable[str]) -> None:
 def apply_setting(document: dict[str, Any], setting: str) -> None:
     """Apply `key=value`. A key without a section belongs to the model if it has a setting of that name, otherwise to the
     learner. Raises `BadInput`."""
-    from riata.run.config import ModelConfig
+    from riata.run.state.config import ModelConfig
 
     key, is_given, text = setting.partition("=")
     if not is_given or not key:

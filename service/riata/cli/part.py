@@ -32,7 +32,7 @@ def part(
     Each result is a file that appears at once, so a part may be done twice. A call for other rows, and a segment with another
     content than the rows file was made from, are refused (stale_part).
     """
-    from riata.scale.parts import do_parts
+    from riata.lab.pools.parts import do_parts
 
     typer.echo(f"did {do_parts(rows, call, _share(share), into, segments)} parts")
 
@@ -54,7 +54,7 @@ def sum_(
     part and parts of different calls are refused: there is no partial sum.
     """
     from riata.base.directories import write_whole
-    from riata.scale.parts import sum_parts
+    from riata.lab.pools.parts import sum_parts
 
     if out in files:
         raise BadInput(f"--out {out}: this is one of the parts", "bad_option")

@@ -14,8 +14,8 @@ import typer
 from riata.base.errors import BadInput
 
 if TYPE_CHECKING:
-    from riata.batch.pool import Pool
-    from riata.batch.segment_data import SegmentData
+    from riata.lab.batch.pool import Pool
+    from riata.lab.batch.segment_data import SegmentData
 
 PANEL: Final = "Options of the pool"
 
@@ -57,7 +57,7 @@ PatienceOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Where passes run: in threads, unless there are `processes`, a `command` as in `riata.scale.commands`, or the address of a
+    """Where passes run: in threads, unless there are `processes`, a `command` as in `lab/pools/commands.py`, or the address of a
     Dask scheduler. patience_s : of the pools that have it; None: their default"""
 
     threads: int
@@ -76,23 +76,23 @@ class PoolOptions:
 @contextmanager
 def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
     """Make the pool for some data. Nothing is left of it afterwards."""
-    from riata.batch.pool import Threads
+    from riata.lab.batch.pool import Threads
 
     patience = {} if options.patience_s is None else {"patience_s": options.patience_s}
     if options.command is not None:
-        from riata.scale.commands import Commands
+        from riata.lab.pools.commands import Commands
 
         with TemporaryDirectory(prefix="riata-pass-") as folder:
             yield Commands(data, options.command, Path(folder))
     elif options.dask is not None:
         try:
-            from riata.scale.dask_pool import DaskPool
+            from riata.lab.pools.dask_pool import DaskPool
         except ModuleNotFoundError as error:
             raise BadInput(f"--dask needs the package {error.name}: pip install 'riata[dask]'", "not_installed") from None
         with TemporaryDirectory(prefix="riata-dask-") as folder, DaskPool(data, options.dask, Path(folder), **patience) as pool:
             yield pool
     elif options.processes is not None:
-        from riata.scale.processes import Processes
+        from riata.lab.pools.processes import Processes
 
         with Processes(data, options.processes, **patience) as pool:
             yield pool

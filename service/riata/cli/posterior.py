@@ -48,7 +48,7 @@ def posterior(
     from riata.cli.fit_request import Request
     from riata.cli.marginals import as_document, marginal_table, picture
     from riata.cli.tables import Layout
-    from riata.run.marginals import lines_of
+    from riata.run.candidates.marginals import lines_of
 
     require_format(form)
     if not 0.0 < level < 1.0:
@@ -82,7 +82,7 @@ def _learnt(request: Request) -> bytes:
     from riata.cli.progress import row_progress
     from riata.cli.refusals import LeftOut
     from riata.cli.source import line_type
-    from riata.run.fit import Fit
+    from riata.run.files.fit import Fit
 
     left = LeftOut()
     with open_rows(request.file, replace(request.layout, watcher=left)) as source:

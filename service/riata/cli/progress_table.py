@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from riata.base.errors import BadInput
-from riata.run.doubling_losses import DoublingLosses
-from riata.run.fit import Fit
+from riata.run.files.doubling_losses import DoublingLosses
+from riata.run.files.fit import Fit
 
 HEADS: Final = (
     ("average", "since", "example", "example", "current", "current", "current"),

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from riata.base.settings_page import settings_markdown
 from riata.learn.registry import SPECS
-from riata.run.config import ModelConfig
-from riata.run.config_changes import CHANGEABLE
-from riata.web.schema_of import schema_of
+from riata.run.state.config import ModelConfig
+from riata.run.state.config_changes import CHANGEABLE
+from riata.web.api.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
 
 HEAD: Final = """# Settings

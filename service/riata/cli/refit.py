@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.batch.named import LAPS, described
 from riata.cli.connect import ModelArgument
 from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
@@ -32,7 +31,8 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
-from riata.run.solver_options import SolverOptions
+from riata.lab.batch.named import LAPS, described
+from riata.run.candidates.solver_options import SolverOptions
 
 HoldOutOption = Annotated[
     float | None,
@@ -163,8 +163,8 @@ def _of_store(
         from riata.cli.fit_request import INTERRUPTED, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
-        from riata.run.refitting import refitting
-        from riata.run.solving import mean_loss, report_of
+        from riata.run.candidates.refitting import refitting
+        from riata.run.candidates.solving import mean_loss, report_of
         from riata.store.segments import FOLDER
 
         with seq_progress(model) as advance:

@@ -11,13 +11,13 @@ import typer
 
 from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Unavailable
-from riata.batch.named import LAPS
 from riata.cli.connect import connected
 from riata.cli.fit_request import INTERRUPTED, interruptible
 from riata.cli.groups_view import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
 from riata.cli.solve import excess_line, notes_of, table_of
-from riata.run.solver_options import SolverOptions
+from riata.lab.batch.named import LAPS
+from riata.run.candidates.solver_options import SolverOptions
 
 if TYPE_CHECKING:
     from riata.client import Riata

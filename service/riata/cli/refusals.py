@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from riata.client.errors import RowProblem
-    from riata.run.file_reading import FileReading, Problem
+    from riata.run.files.reading import FileReading, Problem
     from riata.wire.given import Given
     from riata.wire.tables import BadRow
 
@@ -88,7 +88,7 @@ class LeftOut:
 
     def refuses(self, row: BadRow) -> None:
         """Keep a row that is left out."""
-        from riata.run.file_reading import Problem
+        from riata.run.files.reading import Problem
 
         self.first = self.first or row
         column = "" if row.column is None else f"column {row.column!r}: "

@@ -15,7 +15,7 @@ from riata.cli.losses import missing_in_directory, missing_in_shared_store
 from riata.cli.open_store import DATA_HELP, kept
 
 if TYPE_CHECKING:
-    from riata.run.repair import Action, Diagnosis, Repairer
+    from riata.run.state.repair import Action, Diagnosis, Repairer
     from riata.store.store import Store
 
 EXAMPLE: Final = """Examples:
@@ -91,7 +91,7 @@ def _is_aside(store: str) -> bool:
 
 
 def _action(text: str | None) -> Action | None:
-    from riata.run.repair import ACTIONS
+    from riata.run.state.repair import ACTIONS
 
     for action in ACTIONS:
         if text == action:
@@ -114,7 +114,7 @@ def _opened_to_write(data: Path | None, store: str | None) -> Iterator[tuple[Sto
     import socket
 
     from riata.base.clock import SystemClock
-    from riata.run.repair import Repairer
+    from riata.run.state.repair import Repairer
 
     with kept(data, store) as (_, opened):
         writable = opened
@@ -141,7 +141,7 @@ def _directory(data: Path) -> Store:
 def _look(store: Store, name: str) -> Diagnosis:
     """Diagnose one model and print the findings."""
     from riata.cli.progress import seq_progress
-    from riata.run.repair import diagnose
+    from riata.run.state.repair import diagnose
 
     with seq_progress(name) as advance:
         found = diagnose(store, name, advance)

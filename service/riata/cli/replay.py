@@ -11,7 +11,7 @@ from riata.base.errors import BadInput
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
-    from riata.run.replay import Compared, ReplayReport
+    from riata.run.state.replay import Compared, ReplayReport
     from riata.store.store import Store
 
 EQUAL: Final = 0  # exit codes of --verify
@@ -93,7 +93,7 @@ def _only_model(store: Store, model: str | None) -> str:
 def _replay_one(store: Store, name: str, to: int | None) -> int:
     """Replay one model and print the findings; return the exit code for it."""
     from riata.cli.progress import seq_progress
-    from riata.run.replay import replay as run_replay
+    from riata.run.state.replay import replay as run_replay
 
     with seq_progress(name) as advance:
         report = run_replay(store, name, to, advance)

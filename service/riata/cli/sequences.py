@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Malformed
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from riata.batch.markov_mixture import MarkovFilter, Names
+    from riata.lab.batch.markov_mixture import MarkovFilter, Names
 
 EXAMPLE: Final = """Examples:
 
@@ -47,8 +47,8 @@ def sequences(
     """
     from rich.console import Console
 
-    from riata.batch.markov_mixture import MarkovFilter, MixtureConfig
     from riata.cli.source import open_source
+    from riata.lab.batch.markov_mixture import MarkovFilter, MixtureConfig
 
     if not 0.0 < level < 1.0:
         raise BadInput(f"--level {level:g}: expected a number between 0 and 1, such as 0.95", "bad_option")
@@ -94,7 +94,7 @@ def _read(line: bytes) -> list[str]:
 
 
 def _names(first: list[list[str]], states: str) -> Names:
-    from riata.batch.markov_mixture import Names
+    from riata.lab.batch.markov_mixture import Names
 
     return Names(tuple(one.strip() for one in states.split(","))) if states else Names.of([one for one in first if len(one) > 1])
 
@@ -121,7 +121,7 @@ def _learn(made: MarkovFilter, names: Names, first: list[list[str]], rest: Itera
 
 
 def _document(made: MarkovFilter, names: Names, level: float, errors: int) -> dict[str, Any]:
-    from riata.batch.markov_mixture import summary
+    from riata.lab.batch.markov_mixture import summary
 
     told = summary(made, level)
     return {

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from riata.batch.choose import Choice
-from riata.batch.data import Data
-from riata.batch.pool import Pool
-from riata.batch.solution import TraceRow
 from riata.cli.progress import pass_progress
+from riata.lab.batch.choose import Choice
+from riata.lab.batch.data import Data
+from riata.lab.batch.pool import Pool
+from riata.lab.batch.solution import TraceRow
 from riata.learn.learner import Weights
-from riata.run import solving
-from riata.run.config import ModelConfig
-from riata.run.solver_options import SolverOptions
-from riata.run.solving import Solved
+from riata.run.candidates import solving
+from riata.run.candidates.solver_options import SolverOptions
+from riata.run.candidates.solving import Solved
+from riata.run.state.config import ModelConfig
 
 FEW: Final = 4  # passes before which the time left is not estimated
 
@@ -28,7 +28,7 @@ def solve(
     may_go_on: Callable[[], bool],
     start: Weights | None = None,
 ) -> tuple[Choice, Solved]:
-    """Solve under each penalty, as `riata.run.solving.solve` does.
+    """Solve under each penalty, as `riata.run.candidates.solving.solve` does.
 
     may_go_on : called after each pass; false: stop with the best weights so far
     """

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.batch.named import described
-from riata.run.solver_options import SolverOptions
+from riata.lab.batch.named import described
+from riata.run.candidates.solver_options import SolverOptions
 
 PANEL: Final = "Options of the solver"
 

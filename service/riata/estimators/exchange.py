@@ -20,7 +20,7 @@ from riata.estimators.online import (
     unnamed,
 )
 from riata.estimators.parameters import parameters_in
-from riata.run.exports import read_export
+from riata.run.candidates.exports import read_export
 
 _CLASSIFIERS: Final = {
     made.config().kind: made

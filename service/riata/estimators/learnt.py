@@ -13,11 +13,11 @@ from riata.predict.explain import weights_of
 from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
-from riata.run.config import ModelConfig, config_payload
-from riata.run.config_changes import check_change
-from riata.run.exports import read_export, write_export
-from riata.run.fit import NO_LOG, unlogged
-from riata.run.model_state import ModelState
+from riata.run.candidates.exports import read_export, write_export
+from riata.run.files.fit import NO_LOG, unlogged
+from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.config_changes import check_change
+from riata.run.state.model_state import ModelState
 from riata.wire.names import NOTHING_NAMED, Names
 
 NAME: Final = "fit"  # as `riata fit` calls a model, so that the same rows make the same file

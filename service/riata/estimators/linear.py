@@ -12,8 +12,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from riata.base.arrays import F64
-from riata.batch.data import DataInMemory, in_memory
 from riata.estimators.classes import binary_tags, require_binary, two_classes, weighted_by_class
+from riata.lab.batch.data import DataInMemory, in_memory
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):

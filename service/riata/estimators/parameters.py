@@ -13,8 +13,8 @@ import numpy as np
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.learn.registry import LearnerConfig
-from riata.run.config import ModelConfig, read_config
-from riata.web.schema_of import schema_of
+from riata.run.state.config import ModelConfig, read_config
+from riata.web.api.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
 
 ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name != "curves")  # columns are numbers

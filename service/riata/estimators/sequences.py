@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput
-from riata.batch.markov_mixture import MarkovFilter, MixtureConfig, Names, summary
+from riata.lab.batch.markov_mixture import MarkovFilter, MixtureConfig, Names, summary
 
 
 class MarkovMixture(BaseEstimator):

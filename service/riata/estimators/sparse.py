@@ -10,14 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from riata.base.cores import cores
 from riata.base.errors import RiataError
-from riata.batch.choose import CLASSES, auto
-from riata.batch.data import Data
-from riata.batch.named import AUTO, SOLVERS
-from riata.batch.pool import Threads
-from riata.batch.problem import LinkName, Problem
-from riata.batch.solution import Solution
 from riata.estimators.linear import LinearClassifier
 from riata.estimators.parameters import keyword_constructor
+from riata.lab.batch.choose import CLASSES, auto
+from riata.lab.batch.data import Data
+from riata.lab.batch.named import AUTO, SOLVERS
+from riata.lab.batch.pool import Threads
+from riata.lab.batch.problem import LinkName, Problem
+from riata.lab.batch.solution import Solution
 
 
 class SparseLogisticRegression(LinearClassifier):
@@ -36,7 +36,7 @@ class SparseLogisticRegression(LinearClassifier):
         'mp' keeps the curvature of all columns, at most 4096. 'rmmp' keeps that of a working set of up to 3000. 'auto' chooses
         one of them by the shape of the matrix. 'shotgun' and 'irls_lars' find the same optimum in other ways. 'parallel_sgd',
         'sllr_l1' and 'sllr_l2' do not find it: they warn, and certificate_ says how far they are from it. Or a solver with
-        settings of its own, such as riata.batch.shotgun.Shotgun(seed=3), of which tol and max_iter are then part.
+        settings of its own, such as riata.lab.batch.shotgun.Shotgun(seed=3), of which tol and max_iter are then part.
     fit_intercept : default=True
         Whether there is an intercept.
     tol : default=1e-10

@@ -9,18 +9,18 @@ from typing import Any
 
 from riata.base.errors import BadInput, Conflict
 from riata.run.backing_up import back_up
-from riata.run.challengers import Challengers
+from riata.run.candidates.challengers import Challengers
+from riata.run.candidates.exports import read_export, write_export
+from riata.run.candidates.relations import FOLLOW
+from riata.run.candidates.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
 from riata.run.changing import take_up
-from riata.run.config import ModelConfig, read_config
-from riata.run.config_changes import check_change, require_bounded, with_changes, with_known_classes
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.exports import read_export, write_export
-from riata.run.model_state import ModelState
-from riata.run.relations import FOLLOW
-from riata.run.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
-from riata.run.snapshots import Snapshots, require_generation
+from riata.run.state.config import ModelConfig, read_config
+from riata.run.state.config_changes import check_change, require_bounded, with_changes, with_known_classes
+from riata.run.state.model_state import ModelState
+from riata.run.state.snapshots import Snapshots, require_generation
 from riata.store import layout
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED, Names

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from riata.base.actor import current_actor
 from riata.base.errors import Busy
-from riata.run.config import ModelConfig, config_payload
 from riata.run.engine import Engine
-from riata.run.model_state import CHANGES_KEPT
+from riata.run.state.config import ModelConfig, config_payload
+from riata.run.state.model_state import CHANGES_KEPT
 from riata.store.store import Append
 
 TRIES = 8  # attempts of a change while other processes change the same model

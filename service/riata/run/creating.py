@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from riata.run.config import ModelConfig
 from riata.run.engine import Engine
-from riata.run.memory_bound import NEW_MODEL_BYTES
+from riata.run.state.config import ModelConfig
+from riata.run.writer.memory_bound import NEW_MODEL_BYTES
 
 log = logging.getLogger("riata.run")
 

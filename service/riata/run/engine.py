@@ -18,21 +18,21 @@ from typing import TypeVar
 from riata.base.actor import current_actor
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
-from riata.run.checkpointer import Saved
 from riata.run.cluster.store_watch import StoreWatch
-from riata.run.config import ModelConfig, config_payload
 from riata.run.engine_context import EngineContext, begin_log, later, settle
 from riata.run.engine_settings import CREATING_S, EngineSettings
-from riata.run.learning import Learning
-from riata.run.log_thread import Done, LogThread
-from riata.run.loop_yield import waits_at
-from riata.run.memory_bound import MemoryBound
+from riata.run.log.log_thread import Done, LogThread
 from riata.run.outcome import not_in_time
-from riata.run.published import Published
 from riata.run.roles import require_role
 from riata.run.served_model import ServedModel, until_served
+from riata.run.state.config import ModelConfig, config_payload
 from riata.run.stopped import Stopped
-from riata.run.writer_queue import PublishNow
+from riata.run.writer.checkpointer import Saved
+from riata.run.writer.learning import Learning
+from riata.run.writer.loop_yield import waits_at
+from riata.run.writer.memory_bound import MemoryBound
+from riata.run.writer.published import Published
+from riata.run.writer.queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store
 
 T = TypeVar("T")

@@ -8,23 +8,23 @@ from typing import Any, Final
 
 from riata.base.errors import Busy, RiataError
 from riata.learn import registry
-from riata.run.archive import Archive
+from riata.run.candidates.who_follows import WhoFollows
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
-from riata.run.config import Change, ModelConfig
-from riata.run.damage import Damage
 from riata.run.engine import Engine
 from riata.run.engine_context import aside, later
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.learning import Learning
-from riata.run.model_state import ModelState
-from riata.run.recovery import Recovered
-from riata.run.replaying import Replaying
-from riata.run.scrubbing import scrub_while_running
-from riata.run.starting import StartHooks, Starting
+from riata.run.log.archive import Archive
+from riata.run.log.scrubbing import scrub_while_running
+from riata.run.state.config import Change, ModelConfig
+from riata.run.state.damage import Damage
+from riata.run.state.model_state import ModelState
+from riata.run.state.recovery import Recovered
+from riata.run.state.replaying import Replaying
+from riata.run.state.starting import StartHooks, Starting
 from riata.run.stopped import Stopped
-from riata.run.stopping import finish
-from riata.run.who_follows import WhoFollows
-from riata.run.writer_queue import Logged
+from riata.run.writer.learning import Learning
+from riata.run.writer.queue import Logged
+from riata.run.writer.stopping import finish
 from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Owner, Record
 from riata.wire.encoder import fingerprint

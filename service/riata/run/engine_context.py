@@ -13,14 +13,14 @@ from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
 from riata.learn.registry import LearnerConfig
-from riata.run.archive import Archive
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
-from riata.run.crash_note import CrashNote
 from riata.run.engine_settings import EngineSettings, Tally
-from riata.run.log_thread import LogThread
-from riata.run.loop_yield import LoopYield
+from riata.run.log.archive import Archive
+from riata.run.log.log_thread import LogThread
 from riata.run.served_model import Catalogue, ServedModel
+from riata.run.state.crash_note import CrashNote
+from riata.run.writer.loop_yield import LoopYield
 from riata.store.store import SharedStore, Store
 
 T = TypeVar("T")

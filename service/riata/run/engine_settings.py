@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from riata.run.checkpointer import Retention
-from riata.run.damage import Damage
+from riata.run.state.damage import Damage
+from riata.run.writer.checkpointer import Retention
 
 DEFAULT_MODEL = "default"  # always exists and cannot be dropped
 CREATING_S = 5.0  # a caller may retry a model that is being created after this time

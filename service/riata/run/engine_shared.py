@@ -16,12 +16,12 @@ from riata.run.cluster.contender import Contender
 from riata.run.cluster.copies import Copies
 from riata.run.cluster.following import Following
 from riata.run.cluster.store_watch import StoreWatch
-from riata.run.config import ModelConfig
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
-from riata.run.learning import Learning
-from riata.run.scrubbing import scrub_while_running
-from riata.run.stopping import finish
+from riata.run.log.scrubbing import scrub_while_running
+from riata.run.state.config import ModelConfig
+from riata.run.writer.learning import Learning
+from riata.run.writer.stopping import finish
 from riata.store.store import Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")

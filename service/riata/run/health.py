@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from riata.base.errors import RiataError
-from riata.run.damage import log_sentence
 from riata.run.engine import Engine
 from riata.run.engine_shared import READING, SharedEngine
 from riata.run.served_model import ServedModel
+from riata.run.state.damage import log_sentence
 
 LONG_S = 5.0  # a step that lasts longer is told of
 

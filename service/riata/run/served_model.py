@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from riata.base.errors import Busy, RiataError
 from riata.predict.name_book import NameBook
-from riata.run.damage import Damage
 from riata.run.labels.delays import Delays
-from riata.run.published import Published
+from riata.run.state.damage import Damage
+from riata.run.writer.published import Published
 from riata.store.records import next_chain
 from riata.store.store import Append, Appended, Record
 from riata.wire.batch import NO_TIME

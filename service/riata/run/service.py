@@ -15,31 +15,31 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
-from riata.run.changes import Changes
+from riata.run.candidates.curvature_of import curvature_of
+from riata.run.candidates.forget_jobs import ForgetJobs
+from riata.run.candidates.refits.refits import Refits
+from riata.run.candidates.relations import relations, require_no_leader
+from riata.run.candidates.restoring.jobs import RestoreJobs
 from riata.run.cluster.lease import WriterPosition
-from riata.run.curvature_of import curvature_of
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
-from riata.run.event_times import EventTime, EventTimes
-from riata.run.forget_jobs import ForgetJobs
 from riata.run.health import Health, health_of, stale_for_s
 from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
-from riata.run.left_out import applied
-from riata.run.memory_bound import memory_of
+from riata.run.log.event_times import EventTime, EventTimes
+from riata.run.log.pending_reply import PendingReply
+from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, RowsRefused, row_errors
-from riata.run.pending_reply import PendingReply
-from riata.run.published import Published
-from riata.run.refits.refits import Refits
-from riata.run.relations import relations, require_no_leader
-from riata.run.restoring.jobs import RestoreJobs
 from riata.run.served_model import ServedModel
-from riata.run.several_classes import add_classes
-from riata.run.sketch_copy import PathQuestion, path_answer
-from riata.run.small_body_batcher import Settle, SmallBodyBatcher
-from riata.run.stopping import wanted
-from riata.run.vocabulary import LARGE, within
+from riata.run.state.changes import Changes
+from riata.run.state.several_classes import add_classes
+from riata.run.state.vocabulary import LARGE, within
+from riata.run.writer.left_out import applied
+from riata.run.writer.memory_bound import memory_of
+from riata.run.writer.published import Published
+from riata.run.writer.sketch_copy import PathQuestion, path_answer
+from riata.run.writer.stopping import wanted
 from riata.store.store import Append, Appended
 from riata.wire.parsed import Parsed, RowError
 from riata.wire.store_context import StoreContext

@@ -1,7 +1,7 @@
 """Which events of a log restores undid, so that the ids of these are free again.
 
 Theory of operation
-    An id is known if one of its events counts in the state at the end of the log (see `run/effective_log.py`). A restore takes
+    An id is known if one of its events counts in the state at the end of the log (`run/log/effective_log.py`). A restore takes
     events out of that state, and a later one may bring them back. So a store keeps of each model its restores, and of each id
     all events that had it. An event gets an id that is known to no event that counts, so of the events of an id at most one
     counts in any state.

@@ -16,29 +16,29 @@ from starlette.routing import Route as StarletteRoute
 import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
-from riata.web.asgi_adapter import GONE_KEY, HotApp, template
-from riata.web.body import Bodies, ClientGone
-from riata.web.fast_path import FastPath
-from riata.web.gate import Gate
-from riata.web.idle_memory import IdleMemory, RenewedPool
-from riata.web.instrumented import HotApps, Instrumented
-from riata.web.meters import Meters
-from riata.web.observe import Observe
-from riata.web.openapi import openapi_document
-from riata.web.pending_predictions import RememberedCollector
-from riata.web.predict import Predict
-from riata.web.problems import Problem, answer_error, internal
-from riata.web.quotas import Quotas
-from riata.web.refit_meters import RefitCollector
-from riata.web.request import Handle, Handled, HotRoute, Reply, Router
-from riata.web.request import Request as HotRequest
-from riata.web.responses import respond
-from riata.web.route import Hot, Parts, add_routes
-from riata.web.routes import console, docs
-from riata.web.routes.table import ROUTES
+from riata.web.api.observe import Observe
+from riata.web.api.openapi import openapi_document
+from riata.web.api.predict import Predict
+from riata.web.api.problems import Problem, answer_error, internal
+from riata.web.api.responses import respond
+from riata.web.api.route import Hot, Parts, add_routes
+from riata.web.api.routes import console, docs
+from riata.web.api.routes.table import ROUTES
+from riata.web.api.tools import Tools
+from riata.web.auth.gate import Gate
+from riata.web.auth.quotas import Quotas
+from riata.web.metrics.meters import Meters
+from riata.web.metrics.pending_predictions import RememberedCollector
+from riata.web.metrics.refit_meters import RefitCollector
+from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
+from riata.web.server.body import Bodies, ClientGone
+from riata.web.server.fast_path import FastPath
+from riata.web.server.idle_memory import IdleMemory, RenewedPool
+from riata.web.server.instrumented import HotApps, Instrumented
+from riata.web.server.request import Handle, Handled, HotRoute, Reply, Router
+from riata.web.server.request import Request as HotRequest
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX, WebSettings
-from riata.web.tools import Tools
 
 log = logging.getLogger("riata.web")
 OnStartFailed = Callable[[BaseException], None]

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
-from riata.run.config import ModelConfig
-from riata.run.event_times import EventTime
+from riata.run.candidates.refits.tally import RefitTally
+from riata.run.candidates.restoring.request import RestoreRequest
 from riata.run.health import Health
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
+from riata.run.log.event_times import EventTime
+from riata.run.log.pending_reply import PendingReply, Told
 from riata.run.outcome import Observed
-from riata.run.pending_reply import PendingReply, Told
-from riata.run.published import Published
-from riata.run.refits.tally import RefitTally
-from riata.run.restoring.request import RestoreRequest
-from riata.run.sketch_copy import PathQuestion
+from riata.run.state.config import ModelConfig
+from riata.run.writer.published import Published
+from riata.run.writer.sketch_copy import PathQuestion
 from riata.wire.parsed import Parsed
 from riata.wire.store_context import StoreContext
 

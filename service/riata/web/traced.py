@@ -10,13 +10,13 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riata.base.request_trace import RequestTrace, tracing
-from riata.web.answers import Answer
-from riata.web.asgi_adapter import TRACE, template
-from riata.web.fast_path import FastPath
-from riata.web.head_parser import LINES_BYTES, TARGET_STOP, Words
-from riata.web.instrumented import METHODS, UNMATCHED, known, status_of
-from riata.web.options import is_model_name
-from riata.web.request import Deferred, Reply, Request
+from riata.web.api.options import is_model_name
+from riata.web.server.answers import Answer
+from riata.web.server.asgi_adapter import TRACE, template
+from riata.web.server.fast_path import FastPath
+from riata.web.server.head_parser import LINES_BYTES, TARGET_STOP, Words
+from riata.web.server.instrumented import METHODS, UNMATCHED, known, status_of
+from riata.web.server.request import Deferred, Reply, Request
 
 if TYPE_CHECKING:
     from riata.web.spans import Spans

@@ -10,9 +10,9 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.run.cluster.editions import decode_edition, encode_edition
-from riata.run.config import read_stored, stored_document
-from riata.run.model_state import ModelState
-from riata.run.publishing import Curvature, publish
+from riata.run.state.config import read_stored, stored_document
+from riata.run.state.model_state import ModelState
+from riata.run.writer.publishing import Curvature, publish
 from riata.store import layout
 from tests.doubles.manual_clock import ManualClock
 from tests.fuzz.draw import Draw

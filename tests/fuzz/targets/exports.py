@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import BadInput
-from riata.run.exports import pack_names, read_export
+from riata.run.candidates.exports import pack_names, read_export
 from riata.store import layout
 from riata.wire.names import Names
 from tests.fuzz.draw import Draw

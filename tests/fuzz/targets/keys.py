@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 
 from riata.base.errors import BadInput
-from riata.web.keys import KeyEntry, Unauthenticated, digest_of, entry_text, parse_keys, ring_of
+from riata.web.auth.keys import KeyEntry, Unauthenticated, digest_of, entry_text, parse_keys, ring_of
 
 TOKEN: Final = "riata_ci_" + "A" * 43
 ENTRY: Final = KeyEntry("ci", digest_of(TOKEN), ["observe", "predict"], ["a", "b-1"], 2.5)

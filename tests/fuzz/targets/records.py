@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import Corrupt
-from riata.run.config import ModelConfig, config_from_payload, config_payload
+from riata.run.state.config import ModelConfig, config_from_payload, config_payload
 from riata.store import records
 from riata.store.payload import decode_batch, encode_batch
 from riata.wire.batch import Batch

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.run.config import config_payload, read_config
-from riata.run.model_state import Frozen, ModelState
+from riata.run.state.config import config_payload, read_config
+from riata.run.state.model_state import Frozen, ModelState
 from riata.store import layout, records
 from riata.store.payload import encode_batch
 from riata.store.store import Record

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from riata.run.config import ModelConfig
+from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.bounds import Bounds, ListenerState
-from riata.web.gate import Gate
+from riata.web.auth.gate import Gate
+from riata.web.server.bounds import Bounds, ListenerState
 from riata.web.settings import WebSettings
 from riata.wire.parse import parse_examples
 from tests.doubles.manual_clock import ManualClock

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from riata.base.hosts import read_hosts
-from riata.run.config import ModelConfig
+from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.bounds import ListenerState
+from riata.web.server.bounds import ListenerState
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.web.attack.chromium import Chromium, missing_programs, until

@@ -16,15 +16,25 @@ import pytest
 from riata.base.errors import BadInput
 from riata.client import Riata
 from riata.client.errors import ApiNotFound, ApiRefused
-from riata.run.config import ModelConfig
-from riata.web import gate as gate_module
+from riata.run.state.config import ModelConfig
+from riata.web.api.routes.console import build
+from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.app import create_app
-from riata.web.buckets import BURST_S, Bucket, Buckets
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import KeyEntry, KeyRing, Unauthenticated, digest_of, entry_text, new_token, parse_keys, read_keys, ring_of
-from riata.web.routes.console import build
-from riata.web.routes.table import ROUTE_AT, place
-from riata.web.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
+from riata.web.auth import gate as gate_module
+from riata.web.auth.buckets import BURST_S, Bucket, Buckets
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import (
+    KeyEntry,
+    KeyRing,
+    Unauthenticated,
+    digest_of,
+    entry_text,
+    new_token,
+    parse_keys,
+    read_keys,
+    ring_of,
+)
+from riata.web.auth.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.web.asking import Client, asking
@@ -353,7 +363,7 @@ def test_what_is_compared_is_always_a_digest_of_the_whole_key(monkeypatch: pytes
         seen.append((a, b))
         return a == b
 
-    monkeypatch.setattr("riata.web.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("riata.web.auth.keys.hmac.compare_digest", compare)
     token, entry = made("k", [OBSERVE])
     guesses = [token[:-1] + ("B" if token.endswith("A") else "A"), token[:8] + "A" * 43, f"riata_unknown_{'A' * 43}"]
     for guess in guesses:

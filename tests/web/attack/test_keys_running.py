@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from riata.cli.app import app as verbs
-from riata.run.config import ModelConfig
+from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
-from riata.web.health_listener import health_app, health_listener
-from riata.web.keys import read_keys
+from riata.web.auth.keys import read_keys
+from riata.web.server.health_listener import health_app, health_listener
 from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.running import Running

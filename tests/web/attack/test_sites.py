@@ -20,13 +20,13 @@ import pytest
 from riata.base.errors import BadInput
 from riata.base.hosts import read_hosts
 from riata.base.read_settings import load_settings
-from riata.run.config import ModelConfig
+from riata.run.state.config import ModelConfig
+from riata.web.api.routes.console import build
+from riata.web.api.routes.table import ROUTE_AT
 from riata.web.app import create_app
-from riata.web.bounds import ListenerState
-from riata.web.gate import Gate, KeysFile
-from riata.web.keys import entry_text
-from riata.web.routes.console import build
-from riata.web.routes.table import ROUTE_AT
+from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.keys import entry_text
+from riata.web.server.bounds import ListenerState
 from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
 from tests.doubles.manual_clock import ManualClock

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from riata.web.bodies import BODY_WAIT_S
-from riata.web.bounds import Bounds
+from riata.web.server.bodies import BODY_WAIT_S
+from riata.web.server.bounds import Bounds
 from tests.web.attack.conftest import Start, Target, begin
 from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk
 

@@ -13,9 +13,9 @@ from typing import Any
 from riata.base.errors import Conflict
 from riata.run.cluster.follower import marks_present
 from riata.run.cluster.ledger import ID_BYTES, Judgement, Ledger, Missing
-from riata.run.config import ModelConfig, config_payload
 from riata.run.engine_context import EngineContext
 from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.state.config import ModelConfig, config_payload
 from riata.store.records import ACCEPT_LOSS, encode_document
 from riata.store.store import Append, Head, SharedStore, Store
 

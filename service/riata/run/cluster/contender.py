@@ -23,14 +23,14 @@ from riata.run.cluster.poll_thread import RETRY_S, PollThread
 from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.tail import Tail
 from riata.run.cluster.tail_names import TailNames
-from riata.run.damage import Damage
 from riata.run.engine_context import EngineContext, shared
-from riata.run.learning import LOST, Learning
-from riata.run.model_state import ModelState
-from riata.run.recovery import Recovered
-from riata.run.starting import StartHooks, Starting
+from riata.run.state.damage import Damage
+from riata.run.state.model_state import ModelState
+from riata.run.state.recovery import Recovered
+from riata.run.state.starting import StartHooks, Starting
 from riata.run.stopped import Stopped
-from riata.run.writer_queue import Logged
+from riata.run.writer.learning import LOST, Learning
+from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
 from riata.store.store import Owner, Record, SharedStore, Standing, Store
 

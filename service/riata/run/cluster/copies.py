@@ -23,8 +23,8 @@ from riata.base.directories import write_whole
 from riata.base.errors import Corrupt
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.follower import Fetched
-from riata.run.published import Published
 from riata.run.served_model import Catalogue
+from riata.run.writer.published import Published
 from riata.store import layout
 from riata.store.store import Edition
 from riata.wire.names import Names

@@ -22,8 +22,8 @@ from riata.learn.registry import spec_of
 from riata.maths.links import Link
 from riata.predict.factory import read_model
 from riata.predict.model import Origin
-from riata.run.config import read_stored, stored_document
-from riata.run.published import Published
+from riata.run.state.config import read_stored, stored_document
+from riata.run.writer.published import Published
 from riata.store import layout
 from riata.store.store import Edition
 from riata.watch.weight_history import WeightHistory

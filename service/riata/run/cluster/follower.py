@@ -31,9 +31,9 @@ from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import Mark, StoreIdentityFile
-from riata.run.damage import Damage
-from riata.run.published import Published
 from riata.run.served_model import Catalogue, ServedModel
+from riata.run.state.damage import Damage
+from riata.run.writer.published import Published
 from riata.store.store import Edition, Head, SharedStore, Standing
 from riata.wire.names import Names
 

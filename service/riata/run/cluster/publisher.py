@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, LogFork, NotFound
 from riata.run.cluster.editions import edition_of, encode_edition
-from riata.run.published import Published
 from riata.run.served_model import Catalogue
+from riata.run.writer.published import Published
 from riata.store.store import Owner, SharedStore, Standing, Verdict
 
 log = logging.getLogger("riata.run")

@@ -12,7 +12,7 @@ from riata.run.cluster.poll_thread import PollThread
 from riata.store.store import Store
 
 if TYPE_CHECKING:
-    from riata.run.log_thread import LogThread
+    from riata.run.log.log_thread import LogThread
 
 log = logging.getLogger("riata.run")
 

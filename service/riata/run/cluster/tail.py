@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from riata.base.errors import Corrupt, LogFork, LogGap, NotFound
-from riata.run.damage import Damage, event_of
+from riata.run.state.damage import Damage, event_of
 from riata.store.records import next_chain
 from riata.store.store import Record, Standing, Store
 

@@ -1,0 +1,302 @@
+"""RMMP: passes over the rows with the curvature of a working set only (Balakrishnan & Madigan 2008, algorithm 3).
+
+    pass z    at the weights b: the objective, G and D of every feature, H on S x S
+    certify   from G: an exact certificate of b. Stop if it is good enough
+    step      b := optimum of the quadratic on S, by Shooting from G; other weights are frozen and still count in the margins
+    S         the next working set (`active_set`)
+
+Memory is d + k^2, whatever the number of rows. The weights that are returned are those of the last good pass, so their
+certificate and their sums cost nothing more.
+
+Where the columns of S fit in memory, H is not summed at all: the step is the optimum on S, found on its columns (`held`), and S
+may have more than k members. A pass over all rows then costs a fraction of one with H, and there are fewer of them.
+
+Two things are added to the printed algorithm. S has fewer than k members as long as few weights are not zero. A step is accepted
+by Armijo's rule (`line_search`): without it, a start that is not zero may diverge.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, Arrays
+from riata.base.errors import Conflict, TooLarge
+from riata.lab.batch.active_set import choose_active, room
+from riata.lab.batch.certificate import certify
+from riata.lab.batch.expansion import Expansion, expansion_of, expansion_request
+from riata.lab.batch.held import HeldColumns, most_bytes, sample_of
+from riata.lab.batch.jobs import Request
+from riata.lab.batch.line_search import best_share, between, promised, rose, search_request
+from riata.lab.batch.pool import Pool, results_held
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.separation import refuse_separable, separation_request
+from riata.lab.batch.solution import Certificate, Solution, Spent, Stopped, Sums, TraceRow, Watch, watch_nothing
+from riata.lab.batch.start import first_weights
+from riata.learn.learner import Weights
+from riata.maths.shooting import Quadratic, shoot_active
+
+K: Final = 3000
+PASSES_MAX: Final = 100
+TOLERANCE: Final = 1e-6
+INNER: Final = 1e-4  # looser takes more passes (at 0.01 up to two more), and passes cost more than Shooting
+ROUNDING: Final = 1e-13  # of the largest Omega: Shooting cannot leave less
+SWEEPS_MAX: Final = 1000
+NUMBER_BYTES: Final = 8
+EPSILON: Final = 2.0**-50  # of the sums of a pass
+HELD_BYTES: Final = 2**30
+LAST: Final = 0.9  # the optimum on S may leave this share of the tolerance,
+NEXT: Final = 1e-3  # or this share of the violation of the pass before it
+SAMPLE_TOLERANCE: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Rmmp:
+    """The solver.
+
+    k                : most members of the working set whose H is summed
+    tolerance        : stop if the duality gap is at most this share of the objective, or the largest violation of an optimality
+                       condition this share of the penalty
+    memory_bytes_max : refuse to begin if more is needed; None: no bound
+    inner            : the violation that Shooting may leave, as a share of that of the pass; 0: none, as the paper has it
+    whole            : the working set is every feature, from the first pass on (`mp`)
+    held_bytes_max   : columns of the working set may be held in memory up to so many bytes; 0: H is summed by every pass, as it
+                       is if a feature has no penalty
+    """
+
+    k: int = K
+    tolerance: float = TOLERANCE
+    passes_max: int = PASSES_MAX
+    memory_bytes_max: int | None = None
+    inner: float = INNER
+    whole: bool = False
+    held_bytes_max: int = HELD_BYTES
+
+    def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
+        """Find the optimum. Raises `Conflict` if there is none, `TooLarge` if memory does not suffice."""
+        limits = replace(self, k=min(self.k, problem.data.features))
+        memory, held = plan(limits, problem, pool.workers)
+        return alone(Run(replace(limits, held_bytes_max=held), problem, watch, memory, pool).solve(), problem, pool)
+
+
+Solving = Generator[Request, Arrays, Solution]  # asks for passes, is sent what they found, and returns the solution
+
+
+def alone(solving: Solving, problem: Problem, pool: Pool) -> Solution:
+    """Run each pass that is asked for."""
+    request = next(solving)
+    try:
+        while True:
+            request = solving.send(pool.fold(request[0], problem.data.parts, request[1]))
+    except StopIteration as end:
+        return cast(Solution, end.value)
+
+
+class Run:
+    """One solution in the making."""
+
+    def __init__(self, limits: Rmmp, problem: Problem, watch: Watch, memory: int, pool: Pool) -> None:
+        """limits: as `plan` has them."""
+        self._limits, self._problem, self._watch, self._memory, self._pool = limits, problem, watch, memory, pool
+        self._held = HeldColumns(problem, pool, limits.held_bytes_max, limits.whole) if limits.held_bytes_max > 0 else None
+        self._gamma, self._scale = problem.penalties, problem.scale
+        self._began = time.perf_counter()
+        self._passes = 0
+        self._reads = 0  # of feature values, beside those of passes
+        self._lower = -np.inf  # of the dual, best of all passes: minus an upper bound of the objective
+        self._trace: list[TraceRow] = []
+        self.best: Expansion | None = None  # the last pass whose step was accepted, and its certificate
+        self.certificate = Certificate(-np.inf, None, np.inf)
+
+    def solve(self) -> Solving:
+        """Pass by pass until something stops it."""
+        labels = yield "labels", {}
+        self._begin_at_sample()
+        beta, intercept = first_weights(self._problem, labels)
+        members = self._members(beta)
+        while True:
+            found = yield self._pass(expansion_request(self._problem, beta, intercept, members))
+            at, before = expansion_of(found, beta, intercept, members), self.best
+            if self._held is None and before is not None and not self._rose(before, at):
+                found = yield self._pass(search_request(self._problem, before, beta, intercept))
+                share, objective = best_share(self._problem, found, before, beta, intercept)
+                if not rose(objective, self.certificate.objective, share * self._promised(before, at)):
+                    return self._solution("stalled")
+                beta, intercept = between(before, beta, intercept, share)
+                continue
+            if stopped := self._take(at):
+                return self._solution(stopped)
+            if before is not None and (asked := separation_request(self._problem, before, at, len(self._trace))):
+                refuse_separable(self._problem, asked, (yield asked))
+            beta, intercept, members = self._step(at) if self._held is None else self._step_held(self._held, at)
+
+    def _members(self, beta: F64) -> I64:
+        """The first S of which H is summed: that of the start."""
+        if self._held is not None:
+            return np.empty(0, np.int64)
+        return np.arange(len(beta)) if self._limits.whole else np.flatnonzero(beta)[: self._limits.k]
+
+    def _begin_at_sample(self) -> None:
+        """Begin at the optimum of a sample of the rows, if columns are held and no other start was given."""
+        if self._held is None or self._problem.start is not None:
+            return
+        sample = sample_of(self._problem, self._pool, self._limits.held_bytes_max // 2)
+        if sample is None:
+            return
+        limits = replace(
+            self._limits,
+            tolerance=max(SAMPLE_TOLERANCE, self._limits.tolerance),
+            memory_bytes_max=None,
+            held_bytes_max=self._limits.held_bytes_max // 2,
+        )
+        try:
+            found = limits.solve(sample, self._pool)
+        except Conflict:  # the sample has one label
+            return
+        self._passes += 1
+        self._reads += found.spent.accesses
+        self._problem = replace(self._problem, start=found.weights)
+
+    def _step_held(self, held: HeldColumns, at: Expansion) -> tuple[F64, float, I64]:
+        """The optimum on S by its columns. If they cannot be held, the pass is taken again with H."""
+        slack = self._scale * max(LAST * self._limits.tolerance, NEXT * self.certificate.kkt)
+        gathered, reads = held.gathered, held.reads
+        found = held.optimum(at, slack)
+        self._passes += held.gathered - gathered
+        self._reads += held.reads - reads
+        if found is not None:
+            return *found, np.empty(0, np.int64)
+        self._held = None
+        if self._limits.whole:
+            return at.beta, at.intercept, self._members(at.beta)
+        most = room(self._limits.k, int(np.count_nonzero(at.beta)), 0)
+        omega = at.gradient + at.curvature * at.beta
+        return at.beta, at.intercept, choose_active(at.beta, omega, self._gamma, self._members(at.beta), most)
+
+    def _pass(self, request: Request) -> Request:
+        self._passes += 1
+        return request
+
+    def _rose(self, before: Expansion, at: Expansion) -> bool:
+        objective = certify(self._problem, at, self._scale).objective
+        return rose(objective, self.certificate.objective, self._promised(before, at))
+
+    def _accesses(self) -> int:
+        return self._passes * self._problem.data.nnz + self._reads
+
+    def _promised(self, before: Expansion, at: Expansion) -> float:
+        return promised(self._problem, before, at.beta, at.intercept)
+
+    def _take(self, at: Expansion) -> Stopped | None:
+        """Accept the weights of a pass; the reason to stop there, if there is one."""
+        found = certify(self._problem, at, self._scale)
+        if found.gap is not None:
+            rounding = EPSILON * abs(found.objective)  # matters where the objective of an earlier pass was far below the optimum
+            self._lower = max(self._lower, -found.objective - found.gap - rounding)
+            found = replace(found, gap=max(0.0, -found.objective - self._lower))
+        self.best, self.certificate = at, found
+        members = at.members if self._held is None else self._held.members
+        frozen = 0 if self._held else int(np.count_nonzero(at.beta)) - int(np.count_nonzero(at.beta[members]))
+        row = TraceRow(
+            number=self._passes,
+            certificate=found,
+            non_zeros=int(np.count_nonzero(at.beta)),
+            members=len(members),
+            frozen=frozen,
+            accesses=self._accesses(),
+            seconds=time.perf_counter() - self._began,
+        )
+        self._trace.append(row)
+        wanted = self._watch(row)
+        if found.kkt <= self._limits.tolerance or (
+            found.gap is not None and found.gap <= self._limits.tolerance * abs(found.objective)
+        ):
+            return "tolerance"
+        if not wanted:
+            return "cancelled"
+        step = 2 if self._held is not None and self._held.gathers(at) else 1
+        return "passes" if self._passes + step > self._limits.passes_max else None
+
+    def _step(self, at: Expansion) -> tuple[F64, float, I64]:
+        """The optimum of the quadratic on S, and the next S."""
+        held = at.members
+        quadratic = Quadratic(
+            beta=np.append(at.intercept, at.beta[held]),
+            gradient=np.append(at.residual, at.gradient[held]),
+            curvature=np.append(at.intercept_curvature, at.curvature[held]),
+            gamma=np.append(self._problem.gamma_intercept, self._gamma[held]),
+            cross=at.cross.copy() if len(held) else np.zeros((1, 1)),
+        )
+        omega = np.abs(quadratic.gradient + quadratic.curvature * quadratic.beta)
+        slack = max(self._limits.inner * self.certificate.kkt * self._scale, ROUNDING * float(omega.max()))
+        shoot_active(quadratic, slack, SWEEPS_MAX, False)
+        beta = at.beta.copy()
+        beta[held] = quadratic.beta[1:]
+        if self._limits.whole:
+            return beta, float(quadratic.beta[0]), held
+        most = room(self._limits.k, int(np.count_nonzero(beta)), len(held))
+        whole = at.gradient + at.curvature * at.beta
+        return beta, float(quadratic.beta[0]), choose_active(beta, whole, self._gamma, held, most)
+
+    def weights(self) -> Weights:
+        """The best weights so far."""
+        at, data = self.best, self._problem.data
+        assert at is not None
+        held = np.flatnonzero(at.beta)
+        by_slot = held[np.argsort(data.slots[held])]
+        return Weights(data.slots[by_slot], at.beta[by_slot], at.intercept, self._problem.link, data.bits)
+
+    def _solution(self, stopped: Stopped) -> Solution:
+        assert self.best is not None
+        spent = Spent(self._passes, self._accesses(), self._memory, time.perf_counter() - self._began)
+        return Solution(self.weights(), self.certificate, tuple(self._trace), _sums(self.best), spent, stopped)
+
+
+def plan(limits: Rmmp, problem: Problem, workers: int) -> tuple[int, int]:
+    """The bytes that a solution may take beside the rows, and those of columns among them; 0 where H is summed from the start.
+
+    limits : with k at most the number of features
+
+    Raises `TooLarge` if not even sums of H fit.
+    """
+    most, summed, passes = limits.memory_bytes_max, memory_bytes(problem, limits.k, workers), memory_bytes(problem, 0, workers)
+    if most is not None and summed > most:
+        raise TooLarge(_does_not_fit(problem, limits.k, workers, most), "memory_bound")
+    if limits.inner == 0.0 or np.any(problem.penalties == 0.0):  # as printed; or passes have to see whether there is an optimum
+        return summed, 0
+    held = min(limits.held_bytes_max, most_bytes(problem.data))
+    if most is not None:
+        held = min(held, most - passes)
+    return max(summed, passes + held), held
+
+
+def memory_bytes(problem: Problem, k: int, workers: int) -> int:
+    """What a solution needs beside the rows if H is summed: a pass of each worker and its sums, and the copies of the step."""
+    d = problem.data.features
+    result = 4 * d + (k + 1) ** 2
+    return NUMBER_BYTES * (results_held(workers, len(problem.data.parts)) * result + 2 * (k + 1) ** 2 + 8 * d)
+
+
+def _does_not_fit(problem: Problem, k: int, workers: int, most: int) -> str:
+    need = memory_bytes(problem, k, workers)
+    fits = k
+    while fits >= 0 and memory_bytes(problem, fits, workers) > most:
+        fits -= 1
+    way_out = f"k = {fits} fits" if fits > 0 else f"even k = 1 needs {memory_bytes(problem, 1, workers)} bytes"
+    return f"a working set of k = {k} needs {need} bytes and memory_bytes_max is {most}; {way_out}"
+
+
+def _sums(at: Expansion) -> Sums:
+    cross = np.triu(at.cross, 1)
+    return Sums(
+        rank=at.members,
+        gradient=np.append(at.residual, at.gradient[at.members]),
+        curvature=np.append(at.intercept_curvature, at.curvature[at.members]),
+        cross=cross + cross.T,
+        outside_gradient=at.gradient,
+        outside_curvature=at.curvature,
+    )

@@ -1,0 +1,200 @@
+"""A functional decision tree, or several: nodes as arrays, which way rows go, and the file.
+
+Node 0 is the root of the first tree; children come after their parent. A row with a curve goes left if it is at least as near to
+the left prototype as to the right one, a row with a number if that is at most the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I32, I64
+from riata.base.errors import BadInput, Corrupt, Malformed
+from riata.lab.trees.curves import DISTANCES, CurveVariable, NumberVariable, Variable, rows_of
+from riata.lab.trees.output_code import decode
+from riata.maths.warping import Curves, curve, nearer_left, prototypes_of
+from riata.store.layout import decode_checkpoint, encode_checkpoint
+
+KIND: Final = "functional_tree"
+VERSION: Final = 1
+LEAF: Final = -1
+WINDOW_STOP: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One tree, or one for each bit of an output code.
+
+    classes   : labels, sorted: all text, all whole numbers, or all numbers
+    code      : i64[classes, bits]  which classes the trees tell apart; None: one tree tells all
+    variables : of the rows. Those of curves hold the prototypes: node i has the curves 2 p and 2 p + 1, p = prototype[i]
+    root      : i32[trees]
+    variable  : i32[nodes]   LEAF, or a variable
+    left, right, prototype : i32[nodes]
+    threshold : f64[nodes]
+    counts    : i64[nodes, c]   rows of each class that were learnt at the node; of bits 0 and 1 if there is a code
+    """
+
+    classes: tuple[Any, ...]
+    code: I64 | None
+    variables: tuple[Variable, ...]
+    root: I32
+    variable: I32
+    left: I32
+    right: I32
+    prototype: I32
+    threshold: F64
+    counts: I64
+
+    def leaves(self, rows: Sequence[Variable]) -> I64:
+        """Return the node in which each row ends in each tree, i64[rows, trees]. Rows have the tree's variables, in its order."""
+        n = rows_of(rows)
+        self._require_alike(rows)
+        found = np.empty((n, len(self.root)), np.int64)
+        for tree, root in enumerate(self.root.tolist()):
+            waiting = [(root, np.arange(n))]
+            while waiting:
+                node, at = waiting.pop()
+                if self.variable[node] == LEAF or not len(at):
+                    found[at, tree] = node
+                    continue
+                is_left = self.goes_left(node, rows[self.variable[node]], at)
+                waiting += [(int(self.left[node]), at[is_left]), (int(self.right[node]), at[~is_left])]
+        return found
+
+    def _require_alike(self, rows: Sequence[Variable]) -> None:
+        """Raise `BadInput` for curves that the kernels cannot compare with the prototypes."""
+        for own, given in zip(self.variables, rows, strict=True):
+            alike = isinstance(given, type(own))
+            if isinstance(own, CurveVariable) and isinstance(given, CurveVariable):
+                alike = own.curves.channels == given.curves.channels
+                if own.distance == "euclid" and len(own.lengths):
+                    alike = alike and bool(np.all(given.lengths == own.lengths[0]))
+            if not alike:
+                raise BadInput(f"variable {own.name!r}: its rows are unlike those that the tree learnt", "channels_differ")
+
+    def goes_left(self, node: int, rows: Variable, at: I64) -> BOOL:
+        """Return which of some rows go left at an inner node."""
+        if isinstance(rows, NumberVariable):
+            found: BOOL = rows.value[at] <= self.threshold[node]
+            return found
+        own = self.variables[self.variable[node]]
+        assert isinstance(own, CurveVariable)
+        first = 2 * int(self.prototype[node])
+        return sides(rows.curves, at, (curve(own.curves, first), curve(own.curves, first + 1)), own)
+
+    def predict(self, rows: Sequence[Variable]) -> I64:
+        """Return the class of each row, as its number."""
+        best = np.argmax(self.counts[self.leaves(rows)], axis=2)
+        return best[:, 0] if self.code is None else decode(best, self.code)
+
+    def probabilities(self, rows: Sequence[Variable]) -> F64:
+        """Return the share of each class in the leaf of each row, f64[rows, classes]. Raises `BadInput` if there is a code."""
+        if self.code is not None:
+            raise BadInput("trees of an output code give no probabilities", "not_for_this_loss")
+        counts = self.counts[self.leaves(rows)[:, 0]].astype(np.float64)
+        found: F64 = counts / counts.sum(axis=1, keepdims=True)
+        return found
+
+    def encode(self) -> bytes:
+        """Return the file: a container of numbers with digests, `store/layout.py`. Nothing in it is executed."""
+        arrays = {name: getattr(self, name) for name in ("root", "variable", "left", "right", "prototype", "threshold", "counts")}
+        listed: list[dict[str, Any]] = []
+        for number, one in enumerate(self.variables):
+            if isinstance(one, NumberVariable):
+                listed.append({"name": one.name, "kind": "number"})
+                continue
+            kept = {"channels": one.curves.channels, "distance": one.distance, "window": one.window}
+            listed.append({"name": one.name, "kind": "curve", **kept})
+            arrays |= {f"prototype.{number}.start": one.curves.start, f"prototype.{number}.value": one.curves.value}
+        if self.code is not None:
+            arrays["code"] = self.code
+        return encode_checkpoint({"kind": KIND, "version": VERSION, "classes": list(self.classes), "variables": listed}, arrays)
+
+
+def sides(curves: Curves, at: I64, prototypes: tuple[F64, F64], like: CurveVariable) -> BOOL:
+    """Return which of some curves are at least as near to the first prototype as to the second."""
+    pair = prototypes_of(*prototypes, curves.channels)
+    return nearer_left(curves, at, pair, like.warp_window, like.distance == "dtw")
+
+
+def read_tree(content: bytes) -> Tree:
+    """Return the tree in a file. Raises `Malformed` (code `not_a_tree`, or `newer_format`) for anything that `encode` did not
+    write."""
+    try:
+        header, arrays = decode_checkpoint(content)
+    except Corrupt as error:
+        raise Malformed(f"not a file of a tree, or damaged: {error.detail}", "not_a_tree") from None
+    if header.get("kind") != KIND:
+        raise Malformed("not a file of a tree: it holds something else", "not_a_tree")
+    if header.get("version") != VERSION:
+        raise Malformed(f"this file of a tree has version {header.get('version')}; this program reads {VERSION}", "newer_format")
+    try:
+        variables = tuple(_read_variable(number, one, arrays) for number, one in enumerate(header["variables"]))
+        nodes = {name: arrays[name] for name in ("root", "variable", "left", "right", "prototype", "threshold", "counts")}
+        made = Tree(tuple(header["classes"]), arrays.get("code"), variables, **nodes)  # type: ignore[arg-type]
+        _check(made)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise Malformed(f"not a file of a tree: {type(error).__name__} {error}", "not_a_tree") from None
+    return made
+
+
+def _read_variable(number: int, one: dict[str, Any], arrays: dict[str, Any]) -> Variable:
+    if one["kind"] == "number":
+        return NumberVariable(str(one["name"]), np.empty(0))
+    start, value, channels = arrays[f"prototype.{number}.start"], arrays[f"prototype.{number}.value"], int(one["channels"])
+    _need(one["distance"] in DISTANCES)
+    _need(one["window"] is None or (type(one["window"]) is int and 0 <= one["window"] < WINDOW_STOP))
+    _need(one["distance"] == "dtw" or len(set(np.diff(start).tolist())) <= 1)
+    _need(channels >= 1)
+    _need(start.dtype == np.int64)
+    _need(value.dtype == np.float64)
+    _need(start.ndim == value.ndim == 1)
+    _need(len(start) >= 1)
+    _need(start[0] == 0)
+    _need(np.all(np.diff(start) > 0))
+    _need(len(value) == channels * start[-1])
+    _need(np.all(np.isfinite(value)))
+    return CurveVariable(str(one["name"]), Curves(start, value, channels), one["distance"], one["window"])
+
+
+def _need(condition: Any) -> None:
+    if not condition:
+        raise ValueError("its arrays are not those of a tree")
+
+
+def _check(tree: Tree) -> None:
+    """Raise an error if the nodes are not those of trees: a damaged file must not make an endless loop or read elsewhere."""
+    n = len(tree.variable)
+    width = len(tree.classes) if tree.code is None else 2
+    _need(len(tree.classes) >= 1)
+    for array in (tree.root, tree.variable, tree.left, tree.right, tree.prototype):
+        _need(array.dtype == np.int32)
+        _need(array.ndim == 1)
+    _need({len(one) for one in (tree.left, tree.right, tree.prototype, tree.threshold, tree.counts)} == {n})
+    _need(tree.threshold.dtype == np.float64)
+    _need(tree.counts.dtype == np.int64)
+    _need(tree.counts.shape == (n, width))
+    _need(np.all(tree.counts >= 0))
+    _need(np.all(tree.counts.sum(axis=1) > 0))
+    _need(len(tree.root) >= 1)
+    _need(np.all((tree.root >= 0) & (tree.root < n)))
+    if tree.code is None:
+        _need(len(tree.root) == 1)
+    else:
+        _need(tree.code.dtype == np.int64)
+        _need(tree.code.shape == (len(tree.classes), len(tree.root)))
+        _need(np.isin(tree.code, (0, 1)).all())
+    for node in np.flatnonzero(tree.variable != LEAF).tolist():
+        own = tree.variables[tree.variable[node]]
+        _need(tree.variable[node] >= 0)
+        _need(node < tree.left[node] < n)
+        _need(node < tree.right[node] < n)
+        if isinstance(own, CurveVariable):
+            _need(0 <= tree.prototype[node] < (len(own.curves.start) - 1) // 2)
+        else:
+            _need(np.isfinite(tree.threshold[node]))

@@ -1,0 +1,342 @@
+"""Models that follow another: each learns a copy of every event of its leader under settings of its own, and can take its place.
+
+    PUT follow ─► b is created ─► event of b: it follows a ─► event of a: b is a challenger ─► rows of a: one record of a, and a
+                                  (and the names of a)        in one transaction from here on      copy in the log of b
+
+The log thread makes the copies (`LogThread.followers`). Which models follow is in the state of the leader, and the log thread
+is told at a start. So a copy is in the log of the follower if and only if its record is in that of the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from riata.base.actor import current_actor
+from riata.base.document import write_document
+from riata.base.errors import BadInput, Busy, Conflict, LogGap, RiataError
+from riata.run.candidates.backfill import Past, at_the_seam, learn_past
+from riata.run.candidates.backfill import changed as changed_meanwhile
+from riata.run.candidates.gate import Ledger
+from riata.run.candidates.pairs import BACKFILL, OWN, Pairs, comparison
+from riata.run.candidates.promotion import outdated, promote
+from riata.run.candidates.relations import FOLLOW
+from riata.run.changing import append_and_serve, take_up
+from riata.run.creating import Creations
+from riata.run.engine import Engine
+from riata.run.engine_context import aside
+from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.log.log_reading import Call, read_log
+from riata.run.state.config import Change, ModelConfig, read_config, require_one_margin
+from riata.run.state.config_changes import changed, check_change, require_bounded
+from riata.run.state.model_state import ModelState
+from riata.run.writer.published import Published
+from riata.store import layout
+from riata.store.records import next_chain
+from riata.store.store import Append, Appended, Store
+from riata.wire.names import NOTHING_NAMED, Names
+
+log = logging.getLogger("riata.run")
+
+CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
+BACKFILL_WAIT_S: Final = 2.0  # of a caller that is not patient
+AGAIN_S: Final = 5.0  # after how long to ask again
+SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings that rows and their losses depend on
+
+
+class Backfilling(Busy):
+    """A challenger learns the log of its leader, and the caller does not wait for it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, "not_ready", AGAIN_S)
+
+
+class Challengers:
+    """Operations on models that follow others, for `Admin`."""
+
+    def __init__(self, engine: Engine, creations: Creations) -> None:
+        self._engine = engine
+        self._creations = creations
+        self.relating = asyncio.Lock()  # held while a model begins to follow, and while one is dropped
+        self._backfills: dict[str, asyncio.Task[None]] = {}
+        self._learnt: dict[str, tuple[int, int]] = {}  # by challenger, how far its backfill is: event and last event
+
+    async def follow(self, model: str, document: Mapping[str, Any], patient: bool) -> tuple[bool, ModelConfig]:
+        """Create `model`, which follows the model that `follow` names. Settings that the document leaves out are those of that
+        model. If it follows it already, its changeable settings are changed. Returns whether it was created, and what it is.
+
+        With `backfill` it learns what the log of that model still has first (`backfill.py`), whether the caller waits or not.
+
+        patient : wait until it has learnt that log. Otherwise `Backfilling` is raised after a moment
+        Raises `Conflict` (code `cannot_follow`) with the reason, `BadInput`, and `NotFound` for the other model; with `backfill`,
+        `Busy` (code `changed_meanwhile`), and `Unavailable` (code `memory_full`) if there is no memory for two more states.
+        """
+        leader, config = self.read(document)
+        if self._engine.settings.shared:
+            raise _cannot(
+                model, leader, "the store is shared by several processes; only a service with an embedded store does this"
+            )
+        theirs = self._engine.published(leader)
+        require_one_margin(theirs.config, "a challenger")
+        if model in (DEFAULT_MODEL, leader):
+            raise _cannot(model, leader, "a model does not follow itself, and the default model follows none")
+        if theirs.pairs.follows:
+            raise _cannot(model, leader, f"that model follows {theirs.pairs.follows} itself; follow {theirs.pairs.follows}")
+        created = False
+        if model not in self._engine.served_models:
+            if len(theirs.pairs.challengers) >= CHALLENGERS_MAX:
+                raise _cannot(model, leader, f"it has {CHALLENGERS_MAX} challengers, the maximum; drop one")
+            _require_comparable(theirs.config, config, (model, leader))
+            created = await self._creations.create(model, config)
+        if document.get(BACKFILL) and not self._engine.published(model).pairs.follows:
+            await self._backfill(leader, model, patient)
+        else:
+            async with self.relating, self._engine.served_model(leader).changing:
+                await self._join(leader, model, None)
+        config, _ = await take_up(self._engine, model, lambda old: _checked(old, with_settings(old, _settings(document))))
+        return created, config
+
+    def read(self, document: Mapping[str, Any]) -> tuple[str, ModelConfig]:
+        """Return the model that a document wants to follow, and the configuration of a new model that follows it. Raises
+        `BadInput`, and `NotFound` for that model."""
+        leader = document[FOLLOW]
+        if type(leader) is not str:
+            raise BadInput("follow: expected the name of a model", "wrong_type")
+        if type(document.get(BACKFILL, False)) is not bool:
+            raise BadInput("backfill: expected true or false", "wrong_type")
+        return leader, with_settings(self._engine.published(leader).config, _settings(document))
+
+    async def _backfill(self, leader: str, model: str, patient: bool) -> None:
+        """Have `model` learn the log of `leader` and follow it, or wait for the one that does this already."""
+        task = self._backfills.get(model)
+        if task is None:
+            task = self._backfills[model] = asyncio.create_task(self._learn_and_join(leader, model))
+            task.add_done_callback(lambda task: self._ended(model, task))
+        await asyncio.wait([task], timeout=None if patient else BACKFILL_WAIT_S)
+        if not task.done():
+            done, last = self._learnt.get(model, (0, 0))
+            raise Backfilling(f"model {model} learns the log of {leader} first: event {done} of {last}; send the request again")
+        task.result()
+
+    def _ended(self, model: str, task: asyncio.Task[None]) -> None:
+        self._backfills.pop(model, None)
+        self._learnt.pop(model, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("model %s does not follow: %s", model, error)
+
+    async def _learn_and_join(self, leader: str, model: str) -> None:
+        engine = self._engine
+        theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
+        if (refused := engine.memory.refusal(2 * sum(theirs.memory.values()), "learning the log")) is not None:
+            raise refused
+        _require_comparable(theirs.config, engine.published(model).config, (model, leader))
+
+        def at(event: int, last: int) -> None:
+            self._learnt[model] = (event, last)
+
+        ours, call = engine.published(model).config, engine.context.log_thread.call
+        past = await aside(learn_past, call, leader, theirs.config, ours, at)
+        async with self.relating, engine.served_model(leader).changing:
+            await self._join(leader, model, past)
+
+    async def _join(self, leader: str, model: str, past: Past | None) -> None:
+        """Log that `model` follows and that `leader` has this challenger, each unless it is logged already. past : what it has
+        learnt of the log of `leader`, aside"""
+        engine, actor, names_to = self._engine, current_actor.get(), 0
+        ours = engine.published(model)
+        theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
+        if ours.pairs.follows != leader:
+            if ours.model.seq or ours.pairs.follows or ours.pairs.challengers:
+                raise _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
+            _require_comparable(theirs.config, ours.config, (model, leader))
+            if theirs.model.weights.link != ours.model.weights.link:
+                raise _cannot(model, leader, "their losses are of different kinds; choose a learner with the same loss")
+            if past is not None:
+                await self._join_at_once(leader, model, past, theirs, ours)
+                return
+            names_to = await engine.logged_now(leader)
+            names = Names.of(await engine.call(lambda s: Names.of(s.names(leader))))
+            await self._configure(model, Change(ours.config, actor=actor, follow=leader), names=names)
+            ours = engine.published(model)
+        if model in theirs.pairs.challengers:
+            return
+        if ours.pairs.shared[OWN].losses.events:
+            raise _detached(model, leader)
+        several = (*theirs.pairs.challengers, model)
+        await self._configure(leader, Change(theirs.config, actor=actor, challengers=several), followers=several)
+        meanwhile = await engine.call(lambda s: Names.of(s.names(leader, names_to)))
+        if meanwhile:
+            await self._configure(model, Change(ours.config, actor=actor), names=meanwhile)
+
+    async def _join_at_once(self, leader: str, model: str, past: Past, theirs: Published, ours: Published) -> None:
+        """Log the state of `past`, the rows of the leader since then, and that `model` follows, in one transaction."""
+        engine, actor, now_ms = self._engine, current_actor.get(), self._engine.clock.unix_ms()
+        for name in (leader, model):
+            engine.require_accepting(engine.served_model(name))
+        if (theirs.config, ours.config) != (past.theirs, past.ours):
+            raise changed_meanwhile(leader, "one of the two has other settings now")
+        several = (*theirs.pairs.challengers, model)
+
+        def work(store: Store) -> list[Appended | RiataError]:
+            if store.head(model).seq != ours.applied:
+                raise _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
+            begun = at_the_seam(store, past, model, now_ms)
+            follows = Change(ours.config, actor=actor, follow=leader).payload()
+            named = Change(theirs.config, actor=actor, challengers=several).payload()
+            group = [
+                *begun,
+                Append(model, "config", now_ms, payload=follows, names=Names.of(store.names(leader))),
+                Append(leader, "config", now_ms, payload=named, followers=several),
+            ]
+            return engine.context.log_thread.append_now(store, group)
+
+        answers = await engine.call(work)
+        for name, answer in zip((model, leader), answers[-2:], strict=True):
+            if isinstance(answer, RiataError):
+                raise engine.why_not_logged(answer)
+            await engine.wait_for(name, answer.seq, engine.settings.observe_timeout_ms)
+
+    async def release(self, model: str) -> None:
+        """Before `model` is dropped: end that it follows. Raises `Conflict` (code `has_challengers`) if others follow it."""
+        engine = self._engine
+        if engine.settings.shared:
+            return
+        served = engine.served_models.get(model)
+        published = None if served is None else served.published
+        if published is not None and (left := [name for name in published.pairs.challengers if name in engine.served_models]):
+            raise Conflict(f"{', '.join(left)} learn the events of model {model}; drop them first", "has_challengers")
+        for leader in list(engine.served_models.values()):
+            if leader.published is not None and model in leader.published.pairs.challengers:
+                async with leader.changing:
+                    theirs = await engine.wait_for(leader.name, leader.changed, engine.settings.observe_timeout_ms)
+                    rest = tuple(name for name in theirs.pairs.challengers if name != model)
+                    change = Change(theirs.config, actor=current_actor.get(), challengers=rest)
+                    await self._configure(leader.name, change, followers=rest)
+        if model in engine.context.log_thread.followers:  # its followers are damaged or gone; a model of this name has others
+            await engine.call(lambda _store: engine.context.log_thread.followers.pop(model, None))
+
+    async def promote(self, model: str, challenger: str, force: bool) -> dict[str, Any]:
+        """Have `model` go on with the learner and the settings of the learner of one of its challengers, by one event.
+
+        Raises `Conflict`: `not_a_challenger`; `not_promoted` unless the interval of the differences is below zero or `force`;
+        `detached` if the challenger has not learnt the same events; and as `promotion.promote` does.
+        """
+        engine = self._engine
+        theirs = engine.published(model)
+        if challenger not in theirs.pairs.challengers:
+            known = ", ".join(theirs.pairs.challengers) or "none"
+            raise Conflict(f"{challenger[:64]!r} does not follow model {model}; its challengers: {known}", "not_a_challenger")
+        head = await engine.call(lambda s: s.head(challenger))  # it has all events that `theirs` has
+        ours = await engine.wait_for(challenger, head.seq, engine.settings.observe_timeout_ms)
+        verdict = judge(comparison(theirs.pairs.shared[challenger], ours.pairs.shared[OWN]))
+        saved = await engine.save(challenger, requested=True)
+        if saved.generation is None:
+            raise Conflict("the snapshot of the challenger was not written", "checkpoint_failed")
+        gen = saved.generation.gen
+        content = await engine.call(lambda s: s.open_generation(challenger, gen))
+        loop = asyncio.get_running_loop()
+        candidate = await loop.run_in_executor(None, _candidate, engine.context.log_thread.call, theirs, content)
+        promoted = await promote(engine, model, candidate, verdict, {"challenger": challenger}, force=force)
+        return {
+            "challenger": challenger,
+            "promoted": True,
+            "seq": promoted.seq,
+            "through": promoted.through,
+            "forced": force,
+            "verdict": verdict.document(),
+        }
+
+    async def _configure(
+        self, model: str, change: Change, *, names: Names = NOTHING_NAMED, followers: tuple[str, ...] | None = None
+    ) -> None:
+        """Log a change that keeps the configuration; it holds whatever the configuration is derived from."""
+        now_ms = self._engine.clock.unix_ms()
+        append = Append(model, "config", now_ms, payload=change.payload(), names=names, followers=followers)
+        await append_and_serve(self._engine, append)
+
+
+def judge(found: Mapping[str, Any]) -> Ledger:
+    """Return the verdict on a `comparison`: PROMOTE if the interval of the difference is below zero."""
+    near, said = found["interval"], f"over {found['compared']} events its {found['measure']}"
+    if near is None:
+        return Ledger({"decision": "HOLD", "why": "both have learnt too few of the same events to compare them", **found})
+    between = f"differs by {found['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
+    decision, why = (
+        ("PROMOTE", "the challenger predicts better")
+        if near[1] < 0.0
+        else ("REJECT", "the challenger predicts worse")
+        if near[0] > 0.0
+        else ("HOLD", "no difference beyond doubt")
+    )
+    return Ledger({"decision": decision, "why": f"{why}: {said} {between}", **found})
+
+
+def with_settings(own: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:
+    """Return a configuration with some settings replaced, within sections too. Another kind of learner begins with its defaults.
+    Raises `BadInput` as `read_config` does."""
+    document = write_document(own)
+    for name, value in settings.items():
+        held = document.get(name)
+        if not (isinstance(held, dict) and isinstance(value, Mapping)):
+            document[name] = value
+        elif name == "learner" and value.get("kind", held["kind"]) != held["kind"]:
+            document[name] = dict(value)
+        else:
+            document[name] = {**held, **value}
+    config = read_config(document, [own.encoder.curves])
+    if config.learner != own.learner:
+        require_bounded(config)
+    return config
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in (FOLLOW, BACKFILL)}
+
+
+def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
+    """Return the state in a checkpoint of a challenger as a state of the log of its leader, at the event after which the leader
+    had learnt the same events. theirs : the leader at that event or before"""
+    candidate = ModelState.thaw(*layout.decode_checkpoint(content))
+    model, name = theirs.model.origin.name, candidate.name
+    ours, shared = candidate.pairs.shared[OWN], theirs.pairs.shared[name]
+    seq, log_chain, events, chain = theirs.applied, theirs.chain, shared.losses.events, shared.chain
+    try:
+        for record in read_log(call, model, theirs.applied):
+            if events >= ours.losses.events:
+                break
+            if record.kind == "observe":
+                events, chain = events + record.count, next_chain(chain, record.digest)
+            seq, log_chain = record.last, record.chain
+    except LogGap as error:
+        raise outdated(model, error.detail) from error
+    if (events, chain) != (ours.losses.events, ours.chain):
+        raise _detached(name, model)
+    candidate.name, candidate.lineage, candidate.applied, candidate.chain = model, theirs.model.origin.lineage, seq, log_chain
+    learnt = candidate.config  # settings that its weights depend on
+    candidate.config = replace(theirs.config, learner=learnt.learner, label_weight=learnt.label_weight)
+    candidate.pairs = Pairs()
+    return candidate
+
+
+def _require_comparable(theirs: ModelConfig, ours: ModelConfig, names: tuple[str, str]) -> None:
+    if fixed := [name for name in changed(theirs, ours) if name.startswith(SHARED)]:
+        raise _cannot(*names, f"{', '.join(fixed)}: rows are stored as model {names[1]} encoded them; leave these settings out")
+
+
+def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:
+    check_change(old, new)
+    return new
+
+
+def _cannot(model: str, leader: str, why: str) -> Conflict:
+    return Conflict(f"model {model} cannot follow {leader[:64]}: {why}", "cannot_follow")
+
+
+def _detached(model: str, leader: str) -> Conflict:
+    return Conflict(
+        f"model {model} has not learnt the same events as {leader} since it follows; drop it and let another one follow",
+        "detached",
+    )

@@ -1,0 +1,64 @@
+"""The export of a model: one checkpoint with the names of its weights, which is all that another service needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from riata.base.arrays import U32, Arrays
+from riata.base.errors import BadInput, Corrupt, Malformed
+from riata.run.state.config import ModelConfig, read_stored
+from riata.run.state.model_state import ModelState
+from riata.store import layout
+from riata.wire.names import NOTHING_NAMED, Names
+
+NAMES = "names."  # prefix of the arrays that hold the names of an export's weights
+_FINGERPRINT_BITS = 64
+
+
+def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots: U32, bits: int) -> bytes:
+    """Return the bytes of an export: a checkpoint with those `names` that map to `slots`, weights of a table of 2^bits."""
+    in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - bits), slots)
+    return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
+
+
+def export_config(content: bytes) -> ModelConfig:
+    """Return the configuration of the model in an export. Raises `Malformed` (code `not_an_export`)."""
+    try:
+        return read_stored(layout.decode_checkpoint(content)[0]["config"])
+    except (Corrupt, KeyError, BadInput) as error:
+        raise Malformed(f"not an export of a model, or damaged: {error}", "not_an_export") from None
+
+
+def read_export(content: bytes) -> tuple[ModelState, Names]:
+    """Return the state in an export, and its names. Raises `Malformed` (code `not_an_export`)."""
+    try:
+        header, arrays = layout.decode_checkpoint(content)
+        state = ModelState.thaw(header, arrays)
+    except Corrupt as error:
+        raise Malformed(f"not an export of a model, or damaged: {error.detail}", "not_an_export") from None
+    return state, _unpack_names(arrays)
+
+
+def pack_names(names: Names) -> Arrays:
+    """Return names as the arrays of an export."""
+    return {NAMES + "fingerprint": names.fingerprint, NAMES + "length": names.length, NAMES + "text": names.text}
+
+
+def _unpack_names(arrays: Arrays) -> Names:
+    if NAMES + "text" not in arrays:
+        return NOTHING_NAMED
+    marks, lengths, text = (arrays.get(NAMES + part, np.zeros(0)) for part in ("fingerprint", "length", "text"))
+    typed = marks.dtype == np.uint64 and lengths.dtype == np.uint32 and text.dtype == np.uint8
+    listed = (marks.ndim, lengths.ndim, text.ndim) == (1, 1, 1)
+    if not typed or not listed or len(marks) != len(lengths) or int(lengths.sum(dtype=np.uint64)) != len(text):
+        raise Malformed("the lengths of the names in this export do not add up", "not_an_export")
+    names = Names(marks.astype(np.uint64), lengths.astype(np.uint32), text.astype(np.uint8))
+    try:
+        for _, name in names:
+            name.decode()
+    except UnicodeDecodeError:
+        raise Malformed("a name in this export is not UTF-8", "not_an_export") from None
+    return names

@@ -1,0 +1,156 @@
+"""Forget subjects: their rows are no longer learnt, their remembered predictions and the states that contain them are deleted.
+
+    events   1 ... 57 ... 90 ........ C │ C + 1 ... R - 1 │ R
+                 theirs   theirs        │ learnt again    │ the restore event: the state of event C without them
+
+The event is a promotion (`adr/0046`) that names the rows that it forgets (`adr/0080`). Nothing else is logged, so a process that
+is killed has forgotten either nothing or everything. The same request sent again does what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from riata.base.actor import with_actor
+from riata.base.errors import Busy, Conflict, Corrupt
+from riata.base.limits import GENERATIONS_KEPT_MIN
+from riata.base.priority import lower_priority
+from riata.run.candidates.promotion import BEHIND_MAX
+from riata.run.candidates.relearning import CHANGED, Relearning, Relearnt
+from riata.run.changing import append_and_serve
+from riata.run.engine import Engine
+from riata.run.labels.pending_rows import Waiting, decode_row
+from riata.run.state.config import stored_document
+from riata.run.writer.published import Published
+from riata.store import records
+from riata.store.control_events import forget_source
+from riata.store.retention import NOTE, is_saved
+from riata.store.store import Append, Generation, Owner, Store
+
+WHAT: Final = "forgetting rows"
+TRIES: Final = 3  # if others change the model meanwhile
+_LATEST_MS: Final = 2**53 - 1  # later than any prediction is remembered
+
+
+async def forget_subjects(
+    engine: Engine, model: str, digests: Sequence[bytes], drop_trimmed: bool, last: int, advance: Callable[[float], None]
+) -> dict[str, Any]:
+    """Forget all rows of these subjects up to event `last`. Returns what changed once it is served and old states are gone.
+
+    digests      : of the subjects, as `wire.store_context.digests_of` makes them
+    drop_trimmed : of a log that was trimmed, go on from what it still has, so that the model no longer includes what was trimmed
+    advance      : called with the share of the work that is done, by the thread that learns; what it raises ends the work
+
+    Raises `Conflict`: `log_trimmed` if the log was trimmed and `drop_trimmed` is false, `has_challengers` if the model follows
+    another or is followed, `other_role` in a process that does not learn; `Busy`: `changed_meanwhile` if others keep changing the
+    model, `candidate_behind` if the log grows faster than it is learnt; `Unavailable` (code `memory_full`) if there is no memory
+    for a second state.
+    """
+    learning = engine.led(WHAT)
+    served_model = engine.served_model(model)
+    async with served_model.changing:
+        before = engine.published(model)
+        await _check(engine, model, before, drop_trimmed)
+        predictions = await engine.call(lambda s: _forget_predictions(s, model, set(digests)))
+        seq, found = await _forget_rows(engine, model, partial(_relearn, engine, model, digests, last, advance))
+        deleted = await _delete_states(engine, model, learning.owner, seq, found.earlier)
+        after = engine.published(model)
+    return {
+        "model": model,
+        "seq": seq,
+        "rows": found.unlearnt,
+        "of": found.examples,
+        "in_log": len(found.forgotten),
+        "predictions": predictions,
+        "snapshots_deleted": len(deleted),
+        "saved_deleted": [{"generation": one.gen, "note": one.info.get(NOTE, "")} for one in deleted if is_saved(one)],
+        "refits_undone": found.undone,
+        "trimmed": found.first - 1,
+        "before": before.figures["cumulative"],
+        "after": after.figures["cumulative"],
+    }
+
+
+async def _check(engine: Engine, model: str, published: Published, drop_trimmed: bool) -> None:
+    """Raise if the model cannot be learnt again now."""
+    first: int = await engine.call(lambda s: s.head(model).first_seq)
+    if first > 1 and not drop_trimmed:
+        raise Conflict(
+            f"the log of model {model} begins at event {first}: rows before that are in the model and can neither be found nor "
+            'unlearnt; with "drop_trimmed": true the model is learnt again from what the log has, without everything before it',
+            "log_trimmed",
+        )
+    if (others := published.pairs.challengers) or published.pairs.follows:
+        theirs = f"model {model} follows {published.pairs.follows}"
+        what = f"{', '.join(others)} learn the events of model {model}" if others else theirs
+        remedy = "drop them" if others else "drop it, forget in the model that it follows, and create it again"
+        raise Conflict(f"{what}, and both have the rows: {remedy} first", "has_challengers")
+    if (refused := engine.memory.refusal(sum(published.memory.values()), "learning the log again")) is not None:
+        raise refused
+
+
+async def _forget_rows(engine: Engine, model: str, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:
+    """Log the event that forgets the rows. Returns it when it is served, 0 if there are no rows; and what was found."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="riata-forget", initializer=lower_priority) as pool:
+        for _ in range(TRIES):
+            found = await loop.run_in_executor(pool, relearn)
+            if not found.forgotten:
+                return 0, found
+            if await engine.logged_now(model) - found.state.applied > BEHIND_MAX:
+                raise Busy(
+                    f"model {model}: the log grows faster than it is learnt again; try when fewer events come", "candidate_behind"
+                )
+            payload = await loop.run_in_executor(pool, _payload, found, with_actor({}))
+            if stored_document(found.state.config) == stored_document(engine.published(model).config):
+                seq = await append_and_serve(engine, Append(model, "restore", engine.clock.unix_ms(), payload=payload))
+                if seq in engine.published(model).changes:
+                    return seq, found
+    raise Busy(f"model {model} was changed while its log was learnt again; try again when nobody changes it", CHANGED)
+
+
+def _relearn(engine: Engine, model: str, digests: Sequence[bytes], last: int, advance: Callable[[float], None]) -> Relearnt:
+    relearning = Relearning(engine.context.log_thread.call, model, (digests, last), engine.published(model).config, advance)
+    relearning.catch_up()
+    return relearning.catch_up()  # what came meanwhile: soon done, so that little has to be learnt again at the event
+
+
+def _payload(found: Relearnt, source: dict[str, Any]) -> bytes:
+    through = records.Through(found.state.applied, found.state.chain)
+    return records.encode_restore({**source, **forget_source(found.forgotten)}, found.state.freeze().encode(), through)
+
+
+async def _delete_states(engine: Engine, model: str, owner: Owner, seq: int, earlier: int) -> list[Generation]:
+    """Delete the generations from before the event that forgot rows, after new ones took their place. Returns them; those that
+    people saved are among them.
+
+    seq     : that event; 0 if no row was found
+    earlier : the last one before; if the process was killed after it, its generations may still be there
+    """
+    old = [one for one in await engine.call(lambda s: s.generations(model)) if one.applied < (seq or earlier)]
+    if not (old or seq):
+        return []
+    numbers = [one.gen for one in old]
+    for _ in range(GENERATIONS_KEPT_MIN):
+        await engine.save(model)
+    await engine.call(lambda s: s.trim(owner, model, GENERATIONS_KEPT_MIN, s.head(model).seq, 0, numbers))  # keeps all events
+    left = {one.gen for one in await engine.call(lambda s: s.generations(model))}
+    return [one for one in old if one.gen not in left]
+
+
+def _forget_predictions(store: Store, model: str, digests: set[bytes]) -> int:
+    """Delete the predictions of the subjects that wait for a label."""
+    count, _ = store.remembered(model)
+    theirs = []
+    for row in store.due(model, _LATEST_MS, count) if count else ():
+        try:
+            decoded = decode_row(row.row)
+        except Corrupt:
+            continue  # it is discarded when it is due
+        if isinstance(decoded, Waiting) and decoded.batch.subject is not None and decoded.batch.subject.tobytes() in digests:
+            theirs.append(row.key)
+    return store.forget(model, theirs) if theirs else 0

@@ -1,0 +1,225 @@
+"""The gate before a promotion: which of two learners predicts the newest events of a log better if both go on learning.
+
+A frozen solution and a learner that goes on must not be compared with each other: under drift the frozen one loses whatever it is
+worth, and once promoted it would go on too. So both take a step with every event of the tail, and the loss of each event is that
+of the prediction before the step. Losses of neighbouring events depend on each other, so the standard error of their mean
+difference is taken over BLOCKS blocks of consecutive events.
+
+The losses of both as they were before the tail are in the ledger too; they decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64
+from riata.base.errors import BadInput
+from riata.learn.learner import Learner, Weights
+from riata.maths.links import LINKS, Link, answers
+from riata.maths.log_loss import PROBABILITY_MIN
+from riata.run.candidates.paired import BLOCKS, ERRORS, mean_of_blocks
+from riata.wire.batch import Batch
+
+Decision = Literal["PROMOTE", "HOLD", "REJECT"]
+
+TAIL_SHARE: Final = 0.1
+TAIL_MIN: Final = 10_000
+TAIL_MAX: Final = 100_000
+LABELS_MIN: Final = 100
+LEAST_GAIN: Final = 1e-3  # of the loss: a smaller gain is worth no promotion, however certain
+CALIBRATION_SLACK: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Mean losses of one learner over the tail. calibration: sum of probabilities over sum of labels; None if there are none."""
+
+    loss: float
+    frozen_loss: float
+    calibration: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate found. Differences are the loss of the candidate minus that of the online learner."""
+
+    decision: Decision
+    why: str
+    measure: str
+    events: int
+    online: Measured
+    candidate: Measured
+    difference: float
+    standard_error: float
+    frozen_difference: float
+    frozen_standard_error: float
+
+    def document(self) -> dict[str, Any]:
+        """The ledger as a JSON document, which the event of a promotion carries."""
+        learners = {"online": self.online, "candidate": self.candidate}
+        return {
+            "decision": self.decision,
+            "why": self.why,
+            "measure": self.measure,
+            "events": self.events,
+            "blocks": BLOCKS,
+            **{
+                who: {"loss": one.loss, "frozen_loss": one.frozen_loss, "calibration": one.calibration}
+                for who, one in learners.items()
+            },
+            "difference": self.difference,
+            "standard_error": self.standard_error,
+            "frozen_difference": self.frozen_difference,
+            "frozen_standard_error": self.frozen_standard_error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A verdict as its document, which another process made. Without figures if nothing could be judged."""
+
+    figures: dict[str, Any]
+
+    @property
+    def decision(self) -> str:
+        """PROMOTE, HOLD or REJECT."""
+        return str(self.figures["decision"])
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return str(self.figures["why"])
+
+    def document(self) -> dict[str, Any]:
+        """The ledger as a JSON document."""
+        return self.figures
+
+
+@dataclass(slots=True)
+class _Scores:
+    """What one learner answered, event by event."""
+
+    loss: list[F64] = field(default_factory=list)
+    frozen: list[F64] = field(default_factory=list)
+    probability: list[F64] = field(default_factory=list)
+
+
+def tail_size(events: int) -> int:
+    """Return how many of the newest of `events` events the gate holds out by default: at most half."""
+    return min(max(int(TAIL_SHARE * events), TAIL_MIN), TAIL_MAX, events // 2)
+
+
+def judge(
+    online: Learner, candidate: Learner, tail: Sequence[Batch], skips: Sequence[BOOL | None] = (), *, real_labels: bool = False
+) -> Verdict:
+    """Have both learners, which stand before the tail, predict and learn it, and compare their losses.
+
+    tail        : the events held out, in order
+    skips       : for each batch, the rows that the log excludes; empty if none
+    real_labels : labels are numbers, not classes
+    Raises `BadInput` (code `too_few_labels`) if there are fewer than LABELS_MIN of a class, or events for the blocks.
+    """
+    masks = list(skips) or [None] * len(tail)
+    kept = [np.ones(batch.n, np.bool_) if mask is None else ~mask for batch, mask in zip(tail, masks, strict=True)]
+    label = np.concatenate([batch.label[keep] for batch, keep in zip(tail, kept, strict=True)]) if tail else np.zeros(0)
+    weight = np.concatenate([batch.weight[keep] for batch, keep in zip(tail, kept, strict=True)]) if tail else np.zeros(0)
+    _require_labels(label, real_labels)
+    scores = []
+    for learner in (online, candidate):
+        before, found = learner.weights(), _Scores()
+        for batch, mask, keep in zip(tail, masks, kept, strict=True):
+            found.frozen.append(losses(before.link, margins(before, batch), batch.label, real_labels)[keep])
+            going = learner.step(batch, mask).margin
+            found.loss.append(losses(before.link, going, batch.label, real_labels)[keep])
+            found.probability.append(probabilities(before.link, going)[keep])
+        scores.append(found)
+    measured = [_measured(found, label, weight, real_labels) for found in scores]
+    difference, error = block_mean(np.concatenate(scores[1].loss) - np.concatenate(scores[0].loss), weight)
+    frozen, frozen_error = block_mean(np.concatenate(scores[1].frozen) - np.concatenate(scores[0].frozen), weight)
+    decision, why = decide(measured[0], measured[1], difference, error)
+    measure = _measure(online.weights().link, real_labels)
+    return Verdict(decision, why, measure, len(label), measured[0], measured[1], difference, error, frozen, frozen_error)
+
+
+def decide(online: Measured, candidate: Measured, difference: float, error: float) -> tuple[Decision, str]:
+    """Return the decision on a difference of losses with its standard error, and the reason in words."""
+    doubt = max(ERRORS * error, LEAST_GAIN * online.loss)
+    said = f"its loss is {candidate.loss:.5f} against {online.loss:.5f}: {difference:+.5f}, standard error {error:.5f}"
+    if difference > ERRORS * error:
+        return "REJECT", f"the candidate predicts worse; {said}"
+    if not difference < -doubt:
+        return "HOLD", f"no gain beyond doubt, which would be {-doubt:+.5f}; {said}"
+    if online.calibration is not None and candidate.calibration is not None:
+        far = abs(candidate.calibration - 1.0)
+        if far > abs(online.calibration - 1.0) + CALIBRATION_SLACK:
+            return "HOLD", (
+                f"the candidate predicts better, but {candidate.calibration:.3f} times as many positives as there are, against "
+                f"{online.calibration:.3f} times; {said}"
+            )
+    return "PROMOTE", f"the candidate predicts better; {said}"
+
+
+def block_mean(values: F64, weight: F64) -> tuple[float, float]:
+    """Return the weighted mean of f64[n] values, and its standard error from BLOCKS blocks of consecutive values."""
+    edges = np.linspace(0, len(values), BLOCKS + 1).astype(np.int64)[:-1]
+    return mean_of_blocks(np.add.reduceat(weight, edges), np.add.reduceat(weight * values, edges))
+
+
+def losses(link: Link, margin: F64, label: F64, real_labels: bool) -> F64:
+    """Return the loss of each event: log loss, squared error or hinge loss, whichever the learner minimises."""
+    sign = np.where(label > 0.5, 1.0, -1.0)
+    if link == "hinge":
+        return np.maximum(0.0, 1.0 - sign * margin)
+    if link == "identity" or real_labels:
+        return (margin - label) ** 2
+    return -np.log(np.maximum(probabilities(link, sign * margin), PROBABILITY_MIN))  # both links are symmetric about zero
+
+
+def probabilities(link: Link, margin: F64) -> F64:
+    """Return the probability of the positive class; NaN if the link has none."""
+    probability, label = np.empty(len(margin)), np.empty(len(margin))
+    answers(np.ascontiguousarray(margin), LINKS[link].code, 0.0, probability, label)
+    return probability
+
+
+def margins(weights: Weights, batch: Batch) -> F64:
+    """Return intercept + beta . x of each row."""
+    slot = batch.hash >> np.uint32(32 - weights.bits)
+    at = np.searchsorted(weights.slot, slot)
+    beta = np.append(weights.beta, 0.0)
+    known = np.append(weights.slot.astype(np.int64), -1)[at] == slot
+    sums = np.append(np.cumsum(np.where(known, beta[at], 0.0) * batch.value), 0.0)
+    first, last = batch.indptr[:-1], batch.indptr[1:]
+    return np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
+
+
+def _measured(found: _Scores, label: F64, weight: F64, real_labels: bool) -> Measured:
+    loss, frozen, probability = (np.concatenate(each) for each in (found.loss, found.frozen, found.probability))
+    observed = float((weight * label).sum())
+    calibration = None if real_labels or np.isnan(probability).any() else float((weight * probability).sum()) / observed
+    return Measured(float(np.average(loss, weights=weight)), float(np.average(frozen, weights=weight)), calibration)
+
+
+def _measure(link: Link, real_labels: bool) -> str:
+    if link == "hinge":
+        return "hinge loss"
+    return "squared error" if link == "identity" or real_labels else "log loss"
+
+
+def _require_labels(label: F64, real_labels: bool) -> None:
+    if real_labels:
+        if len(label) < 2 * LABELS_MIN:
+            raise BadInput(f"the tail has {len(label)} events; the gate needs at least {2 * LABELS_MIN}", "too_few_labels")
+        return
+    positive = int((label > 0.5).sum())
+    negative = len(label) - positive
+    if min(positive, negative) < LABELS_MIN:
+        raise BadInput(
+            f"the tail has {positive} positive and {negative} negative labels; the gate needs at least {LABELS_MIN} of each: "
+            "hold out more events, or wait for more",
+            "too_few_labels",
+        )

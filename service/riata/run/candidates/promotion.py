@@ -1,0 +1,146 @@
+"""Promotion: a learner that was made elsewhere, from the events of a model's log, takes the place of the one that learns it.
+
+    events   1 ...... A │ A + 1 ........ C │ C + 1 ... R - 1 │ R
+             candidate  │ learnt here      │ learnt again    │ the restore event that carries the candidate as of event C
+             has learnt │ before the event │ at the event    │
+
+The event carries a state of event C: configuration and metrics of a checkpoint of that event, and the candidate in place of its
+learner. Others append meanwhile, so the event comes at R > C. Whoever applies it learns the events between again
+(`ModelState.apply`), so that after R the model has learnt every event of its log exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from riata.base.actor import with_actor
+from riata.base.errors import Busy, Conflict, Corrupt, LogGap
+from riata.run.candidates.gate import Ledger, Verdict
+from riata.run.candidates.restoring.put_back import save_if_leading
+from riata.run.changing import append_and_serve
+from riata.run.engine import Engine
+from riata.run.log.log_reading import PACED_BYTES, Call, read_log
+from riata.run.state.config import stored_document
+from riata.run.state.model_state import LEARNER, Frozen, ModelState
+from riata.run.writer.turn_size import runs
+from riata.store import layout, records
+from riata.store.store import Append, Generation
+
+BEHIND_MAX: Final = 50_000  # events that may have to be learnt again: the writer takes a tenth of a second for them, or a few
+TRIES: Final = 3  # checkpoints that a promotion waits for if the log grows faster than it is learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What a promotion did: `seq` is its event, and events from `through` on were learnt again at it."""
+
+    seq: int
+    through: int
+    document: dict[str, Any]
+
+
+async def promote(
+    engine: Engine,
+    model: str,
+    candidate: ModelState,
+    verdict: Verdict | Ledger,
+    source: Mapping[str, str],
+    *,
+    force: bool = False,
+) -> Promoted:
+    """Have `model` go on with the learner of `candidate`. Returns when that is served and saved.
+
+    candidate : a state of the model's log; it learns the events that came after it. Its metrics are not used, and of its settings
+                those of the learner
+    verdict   : of the gate; anything but PROMOTE is refused unless `force`, which the event records
+    source    : where the candidate comes from, for people: the work or the model that made it
+
+    Raises `Conflict`: `not_promoted` for the verdict, `refit_outdated` if the model was configured, restored or promoted since
+    the candidate's event, or its log was trimmed; `Busy` (code `candidate_behind`) if the log grows too fast.
+    """
+    engine.require_role("change")
+    if verdict.decision != "PROMOTE" and not force:
+        raise Conflict(f"{verdict.decision}: {verdict.why}; promote it by force if you know better", "not_promoted")
+    async with engine.served_model(model).changing:
+        document = with_actor({**source, "of": candidate.applied, "forced": force, "verdict": verdict.document()})
+        base = await _base(engine, model, candidate)
+        content = await engine.call(lambda s: s.open_generation(model, base.gen))
+        loop = asyncio.get_running_loop()
+        payload = await loop.run_in_executor(None, _payload, engine.context.log_thread.call, candidate, content, document)
+        append = Append(model, "restore", engine.clock.unix_ms(), payload=payload)
+        seq = await append_and_serve(engine, append)
+        if seq not in engine.published(model).changes:
+            raise outdated(model, "it was changed while the candidate was being promoted")
+        await save_if_leading(engine, model)
+        return Promoted(seq, base.applied, document)
+
+
+async def _base(engine: Engine, model: str, candidate: ModelState) -> Generation:
+    """Return a generation that the candidate may take the place of: not before the candidate, and close to the end of the log."""
+    for _ in range(TRIES):
+        published = await engine.wait_for(model, candidate.applied, engine.settings.observe_timeout_ms)
+        if published.model.origin.lineage != candidate.lineage:
+            raise outdated(model, "it was dropped and created again")
+        if published.changes and published.changes[-1] > candidate.applied:
+            raise outdated(model, f"event {published.changes[-1]} changed it")
+        if engine.leads:
+            await engine.save(model)
+        generations = await engine.call(lambda s: s.generations(model))
+        end = await engine.logged_now(model)
+        for generation in generations[:1]:
+            if generation.applied >= candidate.applied and end - generation.applied <= BEHIND_MAX:
+                return generation
+    raise Busy(
+        f"no snapshot of model {model} is within {BEHIND_MAX} events of the end of its log; try again when fewer events "
+        "arrive, or in the process that learns",
+        "candidate_behind",
+    )
+
+
+def _payload(call: Call, candidate: ModelState, content: bytes, document: dict[str, Any]) -> bytes:
+    """Return the payload of the promotion at the checkpoint `content`, after the candidate has learnt up to its event."""
+    header, arrays = layout.decode_checkpoint(content)
+    catch_up(call, candidate, int(header["applied"]))
+    settings = stored_document(candidate.config)
+    if candidate.chain.hex() != header["chain"] or _but_the_learner(settings) != _but_the_learner(header["config"]):
+        raise outdated(candidate.name, "it has another configuration or history now")
+    learner = {LEARNER + name: array for name, array in candidate.learner.freeze().items()}
+    kept = {name: array for name, array in arrays.items() if not name.startswith(LEARNER)}
+    carried = Frozen({**header, "config": settings}, {**kept, **learner}).encode()
+    return records.encode_restore(document, carried, records.Through(candidate.applied, candidate.chain))
+
+
+def _but_the_learner(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "learner"}
+
+
+def catch_up(call: Call, candidate: ModelState, to: int) -> None:
+    """Have a candidate learn the events of its log up to event `to`, at which a record ends.
+
+    Raises `Conflict` (code `refit_outdated`) if an event on the way sets the configuration or the state, or the log was trimmed.
+    """
+    model = candidate.name
+    skips: set[int] = set()
+    found = []
+    try:
+        for record in read_log(call, model, candidate.applied, PACED_BYTES):
+            if record.kind == "skip":
+                skips.add(records.decode_skip(record.payload)[0])
+            if record.last <= to:
+                found.append(record)
+    except LogGap as error:
+        raise outdated(model, error.detail) from error
+    for run in runs(found):
+        if run[0].kind in ("config", "restore"):
+            raise outdated(model, f"event {run[0].first} changes it")
+        candidate.apply_all(run, skips=frozenset(skips))
+    if candidate.applied != to:
+        raise Corrupt(f"model {model}: no record of its log ends at event {to}")
+
+
+def outdated(model: str, why: str) -> Conflict:
+    """The error for a candidate that was made for what the model no longer is."""
+    return Conflict(f"the candidate for model {model} is outdated: {why}; make another one", "refit_outdated")

@@ -1,0 +1,345 @@
+"""The refits of a running service: one at a time, in the process that learns. Results are files, so they survive a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from riata.base.clock import rfc3339
+from riata.base.directories import write_whole
+from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
+from riata.base.priority import lower_priority
+from riata.learn.learner import Weights
+from riata.predict.factory import make_model
+from riata.predict.partition import Partition
+from riata.run.candidates.adopting import link_of
+from riata.run.candidates.gate import Ledger
+from riata.run.candidates.promotion import promote
+from riata.run.candidates.refits.due import is_scheduled, request_after_drift
+from riata.run.candidates.refits.job import STATE_SUFFIX, SUFFIX, RefitJob
+from riata.run.candidates.refits.preparing import ONLINE
+from riata.run.candidates.refits.request import read_request
+from riata.run.candidates.refits.tally import RefitTally
+from riata.run.engine import Engine
+from riata.run.engine_context import aside
+from riata.run.state.decision import served_weights
+from riata.run.state.model_state import ModelState
+from riata.run.writer.published import Published
+from riata.store import layout
+from riata.store.segments import FOLDER as SEGMENTS
+
+log = logging.getLogger("riata.run")
+
+FOLDER: Final = "refits"  # in the data directory
+WHAT: Final = "a refit"
+RESULTS_KEPT: Final = 10  # of each model
+STATES_KEPT: Final = 2  # candidates, which may be as large as a checkpoint; an older one is mostly outdated
+LOOKED_EVERY_S: Final = 5.0
+
+
+class Refits:
+    """Starts, lists, cancels and promotes refits. Its methods belong to the event loop's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._settings = engine.settings.refits
+        self._jobs: dict[str, list[RefitJob]] = {}  # by model, oldest first; loaded when a model is first asked for
+        self._weights: dict[str, Weights] = {}  # by refit
+        self._partitions: dict[str, Partition] = {}  # by refit, if it has groups
+        self._running: tuple[RefitJob, asyncio.Task[None]] | None = None
+        self._schedule: asyncio.Task[None] | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
+        self.tallies: dict[str, RefitTally] = {}
+
+    def start(self) -> None:
+        """Begin the schedule."""
+        self._schedule = asyncio.create_task(self._look())
+
+    async def stop(self) -> None:
+        """End the refit under way, without a result."""
+        if self._schedule is not None:
+            self._schedule.cancel()
+        if self._running is not None:
+            job, task = self._running
+            job.abandon()
+            await asyncio.wait([task])
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    # -- asked by people -------------------------------------------------------------------------------------------
+
+    def begin(self, model: str, document: dict[str, Any]) -> dict[str, Any]:
+        """Start a refit. Raises `BadInput` (codes `not_for_this_loss`, `no_events`, and for the document), `Conflict` (codes
+        `refit_running`, `other_role`)."""
+        request = read_request(document)
+        self._known(model)
+        published = self._engine.published(model)
+        link_of(published.config)
+        examples = int(published.figures["cumulative"]["examples"])
+        if not published.model.seq and published.applied >= self._engine.served_model(model).logged:
+            raise BadInput(f"model {model} has learnt nothing yet, so there is nothing to refit", "no_events")
+        if self._running is not None:
+            other = self._running[0]
+            raise Conflict(
+                f"refit {other.id} of model {other.model} is running; wait for it, or cancel it with DELETE "
+                f"/models/{other.model}/refits/{other.id}",
+                "refit_running",
+            )
+        now_ms = self._engine.clock.unix_ms()
+        job = RefitJob(f"r{now_ms}", model, request, now_ms, self._lineage(model), examples)
+        self._jobs[model].append(job)
+        self._running = job, asyncio.create_task(self._do(job))
+        return job.document()
+
+    def listed(self, model: str) -> list[dict[str, Any]]:
+        """Return the refits of a model, newest first, without their traces."""
+        return [{**job.document(), "trace": []} for job in reversed(self._known(model))]
+
+    def get(self, model: str, refit: str) -> dict[str, Any]:
+        """Return one refit. Raises `NotFound` (code `refit_not_found`)."""
+        return self._find(model, refit).document()
+
+    def cancel(self, model: str, refit: str) -> dict[str, Any]:
+        """Ask a running refit to end with its best weights so far. Raises `Conflict` (code `refit_ended`)."""
+        job = self._find(model, refit)
+        if job.state != "running":
+            raise Conflict(f"refit {refit} has ended already: it is {job.state}", "refit_ended")
+        job.cancel()
+        return job.document()
+
+    async def promote(self, model: str, refit: str, force: bool) -> dict[str, Any]:
+        """Have the model go on from a refit. Raises `Conflict` with codes `not_promoted` for the verdict, `not_promotable`,
+        `refit_outdated`, `refit_running`; `NotFound` (code `refit_not_kept`); and as `promotion.promote`."""
+        job = self._find(model, refit)
+        if job.state == "running":
+            raise Conflict(f"refit {refit} is still running", "refit_running")
+        return await self._promote(job, force)
+
+    def regret(self, model: str) -> dict[str, Any]:
+        """Return how far the model was from the optimum at its last refit. Raises `NotFound` (code `no_refit`)."""
+        job = self._last(model)
+        found = job.found or {}
+        about = {"model": model, "refit": job.id, "created": rfc3339(job.created_ms), "seq": found["seq"]}
+        figures = {name: found[name] for name in ("window", "certificate", "verdict")}
+        return {**about, **figures, **found["regret"]}
+
+    def refitted(self, model: str) -> Published:
+        """Return the weights of the last refit, ready to predict. Raises `NotFound` (code `no_refit`)."""
+        job = self._last(model)
+        published, clock = self._engine.published(model), self._engine.clock
+        seq = int((job.found or {})["seq"])
+        weights = served_weights(self._weights[job.id], published.config.served_shift)
+        served = make_model(published.model.origin, weights, 0, seq)
+        age_ms = clock.unix_ms() - job.created_ms
+        made_ms = clock.monotonic_ms() - max(0, age_ms)
+        partition = self._partitions.get(job.id)
+        return replace(
+            published, model=served, applied=seq, published_ms=job.created_ms, published_mono_ms=made_ms, refit=job.id,
+            partition=partition,
+        )  # fmt: skip
+
+    def counts(self) -> Mapping[str, RefitTally]:
+        """Return the tallies of models that are served."""
+        return {model: self.tallies[model] for model in self.tallies.keys() & self._engine.served_models.keys()}
+
+    # -- the work --------------------------------------------------------------------------------------------------
+
+    async def _do(self, job: RefitJob) -> None:
+        state = "failed"
+        try:
+            await self._engine.save(job.model, if_ahead=True)
+            state = await aside(self._run, job)
+            if job.found is not None:
+                await self._take(job)
+            if state == "done" and job.request.promote == "if_better" and job.ledger is not None:
+                job.stage = "promoting"
+                await self._promote_if_better(job)
+        except RiataError as error:
+            job.error = {"code": error.code, "detail": error.detail}
+        except Exception:  # the task's outer edge: nobody awaits it
+            log.exception("refit %s of model %s failed", job.id, job.model)
+            job.error = {"code": "internal", "detail": "an error of the program; the log of the service has it"}
+        finally:
+            job.state = state
+            self._running = None
+            log.info("refit %s of model %s: %s after %.1f s", job.id, job.model, job.error or state, job.seconds)
+
+    def _run(self, job: RefitJob) -> str:
+        lower_priority(self._engine.context.settings.refits.niceness)
+        return job.run(self._engine.context, self._folder(job.model), self._data())
+
+    async def _take(self, job: RefitJob) -> None:
+        """Serve the weights of a refit, count it, and delete old ones."""
+        found, folder = job.found or {}, self._folder(job.model)
+        job_read = await asyncio.get_running_loop().run_in_executor(None, RefitJob.read, folder / f"{job.id}{SUFFIX}", job.model)
+        self._weights[job.id] = job_read[1]
+        self._note_partition(job)
+        tally = self.tallies.setdefault(job.model, RefitTally())
+        tally.seconds, tally.gap = job.seconds, found["certificate"]["gap"]
+        tally.passes += sum(one["passes"] for one in found["solutions"])
+        tally.verdicts[found["verdict"]["decision"]] += 1
+        tail = found["regret"]["tail_log_loss"]
+        tally.regret_log_loss = None if tail is None else -tail["difference"]
+        kept = [one for one in self._jobs[job.model] if one.found is not None]
+        for old in kept[:-RESULTS_KEPT]:
+            (folder / f"{old.id}{SUFFIX}").unlink(missing_ok=True)
+            self._weights.pop(old.id, None)
+            self._partitions.pop(old.id, None)
+        for old in kept[:-STATES_KEPT]:
+            (folder / f"{old.id}{STATE_SUFFIX}").unlink(missing_ok=True)
+        self._jobs[job.model] = self._jobs[job.model][-2 * RESULTS_KEPT :]
+
+    async def _promote_if_better(self, job: RefitJob) -> None:
+        try:
+            await self._promote(job, False)
+        except RiataError as error:
+            job.promotion = {"promoted": False, "code": error.code, "detail": error.detail}
+            await self._keep(job)
+
+    async def _promote(self, job: RefitJob, force: bool) -> dict[str, Any]:
+        ledger, found = job.ledger, job.found
+        if ledger is None or found is None:
+            raise Conflict(f"refit {job.id} has no result: it is {job.state}", "not_promotable")
+        if found["not_promotable"]:
+            raise Conflict(f"this learner cannot go on from the optimum: {found['not_promotable']}", "not_promotable")
+        loop = asyncio.get_running_loop()
+        candidate = await loop.run_in_executor(None, self._candidate, job)
+        promoted = await promote(self._engine, job.model, candidate, Ledger(ledger.figures), {"refit": job.id}, force=force)
+        about = {"promoted": True, "seq": promoted.seq, "through": promoted.through, "forced": force}
+        job.promotion = about
+        await self._keep(job)
+        await self._keep_online(job.model)
+        return {"refit": job.id, **about, "verdict": ledger.figures}
+
+    def _candidate(self, job: RefitJob) -> ModelState:
+        try:
+            content = (self._folder(job.model) / f"{job.id}{STATE_SUFFIX}").read_bytes()
+        except FileNotFoundError:
+            raise NotFound(
+                f"the state of refit {job.id} is not kept any more, only those of the last {STATES_KEPT}; refit again",
+                "refit_not_kept",
+            ) from None
+        return ModelState.thaw(*layout.decode_checkpoint(content))
+
+    async def _keep(self, job: RefitJob) -> None:
+        weights, folder = self._weights[job.id], self._folder(job.model)
+        await asyncio.get_running_loop().run_in_executor(None, job.keep, folder, weights)
+
+    async def _keep_online(self, model: str) -> None:
+        """Keep the state after a promotion: the next refit follows the online learner from there."""
+        with contextlib.suppress(RiataError, OSError, IndexError):
+            await self._engine.save(model, if_ahead=True)
+            generations = await self._engine.call(lambda s: s.generations(model))
+            content = await self._engine.call(lambda s: s.open_generation(model, generations[0].gen))
+            await asyncio.get_running_loop().run_in_executor(None, write_whole, self._folder(model) / ONLINE, content)
+
+    # -- the schedule ----------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Start the refits that are due, and delete what dropped models left."""
+        while True:
+            await asyncio.sleep(LOOKED_EVERY_S)
+            if not self._engine.leads or not self._engine.started or self._engine.stopping:
+                continue
+            try:
+                served = [name for name, model in self._engine.served_models.items() if model.published is not None]
+                for model in served:
+                    if self._running is None and (asked := self._due(model)) is not None:
+                        self.begin(model, asked)
+                if self._running is None and (left := self._left_behind()):
+                    models = set(await self._engine.call(lambda s: s.models()))
+                    await asyncio.get_running_loop().run_in_executor(None, self._remove, left, models)
+            except (RiataError, OSError) as error:
+                log.warning("the schedule of refits: %s", error)
+
+    def _due(self, model: str) -> dict[str, Any] | None:
+        """Return the request for the refit that is due after drift or by the schedule; None if there is none."""
+        asked = request_after_drift(self._engine.published(model), lambda: self._known(model))
+        return {"promote": self._settings.promote} if asked is None and self._is_due(model) else asked
+
+    def _is_due(self, model: str) -> bool:
+        """Whether a refit is due by the schedule."""
+        now_ms, every_s = self._engine.clock.unix_ms(), self._settings.every_s
+        return is_scheduled(self._engine.published(model), lambda: self._known(model), every_s, now_ms)
+
+    def _left_behind(self) -> list[Path]:
+        """Return the folders of models that are not served."""
+        directory, served = self._settings.directory, self._engine.served_models
+        if directory is None:
+            return []
+        folders = [directory / FOLDER] + ([directory / SEGMENTS] if self._engine.context.archive is None else [])
+        found = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
+        return [one for one in found if one.name not in served and one.is_dir()]
+
+    def _remove(self, left: list[Path], models: set[str]) -> None:
+        """Delete those of models that the store does not have, unless segments are being written."""
+        if self._engine.context.segment_writing.acquire(blocking=False):
+            try:
+                for one in left:
+                    if one.name not in models:
+                        shutil.rmtree(one, ignore_errors=True)
+            finally:
+                self._engine.context.segment_writing.release()
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    def _known(self, model: str) -> list[RefitJob]:
+        """Return the refits of a model, oldest first. Raises `Conflict` (code `other_role`), `Busy`, `NotFound`."""
+        self._engine.served_model(model)
+        self._engine.led(WHAT)
+        if model not in self._jobs:
+            self._jobs[model] = self._read(model)
+        lineage = self._lineage(model)
+        self._jobs[model] = [job for job in self._jobs[model] if job.lineage == lineage]
+        return self._jobs[model]
+
+    def _read(self, model: str) -> list[RefitJob]:
+        folder, found = self._folder(model), []
+        for path in sorted(folder.glob(f"*{SUFFIX}")):
+            try:
+                job, self._weights[path.stem] = RefitJob.read(path, model)
+            except (Corrupt, BadInput, KeyError, TypeError, OSError) as error:
+                log.warning("%s: not the result of a refit that this version can read: %s", path, error)
+            else:
+                self._note_partition(job)
+                found.append(job)
+        for left in folder.glob("*.job"):
+            shutil.rmtree(left, ignore_errors=True)
+        return found
+
+    def _note_partition(self, job: RefitJob) -> None:
+        runs = (job.found or {}).get("runs")
+        if runs is not None:
+            self._partitions[job.id] = Partition.of(runs["partition"])
+
+    def _find(self, model: str, refit: str) -> RefitJob:
+        for job in self._known(model):
+            if job.id == refit:
+                return job
+        raise NotFound(f"no refit {refit[:64]!r} of model {model}; GET /models/{model}/refits lists them", "refit_not_found")
+
+    def _last(self, model: str) -> RefitJob:
+        for job in reversed(self._known(model)):
+            if job.found is not None:
+                return job
+        raise NotFound(f"model {model} has no refit yet; start one with POST /models/{model}/refits", "no_refit")
+
+    def _lineage(self, model: str) -> str:
+        return self._engine.served_model(model).lineage.hex()
+
+    def _folder(self, model: str) -> Path:
+        return self._data() / FOLDER / model
+
+    def _data(self) -> Path:
+        if self._settings.directory is not None:
+            return self._settings.directory
+        if self._temporary is None:
+            self._temporary = TemporaryDirectory(prefix="riata-refits-")
+        return Path(self._temporary.name)

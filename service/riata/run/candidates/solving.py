@@ -1,0 +1,131 @@
+"""Finds batch optima as commands and jobs ask for them: the solver by name, one penalty or several, and the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from riata.lab.batch.choose import Choice, Solver, choose
+from riata.lab.batch.data import Data
+from riata.lab.batch.mp import Mp
+from riata.lab.batch.path import solve_path
+from riata.lab.batch.pool import Pool
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.solution import Solution, TraceRow
+from riata.learn.learner import Weights
+from riata.run.candidates.adopting import link_of
+from riata.run.candidates.solver_options import SolverOptions
+from riata.run.state.config import ModelConfig
+
+GAMMA: Final = 1.0  # of learners without a setting of this name
+
+Solved = list[tuple[Problem, Solution]]
+Watch = Callable[[float, TraceRow], bool]  # the penalty, or the bound, and its pass; false: stop with the best weights so far
+
+
+def gammas_of(options: SolverOptions, config: ModelConfig) -> tuple[float, ...]:
+    """Return the penalties to solve under."""
+    return options.gammas or (getattr(config.learner, "gamma", GAMMA),)
+
+
+def solve(
+    options: SolverOptions, data: Data, config: ModelConfig, pool: Pool, watch: Watch, start: Weights | None = None
+) -> tuple[Choice, Solved]:
+    """Solve under each penalty. Returns how the solver was chosen, and the solutions, largest penalty first.
+
+    start : where the first penalty begins
+    """
+    gammas = gammas_of(options, config)
+    problem = Problem(data, link_of(config), gammas[0], start=start)
+    if options.bounds:
+        return _within_bounds(options, problem, pool, watch)
+    choice = choose(options.solver, problem, pool, **options.settings)
+    if len(gammas) == 1:
+        return choice, [(problem, choice.solver.solve(problem, pool, lambda row: watch(gammas[0], row)))]
+    if isinstance(choice.solver, Mp | Rmmp):
+        solver = choice.solver if isinstance(choice.solver, Rmmp) else choice.solver.as_rmmp(data.features)
+        path = solve_path(problem, gammas, solver, pool, watch)
+        return choice, [(replace(problem, gamma=gamma), solution) for gamma, solution in path]
+    return choice, _one_by_one(choice.solver, problem, gammas, pool, watch)
+
+
+def _one_by_one(solver: Solver, problem: Problem, gammas: Sequence[float], pool: Pool, watch: Watch) -> Solved:
+    """Solve under each penalty in turn, each from the weights of the one before, until `watch` stops it."""
+    solved: Solved = []
+    for gamma in sorted(set(gammas), reverse=True):
+        problem = replace(problem, gamma=gamma, start=solved[-1][1].weights if solved else problem.start)
+        solved.append((problem, solver.solve(problem, pool, lambda row, gamma=gamma: watch(gamma, row))))  # type: ignore[misc]
+        if solved[-1][1].stopped == "cancelled":
+            break
+    return solved
+
+
+def _within_bounds(options: SolverOptions, problem: Problem, pool: Pool, watch: Watch) -> tuple[Choice, Solved]:
+    """Solve under each bound in turn. The penalty of each solution is the one under which it is the optimum."""
+    solved: Solved = []
+    for bound in sorted(set(options.bounds)):
+        choice = choose(options.solver, problem, pool, **options.settings, bound=bound)
+        solution = choice.solver.solve(problem, pool, lambda row, bound=bound: watch(bound, row))  # type: ignore[misc]
+        solved.append((replace(problem, gamma=solution.gamma or 0.0), solution))
+        if solution.stopped == "cancelled":
+            break
+    return choice, solved
+
+
+def report_of(solver: str, reason: str, solved: Solved, pool: Pool) -> dict[str, Any]:
+    """Return the solver, the total weight of the rows, the loss of the base rate, and the solutions, as a document."""
+    data = solved[0][0].data
+    negative, positive = pool.fold("labels", data.parts, {})["weight"].tolist()
+    weight, share = negative + positive, positive / (negative + positive)
+    return {
+        "features": data.features,
+        "weight": weight,
+        "solver": solver,
+        "reason": reason,
+        "base_log_loss": -share * math.log(share) - (1.0 - share) * math.log(1.0 - share),
+        "solutions": [solution_document(problem, solution, weight) for problem, solution in solved],
+    }
+
+
+def mean_loss(problem: Problem, weights: Weights, objective: float, weight: float) -> float:
+    """Return the mean log loss over the rows of a problem, from the objective there. weight: of all rows."""
+    return -(objective + problem.penalty(problem.by_rank(weights), weights.intercept)) / weight
+
+
+def solution_document(problem: Problem, solution: Solution, weight: float) -> dict[str, Any]:
+    """Return a solution as a document. weight: of all rows"""
+    certificate = solution.certificate
+    return {
+        "gamma": float(problem.gamma),
+        "objective": certificate.objective,
+        "gap": certificate.gap,
+        "kkt": certificate.kkt,
+        "log_loss": mean_loss(problem, solution.weights, certificate.objective, weight),
+        "non_zeros": len(solution.weights.slot),
+        "intercept": solution.weights.intercept,
+        "passes": solution.spent.passes,
+        "accesses": solution.spent.accesses,
+        "memory_bytes": solution.spent.memory_bytes,
+        "size": float(abs(solution.weights.beta).sum()),
+        "stopped": solution.stopped,
+        "notes": [{"code": note.code, "text": note.text, "slots": list(note.slots)} for note in solution.notes],
+        "trace": [pass_document(row) for row in solution.trace],
+    }
+
+
+def pass_document(row: TraceRow) -> dict[str, Any]:
+    """Return one pass as a document."""
+    return {
+        "pass": row.number,
+        "objective": row.certificate.objective,
+        "gap": row.certificate.gap,
+        "kkt": row.certificate.kkt,
+        "non_zeros": row.non_zeros,
+        "members": row.members,
+        "frozen": row.frozen,
+        "accesses": row.accesses,
+        "seconds": round(row.seconds, 3),
+    }

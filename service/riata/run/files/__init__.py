@@ -1,0 +1,1 @@
+"""Files of labelled rows, learnt without a service."""

@@ -1,0 +1,222 @@
+"""Batch small request bodies that wait for the same sync: parsed by one call, logged as one record, answered by one wake-up.
+
+Theory of operation
+    A request of one row costs a parse, a record of the log, an entry in the writer's queue and two thread switches, each far more
+    than the row itself. Here small requests wait, unparsed, for the store's thread, and a group pays these costs once.
+
+             event loop                          store's thread
+    put ───► waiting ─┐ gather, once      ┌─ take all that waits; parse it together; one append per model
+    put ───► waiting ─┼──────────────────►┤  one transaction, durable
+    put ───► waiting ─┘                   └─ one call to the event loop
+    reply to each  ◄────────────────────────  which settles every request of the group, and gathers what waits by then
+
+    Nothing waits for a timer. The first request calls the store's thread as soon as the event loop has read from every
+    connection that had input. Requests that arrive while a group is in progress form the next group. It leaves once the last
+    reply is sent and the event loop has polled every connection again, so it includes clients that send again at once. A
+    single connection waits only for its own sync, and many connections share one. Two groups in progress at a time, one
+    parsed while the other is answered, would each have half the size, and a group costs as much as thirty rows.
+
+    Only requests that need no further checks are batched: all rows acceptable, all ids new. The append requires this
+    (`only_if_all_new`): if an id is known, nothing of the group is logged, the requests with that id are returned, and the
+    others are appended again. A returned request is parsed and logged on its own, which gives the same reply, with the
+    reasons. A group may contain several models and formats; then each has its own append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from riata.base.errors import RiataError
+from riata.run.engine import Engine
+from riata.run.engine_context import later
+from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done
+from riata.run.outcome import Observed, not_in_time
+from riata.store.store import Append, Appended
+from riata.wire.batch import select_rows
+from riata.wire.names import Names
+from riata.wire.parse import Context
+from riata.wire.parsed import names_in
+from riata.wire.read_body import Format
+from riata.wire.small_bodies import JoinedBodies, lines_of, read_together, with_keys
+from riata.wire.store_context import with_keyed_subjects
+
+BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
+GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
+
+Settle = Callable[[Observed | RiataError | None], None]
+log = logging.getLogger("riata.run")
+
+
+@dataclass(slots=True, eq=False)
+class _Small:
+    """One request. settle: None once it is answered; due_s: its deadline, by the event loop's clock."""
+
+    model: str
+    form: Format
+    lines: bytes
+    key: str | None
+    settle: Settle | None
+    due_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """An append in progress: its requests, and where the rows of each end."""
+
+    append: Append
+    smalls: list[_Small]
+    stop: list[int]
+    again: bool = False  # this is the second attempt
+
+
+class SmallBodyBatcher:
+    """The batcher. `put` and every `settle` run in the event loop; the rest runs in the store's thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._log_thread = engine.context.log_thread
+        self._waiting: deque[_Small] = deque()
+        self._log_thread.gathering = self._waiting
+        self._timeout_s = engine.settings.observe_timeout_ms / 1000
+        self._called = False  # a group is in progress, from the call of the store's thread to the last reply
+        self._owed = 0  # requests of that group without a reply
+        self._open: deque[_Small] = deque()  # in order of arrival; answered ones are removed from the front
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, model: str, body: bytes, content_type: str, key: str | None, settle: Settle) -> bool:
+        """Take a request that may be logged now, to a model without a closed vocabulary; false if it has to go on its own.
+        `settle` is called later, with the result, the error, or None if it has to go on its own after all."""
+        loop = self._engine.loop
+        found = lines_of(body, content_type) if len(body) <= BODY_BYTES_MAX else None
+        if found is None or loop is None:
+            return False
+        form, lines = found
+        small = _Small(model, form, lines, key, settle, loop.time() + self._timeout_s)
+        self._open.append(small)
+        if self._timer is None:
+            self._timer = loop.call_later(self._timeout_s, self._give_up, loop)
+        self._waiting.append(small)
+        if not self._called:
+            self._called = True
+            loop.call_soon(self._log_thread.gather, self._gather)
+        return True
+
+    # -- in the event loop -----------------------------------------------------------------------------------------
+
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer requests that have timed out; they may still be logged."""
+        now_s = loop.time()
+        while self._open and (self._open[0].settle is None or self._open[0].due_s <= now_s):
+            _settle(self._open.popleft(), not_in_time())
+        self._timer = loop.call_later(self._open[0].due_s - now_s, self._give_up, loop) if self._open else None
+
+    def _land(self, smalls: Sequence[_Small], answers: Iterable[Observed | RiataError | None]) -> None:
+        for small, answer in zip(smalls, answers, strict=True):
+            _settle(small, answer)
+        while self._open and self._open[0].settle is None:
+            self._open.popleft()
+        self._owed -= len(smalls)
+        if self._owed == 0:
+            self._called = bool(self._waiting)
+            if self._called and self._engine.loop is not None:
+                self._engine.loop.call_soon(self._log_thread.gather, self._gather)
+
+    # -- in the store's thread -------------------------------------------------------------------------------------
+
+    def _gather(self) -> list[tuple[Append, Done]]:
+        """Take what waits now, as one append per model and format."""
+        groups: dict[tuple[str, Format], list[_Small]] = {}
+        requests = size = 0
+        while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
+            small = self._waiting.popleft()
+            groups.setdefault((small.model, small.form), []).append(small)
+            requests, size = requests + 1, size + len(small.lines)
+        self._owed = requests  # before any of them is answered
+        flights = [self._take_off(model, form, smalls) for (model, form), smalls in groups.items()]
+        return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
+
+    def _take_off(self, model: str, form: Format, smalls: list[_Small]) -> _Flight | None:
+        """Parse requests of one model and make their append; None if none of them can be parsed together."""
+        try:
+            together = self._read(model, form, smalls)
+        except Exception as error:
+            if not isinstance(error, RiataError):  # outer edge for input from clients: the store's thread continues
+                log.exception("a batch of requests could not be read")
+            together = None
+        if together is None or not together.taken:
+            self._answer(smalls, [None] * len(smalls))
+            return None
+        if len(together.taken) < len(smalls):
+            taken = set(together.taken)
+            left = [small for at, small in enumerate(smalls) if at not in taken]
+            self._answer(left, [None] * len(left))
+            smalls = [smalls[at] for at in together.taken]
+        stop = together.stop.tolist()
+        starts = [0, *stop[:-1]]
+        keys = [(small.key, *span) for small, *span in zip(smalls, starts, stop, strict=True) if small.key is not None]
+        batch = with_keyed_subjects(with_keys(together.batch, keys), self._engine.context.log_thread.subject_key)
+        append = Append(model, "observe", self._engine.clock.unix_ms(), batch, names=together.names, only_if_all_new=True)
+        return _Flight(append, smalls, stop)
+
+    def _read(self, model: str, form: Format, smalls: list[_Small]) -> JoinedBodies | None:
+        served_model = self._engine.served_models.get(model)
+        published = served_model.published if served_model is not None else None
+        if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
+            return None  # curves: this is the log thread, and comparing them takes long
+        return read_together(
+            [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
+        )
+
+    def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
+        """Answer every request of the group, or append those with new ids again."""
+        if isinstance(answer, RiataError):
+            error = self._engine.why_not_logged(answer)
+            self._answer(flight.smalls, [error] * len(flight.smalls))
+        elif answer.record is None:
+            self._divert(flight, answer)
+        else:
+            before, promise = answer.record.first - 1, self._engine.settings.durability
+            start, observed = 0, []
+            for stop in flight.stop:
+                observed.append(Observed(stop - start, 0, 0, before + stop, [], promise, False))
+                start = stop
+            self._answer(flight.smalls, observed)
+
+    def _divert(self, flight: _Flight, answer: Appended) -> None:
+        """Return the requests with a known id; all of them if known ids are not why nothing was logged."""
+        known = np.add.reduceat(answer.duplicate | answer.reused, [0, *flight.stop[:-1]]).astype(np.bool_)
+        if flight.again or answer.refused is not None or not known.any() or known.all():
+            self._answer(flight.smalls, [None] * len(flight.smalls))
+            return
+        batch, count = flight.append.batch, np.diff(flight.stop, prepend=0)
+        if batch is not None:
+            kept = select_rows(batch, ~np.repeat(known, count))
+            append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))
+            smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
+            again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
+            self._log_thread.submit(
+                append, partial(self._landed, again)
+            )  # before the returned requests, which may repeat these ids
+        back = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if is_known]
+        self._answer(back, [None] * len(back))
+
+    def _answer(self, smalls: Sequence[_Small], answers: Sequence[Observed | RiataError | None]) -> None:
+        if self._engine.loop is not None:
+            later(self._engine.loop, self._land, smalls, answers)
+
+
+def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
+    settle, small.settle = small.settle, None
+    if settle is not None:
+        try:
+            settle(answer)
+        except Exception:  # outer edge for the caller's callback: the other requests and the next group must go on
+            log.exception("a request could not be answered; the others of its batch are not affected")

@@ -1,0 +1,249 @@
+"""The start of a process that learns: brings each model of the store to where it may be served, most of them at once.
+
+    look    in one thread: the checkpoint of each model that has one, and its log, which is read and not learnt
+    begin   a model whose log says nothing that a served state has to contain is handed over as its checkpoint is. Every other one
+            learns in a thread of its own first, so that it holds up no other: from a restore, a promotion, a forget, a repair
+            or a change of its configuration on, or of no checkpoint at all
+
+What the log has after a state that was handed over is learnt while the model is served, by whoever takes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from riata.base.errors import Corrupt, NotFound, StoreFailed, Unavailable
+from riata.base.halt import Halt, Halted, halting
+from riata.base.priority import BESIDE, lower_priority
+from riata.run.engine_context import EngineContext
+from riata.run.served_model import Coming
+from riata.run.state.damage import Damage, harms_one_model
+from riata.run.state.recovery import Recovered, Recovery
+from riata.run.stopped import Stopped
+from riata.run.writer.learning import Learning
+from riata.store.store import Generation, Head, Owner, Store
+
+log = logging.getLogger("riata.run")
+
+RETRY_S: Final = 0.5  # after a store did not answer
+LONG_EVENTS: Final = 100_000  # a log that the start of the others does not wait for
+SHARED_TRIES: Final = 2  # of a shared store: it may have changed between two calls
+
+
+@dataclass(frozen=True, slots=True)
+class StartHooks:
+    """What a start tells its engine; all may be called in any thread.
+
+    go_on     : called as the start makes progress; raises `Stopped` if it has to end
+    arrived   : states that may be served
+    hand_over : one of them, and the names of its features, unless the model was dropped meanwhile
+    damaged   : a model that is damaged
+    failed    : an error that ends the process
+    """
+
+    go_on: Callable[[], None]
+    arrived: Callable[[Sequence[Recovered]], None]
+    hand_over: Callable[[Recovered, list[tuple[int, bytes]]], None]
+    damaged: Callable[[Damage], None]
+    failed: Callable[[BaseException], None]
+
+
+@dataclass(slots=True)
+class Looked:
+    """What `look` has found. later : models without a checkpoint and with a long log, which their threads read"""
+
+    sound: list[Recovered] = field(default_factory=list)
+    named: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)  # the names of the features of sound models
+    damaged: list[Damage] = field(default_factory=list)
+    later: list[Coming] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Models whose state is not known yet, or is damaged."""
+        awaited = [found.state.name for found in self.sound if not found.is_ready]
+        return [*awaited, *(damage.model for damage in self.damaged), *(coming.name for coming in self.later)]
+
+
+class Starting:
+    """The start of one process. `hooks` have to be set before `begin`."""
+
+    def __init__(self, context: EngineContext, owner: Owner, hooks: StartHooks) -> None:
+        self.read, self.models = 0, 0  # models that `look` has looked at, of how many
+        self._context = context
+        self._owner = owner
+        self._hooks = hooks
+        self._looked = Looked()
+        self._threads: list[threading.Thread] = []
+
+    def look(self) -> Looked:
+        """Look at every model. Raises what the store raises, `Corrupt` for damage to more than one model, and `Stopped`."""
+        call, shared = self._context.log_thread.call, self._context.settings.shared
+        stands: list[tuple[str, Head, Generation | None]] = call(_stands).result()
+        if not shared:  # in a shared store a model without events may be about to get its first from another process
+            for name in [name for name, head, _ in stands if head.seq == 0]:
+                call(partial(_drop, owner=self._owner, name=name)).result()
+        stands = sorted((one for one in stands if one[1].seq > 0), key=_left)
+        self.models, looked = len(stands), Looked()
+        self._context.tally.to_replay = sum(map(_left, stands))
+        coming = [Coming(name, head.lineage, head.seq) for name, head, _ in stands]
+        for one in coming:
+            self._context.catalogue.expect(one)
+        for one, (name, head, generation) in zip(coming, stands, strict=True):
+            if generation is None and head.seq > LONG_EVENTS:
+                looked.later.append(one)
+            elif isinstance(found := self._prepare(name), Damage):
+                looked.damaged.append(found)
+            else:
+                looked.sound.append(found)
+                looked.named[name] = learning_names(self._context, found)
+            self.read += 1
+            self._hooks.go_on()
+        self._looked = looked
+        return looked
+
+    def begin(self, learning: Learning) -> None:
+        """Hand over what may be served now, and begin to learn the others. `learning` : owner of the writer, which runs"""
+        for damage in self._looked.damaged:
+            self._hooks.damaged(damage)
+        self._hooks.arrived([found for found in self._looked.sound if found.is_ready])
+        for found in sorted(self._looked.sound, key=lambda found: not found.is_ready):
+            state = found.state
+            if found.is_ready:
+                self._hand_over(learning, found, self._looked.named[state.name])
+            else:
+                if found.generation and found.control <= state.applied and not self._context.settings.shared:
+                    learning.show(found, self._looked.named[state.name])  # only an upgrade has to come first
+                self._learn_aside(learning, Coming(state.name, state.lineage, found.end), found)
+        for coming in self._looked.later:
+            self._learn_aside(learning, coming, None)
+        self._looked = Looked()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the threads that learn, each of which ends when `go_on` raises. They do not delay the end of the process."""
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _recovery(self) -> Recovery:
+        context = self._context
+        return Recovery(context.log_thread.call, self._owner, context.clock.unix_ms, context.crash_note)
+
+    def _prepare(self, name: str) -> Recovered | Damage:
+        """Look at one model, or return its damage. Raises `Corrupt` for damage to more than this model."""
+        recovery = self._recovery()
+        return self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
+
+    def _guarded(self, recovery: Recovery, name: str, work: Callable[[], Recovered]) -> Recovered | Damage:
+        for left in reversed(range(SHARED_TRIES if self._context.settings.shared else 1)):
+            try:
+                return work()
+            except Corrupt as error:
+                if not harms_one_model(error):
+                    raise
+                if not left:
+                    return recovery.damaged(name, error)
+        raise AssertionError("a model is tried at least once")
+
+    def _go_on(self, _event: int) -> None:
+        self._hooks.go_on()
+
+    def _learn_aside(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
+        thread = threading.Thread(target=self._learn_or_fail, args=(learning, coming, found), name="riata-recover", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _learn_or_fail(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
+        lower_priority(BESIDE)
+        self._context.halts.append(halt := Halt())
+        try:
+            while True:
+                try:
+                    with halting(halt):
+                        self._learn(learning, coming, found)
+                    return
+                except StoreFailed:
+                    raise
+                except Unavailable as error:
+                    if not self._context.settings.shared:
+                        raise
+                    log.warning("model %s: the store does not answer: %s", coming.name, error.detail)
+                    self._context.tally.retries += 1
+                    time.sleep(RETRY_S)
+                    found = None
+        except (Stopped, Halted, NotFound):  # the process ends, or the model was dropped
+            return
+        except Exception as error:  # the thread's outer edge
+            self._hooks.failed(error)
+
+    def _learn(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
+        recovery, name = self._recovery(), coming.name
+
+        def learnt() -> Recovered:
+            state = recovery.prepare(name, self._go_on) if found is None else found
+            self._expect(coming, recovery, learns=True)
+            recovery.learn(state, self._go_on)
+            return state
+
+        self._expect(coming, recovery, learns=found is not None)
+        ended = self._guarded(recovery, name, learnt)
+        if isinstance(ended, Damage):
+            self._hooks.damaged(ended)
+            return
+        self._hooks.arrived([ended])
+        self._hand_over(learning, ended, learning_names(self._context, ended))
+
+    def _expect(self, coming: Coming, recovery: Recovery, learns: bool) -> None:
+        """Show how far a model is, unless it is served already or was dropped."""
+        reached = partial(getattr, recovery, "reached")
+        self._context.catalogue.note(Coming(coming.name, coming.lineage, coming.of, reached, learns))
+
+    def _hand_over(self, learning: Learning, found: Recovered, names: list[tuple[int, bytes]]) -> None:
+        with learning.taking_up:
+            if not learning.was_dropped(found.state.lineage):
+                self._hooks.hand_over(found, names)
+
+
+def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, bytes]]:
+    """Return the feature names of a recovered model that are not known here yet. Waits for the store's thread."""
+    name = found.state.name
+    served_model = context.catalogue.served_models.get(name)
+    named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
+    try:
+        names: list[tuple[int, bytes]] = context.log_thread.call(lambda s: list(s.names(name, named))).result()
+    except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
+        if not harms_one_model(error) and not context.settings.shared:
+            raise
+        log.error("model %s: %s; its features are shown by slot until their names are sent again", name, error.detail)
+        return []
+    return names
+
+
+def _stands(store: Store) -> list[tuple[str, Head, Generation | None]]:
+    """Return each model of a store with the end of its log and its newest generation."""
+    return [(name, store.head(name), _newest(store, name)) for name in store.models()]
+
+
+def _drop(store: Store, owner: Owner, name: str) -> None:
+    """Remove a model whose configuration never reached the log: its creation was never acknowledged."""
+    store.drop(owner, name)
+
+
+def _newest(store: Store, name: str) -> Generation | None:
+    try:
+        generations: Sequence[Generation] = store.generations(name)
+    except Corrupt as error:
+        if not harms_one_model(error):
+            raise
+        return None  # reported when the model is looked at
+    return generations[0] if generations else None
+
+
+def _left(stand: tuple[str, Head, Generation | None]) -> int:
+    """Return how many events of a log are not in its newest generation."""
+    return stand[1].seq - (0 if stand[2] is None else stand[2].applied)

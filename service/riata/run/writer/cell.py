@@ -1,0 +1,85 @@
+"""What the writer keeps of one model, its line of items that wait, and the writer's callbacks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from riata.base.errors import RiataError
+from riata.base.halt import Halt
+from riata.run.cluster.lease import WriterPosition
+from riata.run.log.log_reading import ReadAgain
+from riata.run.state.core import Core
+from riata.run.state.damage import Damage
+from riata.run.state.drift_answer import Asked
+from riata.run.state.model_state import ModelState
+from riata.run.writer.checkpointer import Saved
+from riata.run.writer.items import Item, SaveNow
+from riata.run.writer.published import Published
+from riata.run.writer.publishing import Curvature
+from riata.run.writer.turn_size import Turn
+from riata.watch.minute import Minute
+
+
+@dataclass(slots=True)
+class Cell:
+    """One model of the writer."""
+
+    state: ModelState
+    core: Core
+    gen: int  # newest durable generation
+    version: int = 0
+    position: WriterPosition | None = None  # replaced after every record: another thread reads it
+    curvature: Curvature = field(default_factory=Curvature)
+    turn: Turn = field(default_factory=Turn)
+    minute: Minute = field(default_factory=Minute)
+    asked: Asked | None = None  # the last answer to drift that was asked for
+    waiting: list[SaveNow] = field(default_factory=list)  # requests for the next checkpoint
+    being_saved: list[SaveNow] = field(default_factory=list)  # requests for the checkpoint under way
+
+
+@dataclass(eq=False, slots=True)
+class Line:
+    """The items of one model that wait, and the model, once it was added.
+
+    busy     : a thread processes its items, and owns `cell`
+    dropped  : the model was dropped: nothing of this line counts any more
+    turn_ms  : the processor time that its next turn is expected to take
+    slow_ms  : when a turn of it took long, of the writer's clock; None: never
+    halt     : ends what it computes
+    why      : what those who wait are told once it was dropped; None: that the model was dropped
+    """
+
+    model: str
+    cell: Cell | None = None
+    lineage: bytes = b""  # of the model that was added last
+    items: deque[Item] = field(default_factory=deque)
+    pressing: int = 0  # how many of the items are not left to gather
+    bytes: int = 0  # of the payloads of their records
+    busy: bool = False
+    dropped: bool = False
+    turn_ms: float = 0.0
+    slow_ms: int | None = None
+    since_s: float = 0.0  # when its first item was put, or what it is busy with began
+    halt: Halt = field(default_factory=Halt)
+    why: RiataError | None = None
+
+    def took(self, turn_ms: float, is_typical: bool) -> None:
+        """Expect turns to be as long as this one, or if it was short and typical, half as long as before."""
+        self.turn_ms = max(turn_ms, self.turn_ms / 2 if is_typical else self.turn_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterHooks:
+    """The writer's callbacks. They are called in the thread that takes a turn of the model, several at once for several models,
+    and must not block, except the last."""
+
+    published: Callable[[Published], None]
+    refused: Callable[[str, dict[int, str]], None]  # events that the learner refused by itself, and why: logged as skipped
+    drifted: Callable[[str, bytes], None]  # the payload of the event that answers an alarm of the model's drift detector
+    saved: Callable[[Saved], None]
+    wanted: Callable[[str], int | None]  # the lowest log position of this model that a request waits for
+    fatal: Callable[[str, BaseException], None]
+    read_again: ReadAgain  # for promotions only; waits for the store's thread
+    damaged: Callable[[Damage], object]  # a model with a record that cannot be learnt as it was written

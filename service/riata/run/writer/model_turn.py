@@ -1,0 +1,277 @@
+"""A turn of the writer: the next items of one model, and what is then due for it. It touches no other model.
+
+So turns of several models may be under way at once, each in one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from riata.base.clock import Clock
+from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
+from riata.run.cluster.lease import WriterPosition
+from riata.run.state.core import Action, Core
+from riata.run.state.damage import Damage, event_of, harms_one_model
+from riata.run.state.drift_answer import answer_payload, asks_for
+from riata.run.state.model_state import Frozen
+from riata.run.writer.cell import Cell, Line, WriterHooks
+from riata.run.writer.checkpointer import Checkpointer, Saved
+from riata.run.writer.publishing import Curvature, generation_info, publish, schedule_of
+from riata.run.writer.queue import (
+    AddModel,
+    CopySketch,
+    DrainOne,
+    Finished,
+    Item,
+    Logged,
+    SaveNow,
+    WriterQueue,
+)  # fmt: skip
+from riata.run.writer.saver import Saver
+from riata.run.writer.sketch_copy import SketchCopy
+from riata.store.payload import decode_batch
+from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
+from riata.store.store import Record, Verdict
+
+SLOW_MS: Final = 20  # of processor time: a turn that takes longer is likely to be followed by others
+
+
+class ModelTurns:
+    """Takes turns of models. Every method but `fail` and `due` is called by the thread that has made the line busy."""
+
+    def __init__(
+        self, inbox: WriterQueue, checkpointer: Checkpointer, clock: Clock, hooks: WriterHooks, yield_to_loop: Callable[[], None]
+    ) -> None:
+        self._inbox = inbox
+        self._checkpointer = checkpointer
+        self._clock = clock
+        self._hooks = hooks
+        self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
+        self.due_ms: dict[str, int] = {}  # when something of a model is due; a model that is not in it costs nothing
+        self.saver = Saver("riata-checkpoint")
+
+    def take(self, line: Line) -> None:
+        """Process the next items of a line, and publish and checkpoint what is due."""
+        item = self._inbox.next_of(line)
+        if item is None:
+            return  # it was dropped in the meantime
+        begun_ms = self._clock.thread_ms()
+        if isinstance(item, Logged):
+            run = self._inbox.run_of(line, item) if line.cell is None else self._inbox.run_of(line, item, line.cell.turn.rows_max)
+            self._yield_to_loop()
+            if line.cell is not None:  # otherwise it was dropped while its last events waited here
+                self._learn(line, line.cell, run)
+        else:
+            self._do(line, item)
+        took_ms = self._clock.thread_ms() - begun_ms
+        line.took(took_ms, is_typical=isinstance(item, Logged))
+        if took_ms >= SLOW_MS:
+            line.slow_ms = self._clock.monotonic_ms()
+
+    def _do(self, line: Line, item: Item) -> None:
+        if isinstance(item, AddModel):
+            self._adopt(line, item)
+        elif isinstance(item, DrainOne):
+            if line.cell is not None and line.cell.core.unpublished:
+                self._publish(line, line.cell)
+            self._inbox.arrived(item.drain)
+        elif line.cell is None:
+            self.fail(item, _gone(line.model))
+        elif isinstance(item, SaveNow):
+            self._save_now(line, line.cell, item)
+        elif isinstance(item, CopySketch):
+            self._look(line.cell, item)
+        elif isinstance(item, Finished):
+            self._finished(line, line.cell, item.saved)
+        else:
+            self._look_after(line, line.cell)
+
+    def fail(self, item: Item, error: RiataError) -> None:
+        """Tell those who wait for an item that it will not be processed."""
+        if isinstance(item, SaveNow | CopySketch):
+            if item.future.set_running_or_notify_cancel():
+                item.future.set_exception(error)
+        elif isinstance(item, DrainOne):
+            self._inbox.arrived(item.drain)
+
+    def end(self, line: Line) -> None:
+        """End a model whose line was dropped: tell those who wait."""
+        error = line.why or _gone(line.model)
+        self._end_cell(line, error)
+        while line.items:
+            self.fail(line.items.popleft(), error)
+        line.pressing = 0
+
+    def _end_cell(self, line: Line, error: RiataError) -> None:
+        if (cell := line.cell) is not None:
+            line.cell = None
+            for asked in [*cell.waiting, *cell.being_saved]:
+                asked.future.set_exception(error)
+
+    def _learn(self, line: Line, cell: Cell, run: list[Logged]) -> None:
+        records = [item.record for item in run]
+        ahead = cell.core.unpublished
+        cell.core.logged_all(records)
+        self._yield_to_loop()
+        begun_ms = self._clock.monotonic_ms()
+        try:
+            refused = cell.state.apply_all(records, [item.batch for item in run])
+        except Corrupt as error:
+            if not harms_one_model(error):
+                raise
+            damage = Damage(line.model, cell.state.lineage, event_of(error, _unreadable(records) - 1), error.detail)
+            self._end_cell(line, damage.error())  # what else waits finds no model
+            self._hooks.damaged(damage)
+            return
+        self._yield_to_loop()
+        now_ms = self._clock.monotonic_ms()
+        cell.turn.took(records[-1].last - records[0].first + 1, now_ms - begun_ms)
+        cell.core.advanced(records[-1])
+        cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
+        if records[0].kind in ("config", "restore"):
+            ahead = False  # the noted time may not hold any more
+            cell.core.reschedule(schedule_of(cell.state))
+            cell.curvature = Curvature()  # the learner may have been replaced
+        if refused:
+            self._hooks.refused(line.model, refused)
+        self._answer_drift(line.model, cell)
+        if not (ahead and self._is_noted(line.model, cell, now_ms)):
+            self._look_after(line, cell)
+
+    def _is_noted(self, name: str, cell: Cell, now_ms: int) -> bool:
+        """Whether the next work for a model that was ahead of what is served is noted in `due_ms`, and not due yet.
+
+        So a busy model is serviced when something is due, and not at every turn: that is Python, which predictions wait for.
+        """
+        is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
+        return is_quiet and now_ms < self.due_ms.get(name, now_ms)
+
+    def _adopt(self, line: Line, item: AddModel) -> None:
+        state = item.state
+        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
+        cell = Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
+        state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
+        line.cell = cell
+        self._publish(line, cell)
+        self._look_after(line, cell)
+        self._answer_drift(state.name, cell)
+
+    def _answer_drift(self, model: str, cell: Cell) -> None:
+        """Have an alarm of the drift detector answered by an event of the log, if one is open."""
+        if cell.state.drift is not None and (asked := asks_for(cell.state, cell.asked)) is not None:
+            cell.asked = asked
+            self._hooks.drifted(model, answer_payload(cell.state))
+
+    def _save_now(self, line: Line, cell: Cell, item: SaveNow) -> None:
+        if not item.future.set_running_or_notify_cancel():
+            return  # the caller cancelled; after this check the call cannot be cancelled
+        if item.if_ahead and not cell.core.unsaved:
+            item.future.set_result(Saved(item.model, cell.state.lineage, Verdict.OK, None, 0))
+        else:
+            cell.waiting.append(item)
+            self._look_after(line, cell)
+
+    def _look(self, cell: Cell, item: CopySketch) -> None:
+        if not item.future.set_running_or_notify_cancel():
+            return
+        learner, seq = cell.state.learner, cell.state.applied if cell.state.has_learnt else 0
+        item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
+
+    def _look_after(self, line: Line, cell: Cell) -> None:
+        """Publish and checkpoint what is due of one model."""
+        lowest = self._hooks.wanted(line.model)
+        wanted = lowest is not None and lowest <= cell.core.applied
+        now_ms = self._clock.monotonic_ms()
+        actions = cell.core.due(now_ms, wanted)
+        if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
+            self._publish(line, cell)
+        if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
+            self._checkpoint(cell, Action.CHECKPOINT in actions)
+        self._note_due(line, cell)
+
+    def _note_due(self, line: Line, cell: Cell) -> None:
+        """Record when there will next be something to do for a model if nothing else happens to it."""
+        moments = [cell.core.next_due_ms()]
+        if not cell.core.unpublished:  # otherwise the next publication comes first
+            moments.append(cell.curvature.due_ms(cell.core.applied))
+        due_ms = min((moment for moment in moments if moment is not None), default=None)
+        if due_ms is None or line.dropped:
+            self.due_ms.pop(line.model, None)
+        else:
+            self.due_ms[line.model] = due_ms
+
+    def _curvature_is_late(self, cell: Cell, now_ms: int) -> bool:
+        """Whether the last events of a stream are served with older standard errors although new ones may be computed."""
+        due_ms = cell.curvature.due_ms(cell.core.applied)
+        return due_ms is not None and now_ms >= due_ms and not cell.core.unpublished
+
+    def _publish(self, line: Line, cell: Cell) -> None:
+        cell.version += 1
+        cell.curvature.refresh(cell.state, self._clock)
+        self._yield_to_loop()
+        published = publish(cell.state, cell.gen, cell.version, self._clock, cell.curvature.covariance, cell.minute)
+        if not line.dropped:
+            self._hooks.published(published)
+        cell.core.published(self._clock.monotonic_ms())
+
+    def _checkpoint(self, cell: Cell, due: bool) -> None:
+        """Begin a checkpoint. One that somebody saves is beside the schedule, and for nobody else."""
+        notes = [asked.note for asked in cell.waiting if asked.note is not None]
+        requested = bool(notes) or not (due or not all(asked.requested for asked in cell.waiting))
+        cell.core.checkpoint_started(self._clock.monotonic_ms(), requested)
+        cell.being_saved = [asked for asked in cell.waiting if not notes or asked.note is not None]
+        cell.waiting = [asked for asked in cell.waiting if notes and asked.note is None]
+        frozen, created_ms = cell.state.freeze(), self._clock.unix_ms()
+        info = generation_info(cell.state) | ({CAUSE: REQUEST} if requested else {})
+        if notes:
+            info |= {CAUSE: SAVED, NOTE: "; ".join(filter(None, notes))}
+        size = sum([array.nbytes for array in frozen.arrays.values()])
+        self.saver.submit(size, lambda: self._save(frozen, created_ms, info))
+
+    def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:
+        """Called in the saver's thread."""
+        try:
+            self._inbox.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
+        except Exception as error:  # the saver's outer edge
+            detail = error.detail if isinstance(error, RiataError) else repr(error)
+            self._hooks.fatal(f"writing a snapshot failed: {detail}", error)
+            lineage = bytes.fromhex(frozen.header["lineage"])
+            self._inbox.put(Finished(Saved(str(frozen.header["model"]), lineage, None, None, 0, detail)))
+
+    def _finished(self, line: Line, cell: Cell, saved: Saved) -> None:
+        if cell.state.lineage != saved.lineage:
+            return  # dropped meanwhile, and created again
+        self._hooks.saved(saved)
+        if saved.verdict is None:
+            cell.core.abandoned()
+        else:
+            cell.core.committed(saved.verdict)
+        if saved.verdict is Verdict.OK and saved.generation is not None:
+            cell.gen = saved.generation.gen
+            cell.position = WriterPosition(cell.state.lineage, cell.state.applied, cell.state.chain, cell.gen)
+        while cell.being_saved:
+            cell.being_saved.pop().future.set_result(saved)
+        if saved.verdict not in (None, Verdict.OK):
+            raise Corrupt(f"snapshot of {saved.model}: {saved.verdict.value}", "fenced")
+        self._look_after(line, cell)
+
+
+def _unreadable(run: Sequence[Record]) -> int:
+    """Return the first event of the record that cannot be read, among records that are learnt together."""
+    for record in run[1:]:
+        try:
+            if record.kind == "observe":
+                decode_batch(record.payload)
+        except Corrupt:
+            return record.first
+    return run[0].first
+
+
+def _gone(model: str) -> RiataError:
+    return NotFound(f"model {model} was dropped in the meantime", "model_not_found")
+
+
+def stopped(detail: str) -> Unavailable:
+    """Return the error for requests to a writer that does not learn any more."""
+    return Unavailable(f"learning has stopped: {detail}", "writer_stopped")

@@ -1,0 +1,133 @@
+"""What the writer publishes of a state: a model to be served, and from time to time the covariance for standard errors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.clock import Clock
+from riata.learn.learner import Weights
+from riata.learn.registry import spec_of
+from riata.maths.links import LINKS
+from riata.predict.factory import make_model
+from riata.predict.model import Origin
+from riata.predict.uncertainty import Covariance
+from riata.run.state.core import Schedule
+from riata.run.state.decision import margin_shift
+from riata.run.state.model_state import ModelState
+from riata.run.writer.published import Published
+from riata.watch.costs import cost_figures
+from riata.watch.figures import Figures
+from riata.watch.minute import Minute
+from riata.watch.warnings import WORSE_THAN_BASE, warnings_of
+
+REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
+
+
+class Curvature:
+    """The newest covariance of one model. `None` if the learner keeps no curvature, and before the first publication."""
+
+    def __init__(self) -> None:
+        self.covariance: Covariance | None = None
+        self._applied = -1  # the event after which it was made
+        self._rested_ms = 0
+
+    def refresh(self, state: ModelState, clock: Clock) -> None:
+        """Recompute the covariance, unless it is that of the present state or was computed a moment ago."""
+        if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
+            return
+        spent_ms = clock.thread_ms()  # on a busy machine one millisecond of a low-priority thread may last for seconds
+        sketch = state.learner.sketch()
+        self.covariance = None if sketch is None else Covariance.of(sketch)
+        self._applied = state.applied
+        least_ms = 0 if self.covariance is None or self.covariance.why_not else 1
+        self._rested_ms = clock.monotonic_ms() + REST * max(clock.thread_ms() - spent_ms, least_ms)
+
+    def due_ms(self, applied: int) -> int | None:
+        """Return when a covariance older than event `applied` may be recomputed; None if it is not older."""
+        return None if self.covariance is None or self._applied == applied else self._rested_ms
+
+
+def schedule_of(state: ModelState) -> Schedule:
+    """Return the schedule in a model's configuration."""
+    config = state.config
+    return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
+
+
+def publish(
+    state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
+) -> Published:
+    """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
+    spec_of(state.config.learner).rest(state.learner)
+    weights = state.served_weights()
+    state.yield_to_loop()
+    now_ms = clock.monotonic_ms()
+    figures = state.progressive.figures()
+    if minute is not None:
+        figures["minute"] = minute.figures(state.progressive, now_ms)
+    if state.config.decision.is_wanted:
+        figures["cost"] = _cost(state)
+    if state.drift is not None:
+        figures["drift"] = {"action": state.config.drift.action, **state.drift.figures()}
+    if state.slices is not None:
+        figures["slices"] = state.slices.figures()
+    if chosen := spec_of(state.config.learner).chosen(state.learner):
+        figures["tuned"] = dict(chosen)
+    columns = [] if state.columns is None else state.columns.large()
+    spec = spec_of(state.config.learner)
+    figures["warnings"] = warnings_of(figures, columns, spec.advice, spec.too_much(state.config.learner))
+    state.yield_to_loop()
+    no_std_error = _no_std_error(state, weights, covariance, figures)
+    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
+    seq = state.applied if state.has_learnt else 0
+    model = make_model(origin, weights, gen, seq, None if no_std_error else covariance)
+    state.yield_to_loop()
+    return Published(
+        model=model,
+        config=state.config,
+        figures=figures,
+        history=state.progressive.history(),
+        memory=state.memory(),
+        applied=state.applied,
+        skipped=state.skipped,
+        version=version,
+        published_ms=clock.unix_ms(),
+        published_mono_ms=now_ms,
+        closed_vocabulary=state.learner.closed_vocabulary(),
+        no_std_error=no_std_error,
+        chain=state.chain,
+        changes=state.changes,
+        followed=state.followed,
+        pairs=state.pairs.copy(),
+    )
+
+
+def _cost(state: ModelState) -> Figures:
+    decision, shift = state.config.decision, margin_shift(state.config.negatives_kept)
+    link = LINKS[state.progressive.config.answers].code
+    return cost_figures(state.progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
+
+
+def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None, figures: Figures) -> str:
+    """Return why predictions have no standard errors; empty if they have them.
+
+    A standard error says how far the weights scatter about those that fit the stream best. A model that is worse than its base
+    rate is not near them.
+    """
+    if state.config.has_classes:
+        return "the model has several classes"
+    if weights.posterior is not None:
+        return ""
+    if spec_of(state.config.learner).keeps_posterior:
+        return "no event has been learnt yet"
+    if covariance is None:
+        return "the learner keeps no curvature"
+    if any(warning["code"] == WORSE_THAN_BASE for warning in figures["warnings"]):
+        return "the model is worse than its base rate over the last events: see warnings"
+    return covariance.why_not
+
+
+def generation_info(state: ModelState) -> dict[str, float | int | str]:
+    """Return figures of the present state, stored with a checkpoint to help the operator choose one."""
+    cumulative = state.progressive.figures()["cumulative"]
+    numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
+    return {**numbers, "non_zeros": state.learner.weights().non_zeros, "skipped": state.skipped}

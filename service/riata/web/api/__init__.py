@@ -1,0 +1,1 @@
+"""Routes, the documents they take and give, and errors."""

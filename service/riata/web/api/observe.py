@@ -1,0 +1,214 @@
+"""POST /observe: parse labelled rows, append them to the log, answer with counts once they are durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from riata.base.errors import BadInput, RiataError
+from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.run.outcome import Observed, RowsRefused, refused_whole
+from riata.store.records import write_ahead
+from riata.web.api.options import flag, model_named, read_options, whole
+from riata.web.api.problems import answer_error, counts, internal, shown
+from riata.web.api.row_names import NO_NAMES, RowNames, cut_ids
+from riata.web.api.tools import Tools
+from riata.web.auth.keys import Key
+from riata.web.auth.quotas import Quotas
+from riata.web.metrics.meters import Meters
+from riata.web.server.answers import Answer, json_answer
+from riata.web.server.body import idempotency_key
+from riata.web.server.request import DEFERRED, Aside, Handled, Reply, Request
+from riata.web.settings import INLINE_BYTES_MAX
+from riata.wire.given import OtherLabels
+from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.parsed import Parsed
+from riata.wire.store_context import StoreContext, parse_for_store
+
+log = logging.getLogger("riata.web")
+_USUAL: Final = (  # what `answer_document` gives if every row was accepted
+    b'{"accepted":%d,"duplicate":0,"rejected":0,"seq":%d,"outcome":"accepted","durability":"%b","errors":[]}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key;
+    `caller`: its API key; `ids`: how many event ids follow the rows in the body; `by_row`: rows are refused one by one, even if
+    the labels of all are those of another setting."""
+
+    wait: bool
+    atomic: bool
+    key: str | None
+    caller: Key | None = None
+    ids: int | None = None
+    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """The handler of the observe routes. Its methods belong to the event loop's thread."""
+
+    tools: Tools
+    meters: Meters
+    quotas: Quotas | None = None
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests that could not be batched after all
+
+    def check_head(self, request: Request) -> None:
+        """Refuse what can be refused before the body is read. Raises errors of `riata.base.errors`."""
+        model = model_named(request.model)
+        read_choices(request)
+        self.tools.service.context(model, labelled=True)
+
+    def handle(self, request: Request, reply: Reply) -> Handled:
+        """Have the rows logged; the answer comes once they are durable. Small bodies are batched. Raises errors of
+        `riata.base.errors`."""
+        model, choices = request.model, read_choices(request)
+        service, kind = self.tools.service, request.kind
+        body, names = request.body, RowNames(choices.key)
+        if choices.ids is not None:
+            body, names = cut_ids(body, choices.ids)
+        elif isinstance(body, bytes) and not request.is_long and not choices.wait:
+            told = partial(self._told, model, body, kind, (choices, names), reply)
+            if service.observe_soon(model, body, kind, choices.key, told):
+                return DEFERRED
+        context = self._context(model, choices)
+        if request.is_long and not choices.wait and not choices.atomic:
+            read = partial(parse_and_write, body, kind, context, names, self.tools.clock.unix_ms())
+            awaited = service.awaited(partial(self._told, model, body, kind, (choices, names), reply))
+            self.tools.pool.submit(service.observe_read, model, read, awaited)
+            return DEFERRED
+        return Aside(partial(self._aside, model, body, kind, (choices, names)))
+
+    async def _aside(self, model: str, body: bytes | PaddedBuffer, kind: str, how: tuple[Choices, RowNames]) -> Answer:
+        """Log rows that are not batched, or that are to be applied before they are answered."""
+        service, observed = self.tools.service, None
+        choices, names = how
+        if choices.wait and isinstance(body, bytes) and choices.ids is None:
+            observed = await service.observe_small(model, body, kind, choices.key, wait_applied=True)
+        if observed is None:
+            try:
+                parsed = await self._parse(body, kind, self._context(model, choices), names)
+            except OtherLabels as error:
+                self._count_refused(model, error)
+                raise
+            observed = await self._append(model, parsed, choices.atomic, choices.wait)
+        return self.answer(model, observed, choices)
+
+    def _told(
+        self, model: str, body: bytes | PaddedBuffer, kind: str, how: tuple[Choices, RowNames], reply: Reply,
+        told: Observed | RiataError | None,
+    ) -> None:  # fmt: skip
+        """Answer with the outcome of the rows; None means that they could not be batched."""
+        if isinstance(told, Observed):
+            reply(answer_of(told, False))
+            self._count(model, told, how[0])
+        elif told is not None:
+            self._count_refused(model, told)
+            reply(answer_error(told))
+        else:
+            task = asyncio.get_running_loop().create_task(self._by_itself(model, body, kind, how, reply))
+            self.under_way.add(task)
+            task.add_done_callback(self.under_way.discard)
+
+    async def _by_itself(
+        self, model: str, body: bytes | PaddedBuffer, kind: str, how: tuple[Choices, RowNames], reply: Reply
+    ) -> None:
+        try:
+            answer = await self._aside(model, body, kind, how)
+        except RiataError as error:
+            answer = answer_error(error)
+        except Exception:
+            log.exception("rows of the model %s could not be observed", model)
+            answer = internal().answer()
+        reply(answer)
+
+    def answer(self, model: str, observed: Observed, choices: Choices) -> Answer:
+        """Count the rows, and return the answer with their outcomes."""
+        self._count(model, observed, choices)
+        return answer_of(observed, choices.wait)
+
+    def _count(self, model: str, observed: Observed, choices: Choices) -> None:
+        self.meters.rows(model, observed)
+        if self.quotas is not None and choices.caller is not None:
+            self.quotas.add(choices.caller, events=observed.accepted)
+
+    def _count_refused(self, model: str, error: RiataError) -> None:
+        """Count the rows of a request none of which was accepted."""
+        if isinstance(error, RowsRefused):
+            self.meters.rows(model, error.observed)
+        elif isinstance(error, OtherLabels):
+            self.meters.rows(model, refused_whole(error))
+
+    def _context(self, model: str, choices: Choices) -> StoreContext:
+        context = self.tools.service.context(model, labelled=True)
+        return replace(context, by_row=True) if choices.by_row else context
+
+    async def _parse(self, body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:
+        if len(body) <= INLINE_BYTES_MAX:
+            return parse_with_ids(body, kind, context, names)
+        loop = asyncio.get_running_loop()
+        now_ms = self.tools.clock.unix_ms()
+        return await loop.run_in_executor(self.tools.pool, parse_and_write, body, kind, context, names, now_ms)
+
+    async def _append(self, model: str, parsed: Parsed, atomic: bool, wait_applied: bool) -> Observed:
+        try:
+            return await self.tools.service.observe(model, parsed, atomic=atomic, wait_applied=wait_applied)
+        except RowsRefused as error:
+            self._count_refused(model, error)
+            raise
+
+
+def read_choices(request: Request) -> Choices:
+    """Read the options and the Idempotency-Key."""
+    options = read_options(request.query, request.route.options) if request.query else {}
+    if options.get("labels", "by_row") != "by_row":
+        raise BadInput("labels: the only allowed value is by_row", "bad_option")
+    key, ids = idempotency_key(request.idempotency_key), whole(options, "ids", None, 1, ROWS_PER_REQUEST_MAX)
+    return Choices(wants_applied(options), flag(options, "atomic"), key, request.key, ids, "labels" in options)
+
+
+def wants_applied(options: dict[str, str]) -> bool:
+    """Read `wait`, whose one value is `applied`."""
+    wait = options.get("wait")
+    if wait not in (None, "applied"):
+        raise BadInput("wait: the only allowed value is applied", "bad_option")
+    return wait is not None
+
+
+def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:
+    """Parse a body of labelled rows, and give those without an event id theirs."""
+    parsed = parse_for_store(body, kind, context, labelled=True)
+    return parsed if names == NO_NAMES else names.given_to(parsed)
+
+
+def parse_and_write(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames, accepted_ms: int) -> Parsed:
+    """Do `parse_with_ids`, and encode the log record of the rows here: in a pool thread, not in the one writer thread."""
+    parsed = parse_with_ids(body, kind, context, names)
+    return replace(parsed, encoded=write_ahead(parsed.batch, accepted_ms)) if parsed.batch.n else parsed
+
+
+def answer_of(observed: Observed, waited: bool) -> Answer:
+    """Return the answer with the outcomes of the rows. `waited`: whether the request has `wait=applied`."""
+    if waited or observed.duplicate or observed.rejected:
+        rows = observed.accepted + observed.duplicate + observed.rejected
+        status = 200 if observed.applied and waited else 202
+        return json_answer(answer_document(observed, waited), status)._replace(rows=rows)
+    return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()), rows=observed.accepted)
+
+
+def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:
+    """Return the document with the outcomes of the rows. It has `applied` only if `waited`."""
+    document: dict[str, Any] = {
+        **counts(observed),
+        "seq": observed.seq,
+        "outcome": "accepted" if observed.accepted else "duplicate",
+        "durability": observed.durability,
+        "errors": shown(observed.errors) if observed.errors else [],
+    }
+    if waited:
+        document["applied"] = observed.applied
+    return document

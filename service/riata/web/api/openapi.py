@@ -1,0 +1,95 @@
+"""The OpenAPI document, the published contract of the service, generated from the table of routes."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from http import HTTPStatus
+from typing import Final
+
+import riata
+from riata.web.api.route import AT, Route
+from riata.web.api.routes.table import ROUTES, SCHEMAS, TAG_AT
+from riata.web.api.schemas import MODEL, Schema, ref
+from riata.web.auth.scopes import ANY, OPEN
+
+OPENAPI_VERSION: Final = "3.1.0"
+DESCRIPTION: Final = (
+    "Learns sparse linear classifiers from a stream of labelled events, keeps every acknowledged event, and answers predictions "
+    "from the latest published model while it learns. Every error is an RFC 9457 problem document. A request with an unknown "
+    "query parameter is refused; the error names the nearest known one."
+)
+PROBLEMS: Final = {
+    400: "The request is malformed: its head, query or body.",
+    401: "No valid key; only if the service requires keys.",
+    403: "The key lacks the scope that the detail names, or a web page of another origin requests a change (`cross_site`).",
+    404: "No such model, or no such snapshot.",
+    408: "The body did not arrive in time.",
+    409: "Not possible in the present state; the code gives the reason.",
+    413: "A limit is exceeded; the code names it.",
+    414: "The query is too long.",
+    415: "A content type or content encoding that this route does not support.",
+    421: "Without keys: the host in the Host header is not in the setting allowed_hosts.",
+    422: "The request is well-formed but refused; the refused rows are listed if rows are the reason.",
+    429: "Too many requests; Retry-After says when to try again.",
+    500: "An internal error of the service.",
+    503: "Temporarily not possible; Retry-After says when to try again.",
+    507: "The disk is full up to its reserve, or the models take as much memory as they may.",
+}
+SECURITY: Final[Schema] = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key made by `riata keys new`, if keys_file is set.",
+    }
+}
+DESCRIBED: Final = [route for route in ROUTES if route.summary]
+
+
+def _problems(route: Route) -> set[int]:
+    of_gate = () if route.scopes == OPEN else (401, 429) if route.scopes == ANY else (401, 403, 429)
+    of_body = () if route.body is None else (400, 408, 413, 415, 422)
+    return {*route.problems, *of_gate, *of_body, 421, 500}
+
+
+def _responses(route: Route) -> Schema:
+    responses: Schema = {
+        str(status): {"description": HTTPStatus(status).phrase, "content": content} for status, content in route.answers.items()
+    }
+    for status in sorted(_problems(route)):
+        responses[str(status)] = {
+            "description": PROBLEMS[status],
+            "content": {"application/problem+json": {"schema": ref("Problem")}},
+        }
+        if status in (429, 503):
+            responses[str(status)]["headers"] = {
+                "Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}
+            }
+    return responses
+
+
+def openapi_document() -> Schema:
+    """Build the document. The caller may change it: it shares nothing with the next one."""
+    paths: Schema = {}
+    for route in DESCRIBED:
+        slug = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
+        method = route.method.lower()
+        item: Schema = {
+            "tags": [TAG_AT[route.method, route.path]],
+            "summary": route.summary,
+            "operationId": f"{method}_{slug}",
+            "responses": _responses(route),
+        }
+        if route.scopes != OPEN:
+            item["security"] = [{}, {"key": []}]
+        if parameters := [*([MODEL] if AT in route.path else []), *route.parameters]:
+            item["parameters"] = parameters
+        if route.body is not None:
+            item["requestBody"] = route.body
+        paths.setdefault(route.path, {})[method] = item
+    document: Schema = {
+        "openapi": OPENAPI_VERSION,
+        "info": {"title": "Riata", "version": riata.__version__, "description": DESCRIPTION},
+        "paths": paths,
+        "components": {"schemas": SCHEMAS, "securitySchemes": SECURITY},
+    }
+    return deepcopy(document)

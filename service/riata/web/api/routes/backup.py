@@ -1,0 +1,48 @@
+"""The route of backups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.web.api.route import Call, Route
+from riata.web.api.schemas import COUNT, NUMBER, TEXT, answer, record
+from riata.web.auth.keys import KEY, Forbidden, Key
+from riata.web.auth.scopes import ADMIN
+from riata.web.server.answers import Answer, json_answer
+
+
+async def back_up(call: Call) -> Answer:
+    """Copy the store; answers once the copy is durable. Takes no body."""
+    call.options()
+    key: Key | None = call.request.scope.get(KEY)
+    if key is not None and key.models is not None:
+        raise Forbidden(f"the key {key.id} does not allow this: a backup holds every model, and the key is for some")
+    return json_answer(await call.parts.admin.back_up(), 201)
+
+
+TAG: Final = "operations"
+SCHEMAS: Final = {
+    "Backup": record(
+        {
+            "directory": {**TEXT, "description": "on the machine of the service, inside its data directory; yours to move away"},
+            "bytes": COUNT,
+            "seconds": NUMBER,
+            "models": {
+                "type": "object",
+                "additionalProperties": COUNT,
+                "description": "the last event of each model in the copy; every event acknowledged before is in it",
+            },
+        }
+    )
+}
+ROUTES: Final = (
+    Route(
+        "POST",
+        "/backup",
+        (ADMIN,),
+        back_up,
+        "Copy the store of the running service into its data directory: log, event ids, snapshots and remembered predictions.",
+        answer("Backup", 201),
+        (409, 422, 503, 507),
+    ),
+)

@@ -1,0 +1,199 @@
+"""The open inference protocol, version 2: predictions as tensors, for clients and gateways that know no Riata.
+
+Source: the Open Inference Protocol specification, the REST interface. Rows are read by `wire.tensors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+
+import riata
+from riata.base.arrays import F64
+from riata.base.errors import BadInput, nearest
+from riata.base.limits import BODY_BYTES_MAX
+from riata.predict.model import Scores
+from riata.web.api.predictions import winners
+from riata.web.api.problems import refuse_errors
+from riata.web.api.route import V2_AT, Call, Handler, Route
+from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.auth.scopes import ANY, PREDICT, WATCH
+from riata.web.server.answers import NDJSON, Answer, json_answer
+from riata.wire.parse import parse_examples
+from riata.wire.tensors import Scalar, Tensor, rows_of
+
+TAG: Final = "open inference protocol"
+EXTENSIONS: Final[list[str]] = []
+
+
+class Wanted(msgspec.Struct):
+    """A tensor that the answer is to have."""
+
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class Inference(msgspec.Struct):
+    """The body of a request."""
+
+    inputs: Annotated[list[Tensor], msgspec.Meta(min_length=1)]
+    id: str | None = None
+    outputs: list[Wanted] = []
+    parameters: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor of the answer. shape : -1 stands for the number of rows."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+    def tensor(self, data: Sequence[Scalar], rows: int) -> dict[str, Any]:
+        """With its data, flat in row order."""
+        return {"name": self.name, "datatype": self.datatype, "shape": [rows, *self.shape[1:]], "data": data}
+
+
+MARGIN: Final = Output("margin", "FP64", [-1])
+PROBABILITY: Final = Output("probability", "FP64", [-1])
+
+
+async def server(call: Call) -> Answer:
+    """Name and version of the service."""
+    call.options()
+    return json_answer({"name": "riata", "version": riata.__version__, "extensions": EXTENSIONS})
+
+
+async def metadata(call: Call) -> Answer:
+    """What goes in and comes out. A sparse model takes any features, so the inputs are examples of the form."""
+    model, _ = call.asked()
+    published = call.parts.service.published(model)
+    outputs = [
+        {"name": one.name, "datatype": one.datatype, "shape": one.shape} for one in outputs_of(published.config.classes.names)
+    ]
+    inputs = [
+        {"name": "<feature>", "datatype": "FP64", "shape": [-1]},
+        {"name": "<category>", "datatype": "BYTES", "shape": [-1]},
+    ]
+    return json_answer(
+        {"name": model, "versions": [str(published.version)], "platform": "riata", "inputs": inputs, "outputs": outputs}
+    )
+
+
+async def is_ready(call: Call) -> Answer:
+    """Whether the model predicts. Raises `NotFound`, and as long as it is loaded `NotReady`."""
+    model, _ = call.asked()
+    call.parts.service.published(model)
+    return json_answer({"name": model, "ready": True})
+
+
+async def infer(call: Call) -> Answer:
+    """Predict the rows of the tensors."""
+    model, _ = call.asked()
+    service = call.parts.service
+    service.published(model)  # an unknown model is refused before its body is read
+    asked = read_inference(await call.json(BODY_BYTES_MAX))
+    body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows_of(asked.inputs))
+    published, context = service.published(model), service.context(model, labelled=False)
+
+    def predicted() -> Scores:
+        parsed = parse_examples(body, NDJSON.decode(), context, labelled=False)
+        refuse_errors(parsed)
+        return published.model.score(parsed.batch)
+
+    outputs = tensors(await asyncio.to_thread(predicted), published.config.classes.names, asked.outputs)
+    answered = {"model_name": model, "model_version": str(published.version), "outputs": outputs}
+    return json_answer(answered if asked.id is None else {**answered, "id": asked.id})
+
+
+def read_inference(document: dict[str, Any]) -> Inference:
+    """Check the form of a request. Raises `BadInput` (bad_inference)."""
+    try:
+        return msgspec.convert(document, Inference)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"open inference protocol: {error}", "bad_inference") from None
+
+
+def outputs_of(classes: Sequence[str]) -> list[Output]:
+    """The tensors that an answer has unless some are named."""
+    if classes:
+        return [Output("label", "BYTES", [-1]), Output("probability", "FP64", [-1, len(classes)]), MARGIN]
+    return [PROBABILITY, MARGIN, Output("label", "FP64", [-1])]
+
+
+def tensors(scores: Scores, classes: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+    """The outputs that are wanted, all if none is named. Raises `BadInput` (bad_inference)."""
+    data: dict[str, Sequence[Scalar]] = {
+        "probability": numbers(scores.probability if scores.by_class is None else scores.by_class.ravel()),
+        "margin": numbers(scores.margin),
+        "label": numbers(scores.label) if scores.by_class is None else winners(scores, classes),
+    }
+    offered = {one.name: one for one in outputs_of(() if scores.by_class is None else classes)}
+    for one in wanted:
+        if one.name not in offered:
+            raise BadInput(f"outputs: {nearest(one.name[:64], offered)}", "bad_inference")
+    chosen = [offered[one.name] for one in wanted] or list(offered.values())
+    return [one.tensor(data[one.name], len(scores.margin)) for one in chosen]
+
+
+def numbers(column: F64) -> list[Scalar]:
+    """As JSON has them; null for NaN."""
+    return [None if np.isnan(value) else value for value in column.tolist()]
+
+
+_TENSOR: Final = {"name": TEXT, "shape": array(COUNT), "datatype": TEXT}
+_VALUES: Final = array({"type": ["number", "string", "boolean", "null", "array"]})
+SCHEMAS: Final = {
+    "InferenceServer": record({"name": TEXT, "version": TEXT, "extensions": array(TEXT)}),
+    "Tensor": record({"name": TEXT, "datatype": TEXT, "shape": array({"type": "integer", "minimum": -1})}),
+    "InferenceModel": record(
+        {"name": TEXT, "versions": array(TEXT), "platform": TEXT, "inputs": array(ref("Tensor")), "outputs": array(ref("Tensor"))}
+    ),
+    "InferenceReady": record({"name": TEXT, "ready": YES_OR_NO}),
+    "Inference": record(
+        {
+            "model_name": TEXT,
+            "model_version": TEXT,
+            "id": TEXT,
+            "outputs": array(record({**_TENSOR, "data": array({"type": ["number", "string", "null"]})})),
+        },
+        optional=("id",),
+    ),
+    "InferenceRequest": {
+        "type": "object",
+        "required": ["inputs"],
+        "properties": {
+            "id": TEXT,
+            "inputs": {**array(record({**_TENSOR, "data": _VALUES})), "minItems": 1},
+            "outputs": array(record({"name": TEXT})),
+        },
+    },
+}
+
+
+def _at_model(method: str, rest: str, handler: Handler, summary: str, schema: str, scopes: tuple[str, ...], **more: Any) -> Route:
+    problems = (404, 422, 503) if method == "GET" else (404, 413, 503)
+    return Route(method, f"{V2_AT}{rest}", scopes, handler, summary, answer(schema), problems, **more)
+
+
+_EXAMPLE: Final = {"inputs": [{"name": "age", "shape": [2], "datatype": "FP64", "data": [41, 25]}]}
+ROUTES: Final = (
+    Route("GET", "/v2", ANY, server, "Name and version of the service.", answer("InferenceServer"), (422,)),
+    _at_model("GET", "", metadata, "The tensors that a model takes and gives.", "InferenceModel", (PREDICT, WATCH)),
+    _at_model("GET", "/ready", is_ready, "Whether a model predicts.", "InferenceReady", (PREDICT, WATCH)),
+    _at_model(
+        "POST",
+        "/infer",
+        infer,
+        "Predict rows whose features are tensors, one for each column.",
+        "Inference",
+        (PREDICT,),
+        body=json_body("InferenceRequest", _EXAMPLE),
+    ),
+)

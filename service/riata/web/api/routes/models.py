@@ -1,0 +1,341 @@
+"""Routes of models: create, list, describe, drop, metrics and weights."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput, RiataError, nearest
+from riata.learn.learner import Weights
+from riata.predict.explain import top_weights
+from riata.predict.model import Model
+from riata.predict.posterior import PosteriorModel, require_posterior
+from riata.run.candidates.challengers import Backfilling
+from riata.run.served_model import NotServedYet
+from riata.run.state.config import ModelConfig
+from riata.run.state.damage import ModelDamaged
+from riata.run.writer.published import Published
+from riata.watch.warnings import CODES
+from riata.web.api.curve_times import CURVE, dated
+from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole
+from riata.web.api.recent import SCHEMAS as RECENT
+from riata.web.api.route import AT, Call, Route
+from riata.web.api.routes import challengers
+from riata.web.api.schema_of import schema_of
+from riata.web.api.schemas import (
+    COUNT,
+    FIGURE,
+    FLAG,
+    NAME_PATTERN,
+    NUMBER,
+    SEQ,
+    TEXT,
+    TIME,
+    YES_OR_NO,
+    Schema,
+    answer,
+    array,
+    json_body,
+    query,
+    record,
+    ref,
+)
+from riata.web.auth.keys import require_visible, visible
+from riata.web.auth.scopes import ADMIN, ANY, PREDICT, WATCH
+from riata.web.server.answers import Answer, json_answer
+from riata.web.service import ServiceProtocol
+from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
+
+TOP_DEFAULT: Final = 50
+LEVEL: Final = 0.95
+
+
+async def list_models(call: Call) -> Answer:
+    """List the models, each with its learner, its counts and its served version."""
+    call.options()
+    shown = [line for line in call.parts.service.models() if visible(call.request.scope, line["name"])]
+    return json_answer({"models": shown})
+
+
+async def put_model(call: Call) -> Answer:
+    """Create a model from a configuration document, or change its changeable settings. 201 if it was created; 202 while a
+    challenger learns the log of its leader: it follows when the request is sent again."""
+    name = new_model_name(call.request.path_params["model"])
+    call.options()
+    body = await call.json(MODEL_BYTES_MAX)
+    if type(leader := body.get("follow")) is str:
+        require_visible(call.request.scope, leader)
+    location = (b"location", f"/models/{name}".encode())
+    try:
+        created, config = await call.creating(name, lambda: call.parts.admin.put_model(name, body, patient=False))
+    except Backfilling as waiting:
+        again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
+        document = {"name": name, "created": False, "state": "backfilling", "config": write_document(call.parts.admin.read(body))}
+        return json_answer(document, 202, (location, again))
+    document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
+    return json_answer(document, 201 if created else 200, (location,) if created else ())
+
+
+async def describe_model(call: Call) -> Answer:
+    """Configuration, counters, served version, progressive metrics and memory by part."""
+    model, _ = call.asked()
+    service, scope = call.parts.service, call.request.scope
+    document = service.describe(model)
+    with contextlib.suppress(RiataError):  # nothing is served yet
+        document["warnings"] = call.parts.meters.warnings(service.published(model), service.names(model))
+    return json_answer({**document, "challengers": [one for one in document["challengers"] if visible(scope, one["name"])]})
+
+
+async def drop_model(call: Call) -> Answer:
+    """Drop a model, served or not, with its log and checkpoints. `confirm` repeats the name."""
+    model, options = call.asked()
+    require_there(call.parts.service, model)
+    if options.get("confirm") != model:
+        raise BadInput("confirm: repeat the name of the model; dropping it deletes all its data", "confirm_needed")
+    await call.parts.admin.drop_model(model)
+    return json_answer({"name": model, "dropped": True})
+
+
+async def model_metrics(call: Call) -> Answer:
+    """Test-then-train figures; with `since` also the points of the learning curve after that event."""
+    model, options = call.asked()
+    since = whole(options, "since", None, 0, SEQ_MAX)
+    published = call.parts.service.published(model)
+    meters = call.parts.meters
+    warnings = meters.warnings(published, call.parts.service.names(model))
+    document = metrics_document(published, meters.figures(published), warnings, since)
+    if flag(options, "times") and since is not None:
+        points = document["history"]
+        times = await call.parts.service.event_times(model, [point["seq"] for point in points])
+        document["history"] = dated(points, times)
+    return json_answer(document)
+
+
+async def model_weights(call: Call) -> Answer:
+    """The largest weights, with slots and every name seen in the slot."""
+    model, options = call.asked()
+    top = whole(options, "top", TOP_DEFAULT, 1, WEIGHTS_SHOWN_MAX) or TOP_DEFAULT
+    published, book = call.parts.service.published(model), call.parts.service.names(model)
+    loop = asyncio.get_running_loop()
+    weights, prefix = weights_of_class(published, options.get("class")), options.get("prefix", "")
+    of_model = published.model.weights
+    errors = published.model.weight_errors if weights is of_model else lambda: np.full(len(weights.slot), np.nan)
+    found = await loop.run_in_executor(None, lambda: top_weights(weights, errors(), top, prefix, book))
+    level = share(options, "level")
+    has = isinstance(published.model, PosteriorModel)
+    told = await loop.run_in_executor(None, marginals_of, published.model, level or LEVEL) if has or level is not None else None
+    document = {
+        "model": source(published),
+        "intercept": weights.intercept,
+        "bits": weights.bits,
+        "non_zeros": weights.non_zeros,
+        "weights": [asdict(weight) for weight in found],
+    }
+    if told is not None:
+        document |= {
+            "intercept_posterior": told[-1],
+            "weights": [asdict(weight) | {"posterior": told[weight.slot]} for weight in found],
+        }
+    return json_answer(document)
+
+
+def weights_of_class(published: Published, name: str | None) -> Weights:
+    """Return the weights of a model, of several classes those of the class of this name. Raises `BadInput` (code `bad_option`)
+    if there is no such class, or if a class is missing or given to a model that has none."""
+    weights, names = published.model.weights, published.config.classes.names
+    if weights.heads is None:
+        if name is not None:
+            raise BadInput("class: this model has no classes by name; leave it out", "bad_option")
+        return weights
+    if name not in names:
+        told = "the model has several classes; name one" if name is None else nearest(name[:64], names)
+        raise BadInput(f"class: {told}", "bad_option")
+    return weights.heads[names.index(name)]
+
+
+def marginals_of(model: Model, level: float) -> dict[int, dict[str, float]]:
+    """Return the distribution of each weight by its slot; that of the intercept by -1. Raises as `require_posterior` does."""
+    base, each = require_posterior(model).marginals(level)
+    named = zip([-1, *model.weights.slot.tolist()], [base, *each], strict=True)
+    return {slot: {"level": level, **asdict(marginal)} for slot, marginal in named}
+
+
+def require_there(service: ServiceProtocol, model: str) -> None:
+    """Raise as `published` does unless the model exists, served or not."""
+    with contextlib.suppress(ModelDamaged, NotServedYet):
+        service.published(model)
+
+
+def source(published: Published) -> dict[str, Any]:
+    """Return name, version and seq of the model that an answer comes from."""
+    return {"name": published.model.origin.name, "version": published.version, "seq": published.model.seq}
+
+
+def metrics_document(
+    published: Published, figures: dict[str, Any], warnings: list[dict[str, Any]], since: int | None
+) -> dict[str, Any]:
+    """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
+    non_zeros = published.model.weights.non_zeros
+    figures = {name: value for name, value in figures.items() if name != "slices"}  # they have a route of their own
+    document = {"model": source(published), **figures, "non_zeros": non_zeros, "warnings": warnings}
+    if since is not None:
+        document["history"] = [point for point in published.history if point["seq"] > since]
+    return document
+
+
+def _figures() -> Schema:
+    names = (
+        "log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio",
+        "calibration_error",
+    )  # fmt: skip
+    figures = {
+        "type": "object",
+        "description": "test-then-train; null if undefined",
+        "properties": dict.fromkeys(names, FIGURE),
+        "additionalProperties": FIGURE,
+    }
+    metrics = {
+        "model": ref("Source"),
+        "cumulative": ref("Figures"),
+        "faded": ref("Figures"),
+        "window": ref("Figures"),
+        **RECENT,
+        "calibration": array({"type": "object", "additionalProperties": FIGURE}, description="of all events, by probability"),
+        "window_calibration": array({"type": "object", "additionalProperties": FIGURE}, description="the same of the window"),
+        "cost": {
+            "type": "object",
+            "description": "if the model has costs: mean cost of an event of the window, realised with the labels that came, "
+            "expected by the model, and that of other rules",
+            "additionalProperties": FIGURE,
+        },
+        "classes": array(
+            {"type": "object"}, description="of several classes: recall, precision, f1 and log loss of each by horizon"
+        ),
+        "macro": {
+            "type": "object",
+            "description": "of several classes: the means of these figures over the classes that occurred",
+        },
+        "drift": {"type": "object", "description": "if the model has a detector: its signals, and the last alarms, newest first"},
+        "tuned": {
+            "type": "object",
+            "description": "if the learner chooses settings by itself: those in force, and whether the choice has ended",
+        },
+        "warnings": array(ref("Warning")),
+        "non_zeros": COUNT,
+        "history": CURVE,
+    }
+    warning = {
+        "code": {"type": "string", "enum": list(CODES)},
+        "detail": {**TEXT, "description": "what was measured, and what to set"},
+        "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
+    }
+    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "tuned", "classes", "macro", *RECENT))
+    return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
+
+
+def _models() -> Schema:
+    served = record({"version": COUNT, "seq": COUNT, "generation": COUNT, "published": TIME, "age_s": NUMBER}, closed=False)
+    line = {
+        "name": {"type": "string", "pattern": NAME_PATTERN},
+        "learner": TEXT,
+        "mode": {"type": ["string", "null"], "description": "mode of the learner, if it has several"},
+        "examples": COUNT,
+        "non_zeros": COUNT,
+        "memory_bytes_total": {**COUNT, "description": "memory of the model; `memory_bytes` of one model has its parts"},
+        "served": served,
+    }
+    put = {
+        "name": TEXT,
+        "created": YES_OR_NO,
+        "config": {"type": "object"},
+        "state": {"type": "string", "enum": ["ready", "backfilling"]},
+    }
+    error = {
+        **FIGURE,
+        "minimum": 0,
+        "description": "approximate standard error of the weight, as in a prediction; null if unknown",
+    }
+    slot = {**COUNT, "description": "hash >> (32 - bits)"}
+    weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
+    bits = {"type": "integer", "minimum": 1, "maximum": 32}
+    marginal = {
+        **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "positive": NUMBER}),
+        "description": "if the learner keeps a posterior: the central interval of probability level of the weight, and the "
+        "probability that it is above zero",
+    }
+    listed = array(record({**weight, "posterior": marginal}, optional=("posterior",)))
+    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": listed}
+    damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
+    return {
+        "ModelConfig": challengers.with_follow(schema_of(ModelConfig)),
+        "ModelLine": record(line, closed=False),
+        "DamagedModel": record({"name": line["name"], "damaged": damaged}),
+        "UnservedModel": record({"name": line["name"], "waits": {**TEXT, "description": "what is done before it is served"}}),
+        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel"), ref("UnservedModel")]})}),
+        "Model": record(
+            {
+                **line,
+                "config": {"type": "object"},
+                "follow": challengers.FOLLOW,
+                "challengers": challengers.CHALLENGERS,
+                "memory_bytes": {"type": "object"},
+                "warnings": array(ref("Warning")),
+            },
+            closed=False,
+        ),
+        "ModelPut": record(put),
+        "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
+        "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
+    }
+
+
+TAG: Final = "models"
+SCHEMAS: Final = {**_figures(), **_models()}
+_SEEN: Final = (PREDICT, WATCH)
+_READ: Final = (404, 422, 503)
+_CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
+_SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
+_TIMES: Final = query("times", FLAG, "with since: add when the event of each point was accepted; null if the log has dropped it")
+_TOP: Final = query(
+    "top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": TOP_DEFAULT}, "number of weights"
+)
+_LEVEL: Final = query(
+    "level",
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
+    "probability of the intervals of the weights; the learner has to keep a posterior",
+)
+_CLASS: Final = query("class", {"type": "string"}, "of a model of several classes: the class whose weights are meant")
+_PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
+ROUTES: Final = (
+    Route("GET", "/models", ANY, list_models, "List all models.", answer("ModelList"), (422, 503)),
+    Route(
+        "PUT",
+        AT,
+        (ADMIN,),
+        put_model,
+        "Create a model, or change the changeable settings of an existing one. With `follow` it learns the events of another.",
+        answer("ModelPut", 200, 201, 202),
+        (404, 409, 503, 507),
+        body=json_body("ModelConfig", {"learner": {"kind": "truncated_gradient"}, "labels": "0/1"}),
+        creates=True,
+    ),
+    Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
+    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE, _TIMES)),
+    Route(
+        "GET",
+        f"{AT}/weights",
+        _SEEN,
+        model_weights,
+        "The largest weights.",
+        answer("Weights"),
+        (*_READ, 409),
+        (_TOP, _PREFIX, _LEVEL, _CLASS),
+    ),
+)

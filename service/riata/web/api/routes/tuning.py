@@ -1,0 +1,139 @@
+"""Routes to tune a model while it learns: the regularisation path, and changing settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from riata.base.document import write_document
+from riata.base.errors import BadInput
+from riata.learn.registry import SPECS
+from riata.run.state.config import ModelConfig, require_one_margin
+from riata.run.state.config_changes import CHANGEABLE
+from riata.run.writer.sketch_copy import PathQuestion
+from riata.web.api.options import NUMBER_MAX, positive, whole
+from riata.web.api.route import AT, Call, Route
+from riata.web.api.schema_of import schema_of
+from riata.web.api.schemas import (
+    COUNT,
+    FIGURE,
+    NUMBER,
+    TEXT,
+    YES_OR_NO,
+    Schema,
+    answer,
+    array,
+    json_body,
+    query,
+    record,
+    ref,
+)
+from riata.web.auth.scopes import ADMIN, PREDICT, WATCH
+from riata.web.server.answers import Answer, json_answer
+from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
+
+
+async def model_path(call: Call) -> Answer:
+    """The regularisation path: number of weights and objective under other penalties, for the data so far. Read only."""
+    model, options = call.asked()
+    require_one_margin(call.parts.service.published(model).config, "a regularisation path")
+    return json_answer(await call.parts.service.path(model, read_path_question(options)))
+
+
+async def change_model(call: Call) -> Answer:
+    """Change settings of a model while it learns; answers once the served model has them."""
+    model, _ = call.asked()
+    call.parts.service.published(model)
+    config, seq = await call.parts.admin.change(model, await call.json())
+    return json_answer({"name": model, "created": False, "config": write_document(config), "seq": seq})
+
+
+def read_path_question(options: dict[str, str]) -> PathQuestion:
+    """Read the options of a path. Raises `BadInput` (bad_option) if they do not form a grid."""
+    gammas = whole(options, "gammas", GAMMAS_DEFAULT, GAMMAS_MIN, GAMMAS_MAX) or GAMMAS_DEFAULT
+    top, bottom = positive(options, "from"), positive(options, "to")
+    if top is not None and bottom is not None and top <= bottom:
+        raise BadInput("from: expected a number above to; the path goes from large penalties to small ones", "bad_option")
+    return PathQuestion(gammas, top, bottom)
+
+
+def _change() -> Schema:
+    """Return the schema of a PATCH body: the changeable settings of a model and of its learner."""
+    whole_config = schema_of(ModelConfig)["properties"]
+    settings = {name: whole_config[name] for name in sorted(CHANGEABLE)}
+    for spec in SPECS.values():
+        for name in sorted(spec.adjustable):
+            settings[name] = schema_of(spec.config)["properties"][name]
+    for setting in settings.values():
+        setting.pop("default", None)  # an absent setting stays as it is
+    return record(settings, optional=tuple(settings))
+
+
+def _paths() -> Schema:
+    loss = {
+        **FIGURE,
+        "minimum": 0,
+        "description": "test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate "
+        "unless it is the penalty in force: the sketch is linearised about the weights of that one",
+    }
+    objective = {**NUMBER, "description": "log-likelihood of the sketch minus penalties, relative to that of all weights zero"}
+    gamma = {"type": "number", "minimum": 0}
+    point = {
+        "gamma": gamma,
+        "non_zeros": COUNT,
+        "objective": objective,
+        "in_force": {**YES_OR_NO, "description": "whether this is the penalty that the model learns with now"},
+        "log_loss": loss,
+        "faded_log_loss": loss,
+    }
+    shadow = dict.fromkeys(("gamma", "weight", "log_loss", "faded_weight", "faded_log_loss"), gamma)
+    said = "from the largest penalty to the smallest, including the current one and those of the shadows"
+    points = array(ref("PathPoint"), description=said)
+    own = {**FIGURE, "minimum": 0, "description": "test-then-train, of the model itself under the penalties it had at the time"}
+    path = {
+        "model": ref("Source"),
+        "gamma": gamma,
+        "log_loss": own,
+        "faded_log_loss": own,
+        "points": points,
+        "shadows": array(record(shadow)),
+    }
+    return {"PathPoint": record(point), "Path": record(path)}
+
+
+_CHANGED: Final = {
+    "name": TEXT,
+    "created": YES_OR_NO,
+    "config": {"type": "object"},
+    "seq": {**COUNT, "description": "the served model includes this log position"},
+}
+TAG: Final = "models"
+SCHEMAS: Final = {"ModelChange": _change(), "ModelChanged": record(_CHANGED), **_paths()}
+_GAMMAS: Final = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
+_FROM: Final = "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
+_GAMMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
+ROUTES: Final = (
+    Route(
+        "GET",
+        f"{AT}/path",
+        (PREDICT, WATCH),
+        model_path,
+        "The regularisation path: the weights that other penalties would choose from what was learnt so far. Changes nothing.",
+        answer("Path"),
+        (404, 409, 422, 503),
+        (
+            query("gammas", _GAMMAS, "number of penalties in the grid"),
+            query("from", _GAMMA, _FROM),
+            query("to", _GAMMA, "smallest penalty of the grid, below `from`; by default a hundredth of the current one"),
+        ),
+    ),
+    Route(
+        "PATCH",
+        AT,
+        (ADMIN,),
+        change_model,
+        "Change settings of a model while it learns; answers once the served model uses them.",
+        answer("ModelChanged"),
+        (404, 409, 503, 507),
+        body=json_body("ModelChange", {"publish_every_ms": 200}),
+    ),
+)

@@ -1,0 +1,339 @@
+"""Routes for watching: who asks, how the service and its models are, what changed a model, and which rows were refused."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any, Final
+
+import riata
+from riata.base.clock import rfc3339
+from riata.base.errors import BadInput, RiataError, nearest
+from riata.run.state.changes import KINDS
+from riata.run.writer.published import Published
+from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
+from riata.watch.weight_history import POINTS_MAX, WeightHistory
+from riata.web.api.attention import attention_of
+from riata.web.api.options import whole
+from riata.web.api.refused_rows import KEPT
+from riata.web.api.route import AT, Call, Route
+from riata.web.api.routes.health import REPLAYING, replaying, standing
+from riata.web.api.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
+from riata.web.auth.keys import EVERY_MODEL, KEY, Key, sees_key, visible
+from riata.web.auth.scopes import ADMIN, ANY, PREDICT, SCOPES, WATCH
+from riata.web.server.answers import Answer, json_answer
+from riata.web.server.body import header
+
+TAG_BYTES: Final = 12
+FADED_SHOWN: Final = ("loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate")
+
+
+async def whoami(call: Call) -> Answer:
+    """The key of the request, its scopes and its models; without keys, everything is permitted."""
+    call.options()
+    key: Key | None = call.request.scope.get(KEY)
+    if key is None:
+        return json_answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None, "quotas": None})
+    return json_answer(shown_key(call, key))
+
+
+async def list_keys(call: Call) -> Answer:
+    """The keys without their secrets. A key that is limited to some models sees only itself."""
+    call.options()
+    ring = call.parts.keys()
+    every = [] if ring is None else ring.keys.values()
+    found = [shown_key(call, key) for key in every if sees_key(call.request.scope, key.id)]
+    return json_answer({"required": ring is not None, "keys": found})
+
+
+async def status(call: Call) -> Answer:
+    """This process, the models that the key may see, and what needs attention in words."""
+    call.options()
+    service, health = call.parts.service, call.parts.service.health()
+    published: dict[str, Published] = {}
+    for name in health.models:
+        if visible(call.request.scope, name):
+            try:
+                published[name] = service.published(name)
+            except RiataError:  # just dropped, or nothing is served yet
+                continue
+    served = {name: (one, call.parts.meters.warnings(one, service.names(name))) for name, one in published.items()}
+    sharing = health.sharing
+    document = {
+        "version": riata.__version__,
+        "ready": health.ready,
+        "process": {
+            **standing(health),
+            "alive": health.alive,
+            "started": health.started,
+            "holder": sharing.holder or None,
+            "epoch": sharing.epoch,
+            "lease_renewed_s": sharing.renewed_s,
+            "takeover_s": sharing.recovery_s,
+        },
+        "processes": [shown_process(call, one) for one in sharing.processes],
+        "models": [model_status(call, name, one) for name, one in published.items()],
+        "replaying": replaying(call, health),
+        "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
+        "attention": [
+            one.document() for one in attention_of(health, served) if one.model is None or visible(call.request.scope, one.model)
+        ],
+    }
+    return tagged(call, document)
+
+
+def shown_process(call: Call, process: dict[str, Any]) -> dict[str, Any]:
+    """Return what a process said of itself, without models that the key may not see."""
+    lag = {name: events for name, events in process["lag"].items() if visible(call.request.scope, name)}
+    return {**process, "age_s": round(process["age_s"], 1), "lag": lag}
+
+
+def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
+    """Return positions, freshness and the faded figures of a model."""
+    at = call.parts.service.health().models[name]
+    faded = published.figures["faded"]
+    return {
+        "name": name,
+        "learner": published.config.learner.kind,
+        "seq_logged": at.seq_logged,
+        "seq_applied": at.seq_applied,
+        "version": at.version,
+        "busy_s": round(at.busy_s, 1),
+        "waiting_s": round(at.waiting_s, 1),
+        "age_s": round(at.age_s, 1),
+        "stale_s": round(at.stale_s, 1),
+        "non_zeros": at.non_zeros,
+        "examples": published.figures["cumulative"]["examples"],
+        "skipped": published.skipped,
+        "lost": at.lost,
+        "accepting": at.accepting,
+        "refused": sum(call.parts.meters.refused.counts(name).values()),
+        "faded": {figure: faded.get(figure) for figure in FADED_SHOWN},
+    }
+
+
+async def changes(call: Call) -> Answer:
+    """What changed the configuration or the state of the model, newest first."""
+    model, _ = call.asked()
+    return tagged(call, {"changes": await call.parts.service.changes(model)})
+
+
+async def slices(call: Call) -> Answer:
+    """The figures of each value of the fields in the setting `slices`."""
+    model, _ = call.asked()
+    published = call.parts.service.published(model)
+    document = {"fields": list(published.config.slices), "half_life": HALF_LIFE, "values_max": VALUES_MAX}
+    return tagged(call, {**document, "slices": published.figures.get("slices", [])})
+
+
+async def weights_history(call: Call) -> Answer:
+    """The followed weights at moments of the past."""
+    model, options = call.asked()
+    published = call.parts.service.published(model)
+    followed, asked = published.followed or WeightHistory(), published.config.weights_followed
+    names = asked if "names" not in options else options["names"].split(",")
+    for name in names:
+        if name not in asked:
+            raise BadInput(
+                f"names: {name[:64]!r} is not in the setting weights_followed; {nearest(name[:64], asked)}", "bad_option"
+            )
+    return tagged(call, {"followed": list(asked), "points_max": POINTS_MAX, **followed.document(names)})
+
+
+async def refused(call: Call) -> Answer:
+    """The rows that this process refused since its start."""
+    model, options = call.asked()
+    call.parts.service.published(model)
+    limit = whole(options, "limit", KEPT, 1, KEPT) or KEPT
+    rows = call.parts.meters.refused
+    awaited = call.parts.service.remembered().get(model)
+    left_out = ("bytes", "delays")
+    labels = None if awaited is None else {name: value for name, value in asdict(awaited).items() if name not in left_out}
+    delay = None if awaited is None else awaited.delays.document()
+    late = call.parts.service.lateness().get(model)
+    delays = {"label_delay": delay, "lateness": None if late is None else late.document()}
+    return tagged(call, {"counts": rows.counts(model), "last": rows.last(model, limit), "labels": labels, **delays})
+
+
+def shown_key(call: Call, key: Key) -> dict[str, Any]:
+    """Return what may be shown of a key."""
+    expires = None if key.expires_ms is None else rfc3339(key.expires_ms)
+    models = EVERY_MODEL if key.models is None else sorted(key.models)
+    quotas = None if call.parts.quotas is None else call.parts.quotas.document(key)
+    return {"key": key.id, "scopes": sorted(key.scopes), "models": models, "expires": expires, "quotas": quotas}
+
+
+def tagged(call: Call, document: dict[str, Any]) -> Answer:
+    """Return a document with an ETag; 304 without a body if the request says that it has this one."""
+    full = json_answer(document)
+    tag = b'"%b"' % blake2b(full.body, digest_size=TAG_BYTES).hexdigest().encode()
+    etag = ((b"etag", tag),)
+    if header(call.request.scope, b"if-none-match") == tag:
+        return Answer(304, b"", full.content_type, etag)
+    return full._replace(headers=etag)
+
+
+def _delays(counts: str) -> Schema:
+    bounds = array(NUMBER, description="upper bounds of the counts but the last, seconds")
+    return _or_null(record({"bounds_s": bounds, "counts": array(COUNT, description=counts), "mean_s": _or_null(NUMBER)}))
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_KEY: Final = record(
+    {
+        "key": {"type": ["string", "null"], "description": "id of the key; null if none is required"},
+        "scopes": array({"type": "string", "enum": list(SCOPES)}),
+        "models": {"anyOf": [{"type": "string", "enum": [EVERY_MODEL]}, array(TEXT)]},
+        "expires": _or_null(TIME),
+        "quotas": _or_null(
+            record(
+                {
+                    "models_max": _or_null(COUNT),
+                    "events_a_day": _or_null(COUNT),
+                    "bytes_a_day": _or_null(COUNT),
+                    "events_today": {**_or_null(COUNT), "description": "accepted since 00:00 UTC; null without a quota of a day"},
+                    "bytes_today": _or_null(COUNT),
+                }
+            )
+        ),
+    }
+)
+_ATTENTION: Final = record(
+    {
+        "severity": {"type": "string", "enum": ["page", "ticket"]},
+        "code": TEXT,
+        "model": _or_null(TEXT),
+        "sentence": TEXT,
+        "action": {**TEXT, "description": "what to do next"},
+    }
+)
+_MODEL: Final = record(
+    {
+        "name": TEXT, "learner": TEXT, "seq_logged": COUNT, "seq_applied": COUNT, "version": COUNT, "age_s": NUMBER,
+        "stale_s": NUMBER, "non_zeros": COUNT, "examples": COUNT, "skipped": COUNT, "lost": COUNT, "accepting": YES_OR_NO,
+        "busy_s": {**NUMBER, "description": "for how long the learner has been busy with one step of it"},
+        "waiting_s": {**NUMBER, "description": "for how long its events have waited to be learnt"},
+        "refused": {**COUNT, "description": "rows that this process refused since its start"},
+        "faded": {"type": "object", "additionalProperties": FIGURE},
+    }
+)  # fmt: skip
+_SLICE: Final = record(dict.fromkeys(SLICE_FIGURES, FIGURE))
+TAG: Final = "operations"
+SCHEMAS: Final[Schema] = {
+    "Whoami": _KEY,
+    "Keys": record({"required": YES_OR_NO, "keys": array(_KEY)}),
+    "Status": record(
+        {
+            "version": TEXT,
+            "ready": YES_OR_NO,
+            "process": {"type": "object", "description": "the process that answers"},
+            "processes": array(
+                {"type": "object"},
+                description="all processes on a shared store, each as it last said of itself; empty if there is only one",
+            ),
+            "models": array(_MODEL),
+            "replaying": REPLAYING,
+            "damaged": {"type": "object", "additionalProperties": TEXT},
+            "attention": array(_ATTENTION),
+        }
+    ),
+    "ChangeList": record(
+        {
+            "changes": array(
+                record(
+                    {
+                        "seq": COUNT,
+                        "time": _or_null(TIME),
+                        "kind": {
+                            "type": "string",
+                            "enum": list(KINDS),
+                            "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
+                            "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
+                            "for were found. followed: it learns the events of another model from here on. challenged: which "
+                            "models learn its events. "
+                            "backfilled: it has learnt the log of the model that it follows; `difference` is to the loss that "
+                            "the settings of that model would have had. "
+                            "forgot: rows of subjects were forgotten. "
+                            "trimmed: the event is no longer in the log",
+                        },
+                        "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
+                        "source": {"type": "object"},
+                        "settings": {"type": "object", "description": "by setting, [old, new]"},
+                    }
+                )
+            )
+        }
+    ),
+    "SliceList": record(
+        {
+            "fields": array(TEXT, description="the setting `slices`"),
+            "half_life": {**COUNT, "description": "events of a slice after which an event counts half in `faded`"},
+            "values_max": {**COUNT, "description": "most values of a field; those that were seen first are kept"},
+            "slices": array(
+                record(
+                    {
+                        "field": TEXT,
+                        "value": TEXT,
+                        "examples": {**COUNT, "description": "events since the value was found"},
+                        "cumulative": _SLICE,
+                        "faded": _SLICE,
+                    }
+                ),
+                description="the slice with the most events first; base: what the slice's own label rate would have",
+            ),
+        }
+    ),
+    "WeightHistory": record(
+        {
+            "followed": array(TEXT, description="the setting `weights_followed`"),
+            "points_max": {**COUNT, "description": "most points; beyond it, the ones closest together are dropped"},
+            "examples": array(COUNT, description="number of events learnt at each point, increasing"),
+            "weights": {
+                "type": "object",
+                "additionalProperties": array(FIGURE),
+                "description": "by feature, the weight at each point; null before it was followed. A feature that was not seen "
+                "yet is missing",
+            },
+        }
+    ),
+    "RefusedRows": record(
+        {
+            "counts": {"type": "object", "additionalProperties": COUNT, "description": "by code, since the start"},
+            "last": array(record({"time": TIME, "index": COUNT, "code": TEXT, "detail": TEXT})),
+            "labels": {
+                "anyOf": [{"type": "object"}, {"type": "null"}],
+                "description": "counts of remembered predictions and of their labels; null if there were none",
+            },
+            "label_delay": _delays("labels by the seconds since their prediction"),
+            "lateness": _delays("rows with `ts` by the seconds from that time to their acceptance; null if there were none"),
+        }
+    ),
+}
+_READ: Final = (404, 422, 503)
+_LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
+_SLICES: Final = "Losses, calibration and label rate by value of the fields in the setting `slices`."
+_HISTORY: Final = "The weights of the features in the setting `weights_followed`, at moments of the past."
+_NAMES: Final = query("names", TEXT, "only these features, separated by commas; all if it is left out")
+_STATUS: Final = "This process, its models, and what needs attention in words."
+_REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
+ROUTES: Final = (
+    Route("GET", "/whoami", ANY, whoami, "The key of the request.", answer("Whoami"), (422,)),
+    Route("GET", "/keys", (ADMIN, WATCH), list_keys, "The API keys, without their secrets.", answer("Keys"), (422,)),
+    Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer("Status"), (422, 503)),
+    Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer("ChangeList"), _READ),
+    Route("GET", f"{AT}/slices", (ADMIN, WATCH), slices, _SLICES, answer("SliceList"), _READ),
+    Route(
+        "GET",
+        f"{AT}/weights/history",
+        (PREDICT, WATCH),
+        weights_history,
+        _HISTORY,
+        answer("WeightHistory"),
+        _READ,
+        (_NAMES,),
+    ),
+    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer("RefusedRows"), _READ, (_LIMIT,)),
+)

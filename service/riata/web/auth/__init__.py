@@ -1,0 +1,1 @@
+"""Who may do what: keys, scopes, rates, quotas, and requests of other sites."""

@@ -1,0 +1,1 @@
+"""Connections: limits, one request after the other, and the bridge to ASGI."""

@@ -1,0 +1,168 @@
+"""Read request headers and bodies; a body is never held in memory beyond its size limit."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Message, Receive, Scope
+
+from riata.base.errors import BadInput, Busy, Malformed, TooLarge
+from riata.web.server.unpacking import Unpacker
+
+IDENTITY: Final = b"identity"
+SMALL_BYTES: Final = 64 * 2**10  # bodies up to this size are not counted
+BODIES: Final = "riata.bodies"  # key in the scope: the `Bodies` of the application
+HELD: Final = "riata.body_bytes"  # key in the scope: bytes counted for the body of this request
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Memory accounting for all bodies that arrive in parts, from their first part until their request is answered.
+
+    Bodies of at most SMALL_BYTES, and those that arrive in one part, are not counted: `connections_max` bounds what they take.
+    So long bodies, however many, cannot keep them out.
+
+    bytes_max : setting `bodies_bytes_max`
+    held      : bytes counted now
+    """
+
+    bytes_max: int
+    held: int = 0
+    _most: int = 0  # peak of `held` since the last call of `most_since`
+
+    def take(self, scope: Scope, size: int) -> None:
+        """Count `size` bytes for a request. Raises `Busy` (bodies_full) if that exceeds `bytes_max`."""
+        counted = scope.get(HELD, 0)
+        if not self.take_bytes(counted_bytes(size) - counted):
+            raise Busy(
+                f"the request bodies being read take {self.held} bytes, and the setting bodies_bytes_max is {self.bytes_max}; "
+                "nothing of this request was accepted",
+                "bodies_full",
+            )
+        scope[HELD] = counted_bytes(size)
+
+    def take_bytes(self, size: int) -> bool:
+        """Count `size` more bytes, to be released by `give_bytes`. Returns false, without counting, beyond `bytes_max`."""
+        if size > 0 and self.held + size > self.bytes_max:
+            return False
+        self.held += size
+        self._most = max(self._most, self.held)
+        return True
+
+    def has_room(self, size: int) -> bool:
+        """Return whether `size` more bytes can be counted."""
+        return self.held + size <= self.bytes_max
+
+    def most_since(self) -> int:
+        """Return the peak of the bytes held since the last call."""
+        most, self._most = self._most, self.held
+        return most
+
+    def give_back(self, scope: Scope) -> None:
+        """Release the bytes counted for a request."""
+        self.give_bytes(scope.pop(HELD, 0))
+
+    def give_bytes(self, size: int) -> None:
+        """Release bytes that were counted without a scope."""
+        self.held -= size
+
+
+def counted_bytes(size: int) -> int:
+    """Return how many bytes are counted for a body of which `size` bytes have arrived."""
+    return size if size > SMALL_BYTES else 0
+
+
+class ClientGone(Exception):
+    """The connection ended before the body did: there is no client to answer, and nothing was accepted."""
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return one header (`name` in lower case), None if it is absent. Raises `Malformed` if it was sent twice."""
+    found: bytes | None = None
+    for key, value in scope["headers"]:
+        if key == name:
+            if found is not None:
+                raise Malformed(f"{name.decode()}: sent twice; send this header once", "repeated_header")
+            found = value
+    return found
+
+
+def content_type(scope: Scope) -> str:
+    """Return the Content-Type header, empty if there is none."""
+    return (header(scope, b"content-type") or b"").decode("latin-1")
+
+
+def idempotency_key(raw: bytes | None) -> str | None:
+    """Read an Idempotency-Key header, None if it is absent.
+
+    Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII characters.
+    """
+    if raw is None:
+        return None
+    if not 1 <= len(raw) <= 200 or not all(0x21 <= byte <= 0x7E for byte in raw):
+        raise BadInput("Idempotency-Key: expected 1 to 200 visible ASCII characters without spaces", "bad_idempotency_key")
+    return raw.decode("ascii")
+
+
+async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
+    """Read a whole body, and unpack it while it arrives.
+
+    Raises `TooLarge` (body_too_large) as soon as more than `bytes_max` are announced, have arrived or are unpacked, `Unsupported`
+    and `Malformed` as `Unpacker` does, `Busy` (bodies_full) if all bodies together take too much memory, `BadInput`
+    (body_too_slow) after `deadline_s`, `ClientGone` if the connection ends early.
+    """
+    encoding = (header(scope, b"content-encoding") or IDENTITY).strip().lower() or IDENTITY
+    unpacker = None if encoding == IDENTITY else Unpacker(encoding)
+    announced = header(scope, b"content-length")
+    if announced is not None and announced.isdigit() and _beyond(announced, bytes_max):
+        raise too_large(bytes_max)
+    first = await receive()
+    if unpacker is None and first["type"] == "http.request" and not first.get("more_body", False):
+        body: bytes = first.get("body", b"")
+        if len(body) > bytes_max:
+            raise too_large(bytes_max)
+        return body
+    try:
+        async with asyncio.timeout(deadline_s):
+            return await _read_parts(first, receive, bytes_max, scope, unpacker)
+    except TimeoutError:
+        raise BadInput(f"the body did not arrive within {deadline_s:g} seconds", "body_too_slow") from None
+
+
+def too_large(bytes_max: int) -> TooLarge:
+    """Return the error for a body beyond its size limit."""
+    return TooLarge(f"the body has more than {bytes_max} bytes; send the rows in several requests", "body_too_large")
+
+
+def _beyond(announced: bytes, bytes_max: int) -> bool:
+    digits = announced.lstrip(b"0")
+    return len(digits) > len(str(bytes_max)) or int(digits or b"0") > bytes_max
+
+
+async def _read_parts(message: Message, receive: Receive, bytes_max: int, scope: Scope, unpacker: Unpacker | None) -> bytes:
+    pieces: list[bytes] = []  # joined once at the end: appending to one bytes object would copy it for every piece
+    arrived = size = 0
+    bodies: Bodies | None = scope.get(BODIES)
+    while True:
+        if message["type"] != "http.request":
+            raise ClientGone
+        part = message.get("body", b"")
+        arrived += len(part)
+        for piece in [part] if unpacker is None else unpacker.feed(part):
+            size += len(piece)
+            if bodies is not None:
+                bodies.take(scope, size)
+            pieces.append(piece)
+            if size > bytes_max:
+                raise too_large(bytes_max)
+            if unpacker is not None:
+                await asyncio.sleep(0)  # others are served between two pieces
+        if arrived > bytes_max:
+            raise too_large(bytes_max)
+        if not message.get("more_body", False):
+            if unpacker is not None:
+                unpacker.finish()
+            return b"".join(pieces)
+        message = await receive()

@@ -1,0 +1,154 @@
+"""The fast path: what connections share to answer hot requests without an ASGI scope or a task, each with one write."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from http import HTTPStatus
+from typing import Final
+
+from riata.base.errors import RiataError
+from riata.web.api.problems import answer_error, internal
+from riata.web.auth.gate import Caller, Gate
+from riata.web.metrics.meters import Meters
+from riata.web.server.answers import STANDING_HEADERS, Answer
+from riata.web.server.body import Bodies
+from riata.web.server.busy_poll import BusyPoll
+from riata.web.server.head_parser import (
+    ACCEPT,
+    AUTHORIZATION,
+    CONTENT_TYPE,
+    IDEMPOTENCY_KEY,
+    IS_POST,
+    PATH_STOP,
+    TARGET,
+    TARGET_STOP,
+    HeadParser,
+    Words,
+)
+from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
+from riata.web.service import ServiceProtocol
+
+log = logging.getLogger("riata.web")
+Headers = list[tuple[bytes, bytes]]
+CLOSE_HEADER: Final = (b"connection", b"close")
+PATHS_MAX: Final = 1024  # hot paths that are remembered
+_CLOSE: Final = b"connection: close\r\n"
+_STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
+
+
+class FastPath:
+    """The hot routes of an application, and what all their requests share: gate, metrics, response head.
+
+    `awake` keeps the event loop polling for a short time after each answer. `bodies` counts the bodies that arrive in parts.
+    """
+
+    def __init__(
+        self, router: Router, meters: Meters, service: ServiceProtocol, gate: Gate | None, bodies: Bodies, busy_poll_us: int = 0
+    ) -> None:
+        self.router = router
+        self.meters = meters
+        self.service = service
+        self.gate = gate
+        self.bodies = bodies
+        self.awake = BusyPoll(busy_poll_us)
+        self.heads = HeadParser()
+        self._paths: dict[bytes, tuple[HotRoute, str]] = {}  # by method and path, as they were sent
+        self._asides: set[asyncio.Task[None]] = set()
+        self._standing: Headers | None = None
+        self._openings: dict[tuple[int, bytes], bytes] = {}
+
+    def find(self, data: bytes, words: Words) -> Request | None:
+        """Return the request that a plain head begins, None if its route is not hot."""
+        path = data[: words[PATH_STOP]]
+        found = self._paths.get(path)
+        if found is None:
+            found = self.router.find_named(words[IS_POST] > 0, data[words[TARGET] : words[PATH_STOP]].decode("latin-1"))
+            if found is None:
+                return None
+            if len(self._paths) == PATHS_MAX:
+                self._paths.clear()
+            self._paths[path] = found
+        request = Request(*found, data[words[PATH_STOP] + 1 : words[TARGET_STOP]], time.perf_counter())
+        if words[IS_POST]:
+            request.content_type = value_of(data, words, CONTENT_TYPE)
+            request.accept = value_of(data, words, ACCEPT)
+            request.idempotency_key = value_of(data, words, IDEMPOTENCY_KEY)
+        return request
+
+    def admit(self, request: Request, data: bytes, words: Words, caller: Caller) -> Answer | None:
+        """Ask the gate. Returns the refusal, or None and sets the key of the request."""
+        if self.gate is None:
+            return None
+        authorization = value_of(data, words, AUTHORIZATION)
+        refusal, request.key = self.gate.ask(request.route.key, request.model, authorization, self.service, caller)
+        return refusal
+
+    def is_welcome(self, request: Request) -> bool:
+        """Return whether the head of an admitted request gives no reason to refuse it before its body is read."""
+        try:
+            request.route.check_head(request)
+        except RiataError:
+            return False
+        return True
+
+    def handle(self, request: Request, reply: Reply) -> Answer | Deferred:
+        """Answer a complete and admitted request, or have `reply` called later."""
+        try:
+            found: Handled = request.route.handle(request, reply)
+        except RiataError as error:
+            return answer_error(error)
+        except Exception:
+            return _failed(request)
+        if isinstance(found, Aside):
+            task = asyncio.get_running_loop().create_task(self._aside(found, request, reply))
+            self._asides.add(task)
+            task.add_done_callback(self._asides.discard)
+            return Deferred.DEFERRED
+        return found
+
+    async def _aside(self, aside: Aside, request: Request, reply: Reply) -> None:
+        try:
+            answer = await aside.work()
+        except RiataError as error:
+            answer = answer_error(error)
+        except Exception:
+            answer = _failed(request)
+        reply(answer)
+
+    def note(self, request: Request, answer: Answer) -> None:
+        """Count an answered request."""
+        route = request.route
+        self.meters.answered(route.method, route.template, answer.status, time.perf_counter() - request.started)
+
+    def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
+        """Return an answer's bytes as uvicorn would write them. `standing`: uvicorn's default headers, a new list each second."""
+        if standing is not self._standing:
+            self._standing = standing
+            self._openings.clear()
+        opening = self._openings.get((answer.status, answer.content_type)) or self._opening(answer.status, answer.content_type)
+        if answer.headers or closing:
+            more = b"".join(b"%b: %b\r\n" % pair for pair in answer.headers)
+            end = _CLOSE if closing and CLOSE_HEADER not in answer.headers else b""
+            return b"%b%d\r\n%b%b%b\r\n%b" % (opening, len(answer.body), more, _STANDING, end, answer.body)
+        return b"%b%d\r\n%b\r\n%b" % (opening, len(answer.body), _STANDING, answer.body)
+
+    def _opening(self, status: int, content_type: bytes) -> bytes:
+        """Write the part of a response head that stays the same for a second, and cache it."""
+        lines = b"".join(b"%b: %b\r\n" % pair for pair in self._standing or ())
+        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (first, lines, content_type)
+        self._openings[status, content_type] = opening
+        return opening
+
+
+def value_of(data: bytes, words: Words, header: int) -> bytes | None:
+    """Return the value of a header of a plain head, None if it was not sent."""
+    start = words[header]
+    return None if start < 0 else data[start : words[header + 1]]
+
+
+def _failed(request: Request) -> Answer:
+    log.exception("%s %s failed", request.route.method, request.route.template)
+    return internal().answer()

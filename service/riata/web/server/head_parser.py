@@ -1,0 +1,62 @@
+"""Strict parser of plain HTTP/1.1 request heads, `service/native/head.c`.
+
+It accepts only heads that can be read in one way: GET or POST, a path in visible ASCII, `HTTP/1.1`, lines that end in CRLF,
+names of token characters, values of visible ASCII, spaces and tabs, exactly one Host, and no header that changes how a message is
+read or that identifies its origin (a Transfer-Encoding other than chunked, Content-Encoding, Expect, Upgrade, Origin,
+Sec-Fetch-Site, a Connection other than keep-alive, Proxy-Connection). Whatever it accepts, httptools parses to the same method,
+target and headers. All other heads are left to `web/server/heads.py`, which checks them with httptools.
+
+A `HeadParser` belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from riata.native.library import core
+
+NOT_PLAIN: Final = 0  # result of `HeadParser.parse`: the head is left to `web/server/heads.py`
+INCOMPLETE: Final = -1  # its end has not arrived; as far as it has, it is plain
+HEAD_BYTES_MAX: Final = 96 * 2**10  # of a whole head; longer ones are not plain
+SHORT_BYTES: Final = 2 * 2**10  # copied first: most heads are shorter
+# Words of the result. Of each header that is handed out: offset of its value and of the end; -1 and -1 if it was not sent.
+IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES = range(7)
+HOST, ACCEPT, CONTENT_TYPE, AUTHORIZATION, IDEMPOTENCY_KEY = range(7, 17, 2)
+WORDS: Final = 17
+IN_CHUNKS: Final = -2  # LENGTH of a body that arrives in chunks
+
+Words = tuple[int, ...]
+
+
+class HeadParser:
+    """The memory in which one thread parses heads. After `parse`, `words` are the words of the head (see the constants)."""
+
+    def __init__(self) -> None:
+        self._room, self._found = np.zeros(HEAD_BYTES_MAX, np.uint8), np.zeros(WORDS, np.int64)
+        self._bytes, self._words = memoryview(self._room.data), memoryview(self._found.data)
+        self._at, self._found_at = int(self._room.ctypes.data), int(self._found.ctypes.data)
+        self._unpack = struct.Struct(f"{WORDS}q").unpack
+
+    def parse(self, data: bytes) -> int:
+        """Parse the head with which `data` begins: its bytes with the empty line at its end, NOT_PLAIN, or INCOMPLETE.
+
+        An incomplete head of more than HEAD_BYTES_MAX is NOT_PLAIN.
+        """
+        size = len(data)
+        if size > SHORT_BYTES:
+            self._bytes[:SHORT_BYTES] = data[:SHORT_BYTES]
+            found: int = core.parse_head(self._at, SHORT_BYTES, self._found_at)
+            if found != INCOMPLETE:
+                return found
+            if size > HEAD_BYTES_MAX:
+                size, data = HEAD_BYTES_MAX, data[:HEAD_BYTES_MAX]
+        self._bytes[:size] = data
+        found = core.parse_head(self._at, size, self._found_at)
+        return NOT_PLAIN if found == INCOMPLETE and size == HEAD_BYTES_MAX else found
+
+    def words(self) -> Words:
+        """Return the words of the head that was parsed last."""
+        return self._unpack(self._words)

@@ -1,0 +1,99 @@
+"""The outermost ASGI middleware: counts, times and logs every request (never its payload), and sets the standing headers."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from riata.web.api.routes.table import TEMPLATES, place
+from riata.web.auth.gate import ADMITTED, Gate
+from riata.web.metrics.meters import Meters
+from riata.web.server.answers import STANDING_HEADERS, send_answer
+from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
+from riata.web.server.body import BODIES, Bodies
+from riata.web.server.request import Router
+from riata.web.service import ServiceProtocol
+
+UNMATCHED: Final = "unmatched"
+CLIENT_GONE: Final = 499  # the client disconnected; proxies use this number in their logs
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+
+
+class HotApps:
+    """Dispatch to the hot routes by dict lookup. All other requests, and other methods, are matched by FastAPI's router."""
+
+    def __init__(self, router: Router, apps: dict[tuple[str, str], HotApp]) -> None:
+        self._router = router
+        self._apps = apps
+
+    def find(self, scope: Scope) -> HotApp | None:
+        """Return the application for a request and set its path parameters in the scope; None if the route is not hot."""
+        method = scope["method"]
+        found = self._router.find(method == "POST", scope["path"]) if method in ("GET", "HEAD", "POST") else None
+        if found is None:
+            return None
+        route, model = found
+        app = self._apps[route.key]
+        scope["path_params"] = {"model": model}
+        scope["endpoint"] = app
+        return app
+
+
+class Instrumented:
+    """ASGI middleware around the whole application. `gate`, if there is one, is checked before a request is handled."""
+
+    def __init__(
+        self, app: ASGIApp, meters: Meters, hot: HotApps, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
+    ) -> None:
+        self.app = app
+        self.hot = hot
+        self.meters = meters
+        self.service = service
+        self.gate = gate
+        self.bodies = bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 0
+        scope[BODIES] = self.bodies
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = list(message.get("headers", ()))
+                given = {name for name, _ in headers}  # files of the console may be kept by caches
+                message["headers"] = headers + [pair for pair in STANDING_HEADERS if pair[0] not in given]
+            await send(message)
+
+        try:
+            app = self.hot.find(scope) or self.app
+            refusal = None if self.gate is None or ADMITTED in scope else self.gate.check(scope, self.service)
+            if refusal is None:
+                await app(scope, receive, send_marked)
+            else:
+                await send_answer(send_marked, refusal)
+        finally:
+            self.bodies.give_back(scope)
+            self._note(scope, status_of(scope, status), time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = template(scope) or known(scope["path"])
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.meters.answered(method, route, status, seconds)
+
+
+def status_of(scope: Scope, sent: int) -> int:
+    """Return the status that is recorded of a request; `sent` is that of the answer, 0 if there was none."""
+    return CLIENT_GONE if GONE_KEY in scope else sent or 500
+
+
+def known(path: str) -> str:
+    """Return the template of a path that was refused before it was matched; `UNMATCHED` if no route has it."""
+    found, _ = place(path)
+    return found if found in TEMPLATES else UNMATCHED

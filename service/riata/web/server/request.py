@@ -1,0 +1,129 @@
+"""A request to a hot route, however it arrived, and what its handler returns.
+
+The socket protocol (`connection.py`) and the ASGI adapter (`asgi_adapter.py`) both make a `Request`, ask the gate, and call the
+one handler of the route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from riata.base.request_trace import RequestTrace
+from riata.web.api.options import is_model_name
+from riata.web.api.routes.table import DEFAULT_MODEL, MODELS
+from riata.web.auth.keys import Key
+from riata.web.server.answers import Answer
+from riata.web.settings import INLINE_BYTES_MAX
+from riata.wire.padded_buffer import PaddedBuffer
+
+
+class Deferred(Enum):
+    """What a handler returns if it will call `reply` later."""
+
+    DEFERRED = "deferred"
+
+
+DEFERRED: Final = Deferred.DEFERRED
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Work that takes long or has to wait: a task of the event loop, which uses the thread pool for what would block the loop."""
+
+    work: Callable[[], Awaitable[Answer]]
+
+
+@dataclass(slots=True)
+class Request:
+    """A request to a hot route. Header values are as sent, None if absent.
+
+    model  : the name in the path; a model can have it once `check_head` or `Router.find_named` has found so
+    query  : as sent, after the question mark
+    body   : complete when the handler is called
+    key    : the API key of the caller; None if keys are not required
+    started: when it began, in the seconds of `time.perf_counter`
+    trace  : None unless requests are traced (`web/traced.py`)
+    """
+
+    route: HotRoute
+    model: str
+    query: bytes
+    started: float
+    content_type: bytes | None = None
+    accept: bytes | None = None
+    idempotency_key: bytes | None = None
+    body: bytes | PaddedBuffer = b""
+    key: Key | None = None
+    trace: RequestTrace | None = None
+
+    @property
+    def kind(self) -> str:
+        """The content type as text, empty if absent."""
+        return "" if self.content_type is None else self.content_type.decode("latin-1")
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its body is parsed in another thread, so that it does not block the event loop."""
+        return len(self.body) > INLINE_BYTES_MAX
+
+
+Reply = Callable[[Answer], None]
+Handled = Answer | Deferred | Aside
+Handle = Callable[[Request, Reply], Handled]
+
+
+@dataclass(frozen=True)
+class HotRoute:
+    """One hot route: `template` is its path.
+
+    handle    : answers a complete request. `Reply` is called once, in the event loop, if it returns DEFERRED
+    check_head: what can be refused before the body is read
+    bytes_max : the longest body that the socket protocol reads; longer ones go through ASGI
+    options   : names of the query options
+
+    Both may raise errors of `riata.base.errors`.
+    """
+
+    method: str
+    template: str
+    handle: Handle
+    check_head: Callable[[Request], None]
+    bytes_max: int
+    options: tuple[str, ...] = ()
+    key: tuple[str, str] = field(init=False)  # of the table of scopes
+
+    def __post_init__(self) -> None:
+        """Make the key."""
+        object.__setattr__(self, "key", (self.method, self.template))
+
+
+class Router:
+    """Finds hot routes by dict lookup, instead of matching every route in turn."""
+
+    def __init__(self, routes: Iterable[HotRoute]) -> None:
+        self.routes = tuple(routes)
+        self._plain: dict[tuple[bool, str], HotRoute] = {}
+        self._of_model: dict[tuple[bool, str], HotRoute] = {}
+        for route in self.routes:
+            of_model = route.template.startswith(MODELS)
+            path = route.template.removeprefix(f"{MODELS}{{model}}/") if of_model else route.template
+            (self._of_model if of_model else self._plain)[route.method == "POST", path] = route
+
+    def find(self, is_post: bool, path: str) -> tuple[HotRoute, str] | None:
+        """Return the route and the name of the model for a POST, or for a GET or HEAD; None if no hot route matches."""
+        found = self._plain.get((is_post, path))
+        if found is not None:
+            return found, DEFAULT_MODEL
+        if not path.startswith(MODELS):
+            return None
+        model, _, verb = path[len(MODELS) :].partition("/")
+        found = self._of_model.get((is_post, verb))
+        return None if found is None or not model else (found, model)
+
+    def find_named(self, is_post: bool, path: str) -> tuple[HotRoute, str] | None:
+        """Like `find`, for models that can exist only."""
+        found = self.find(is_post, path)
+        return None if found is None or not is_model_name(found[1]) else found
