@@ -88,7 +88,7 @@ def test_a_route_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
     page = (PAGES / "add-a-route.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
     assert added_files(page, overlay) == ["web/api/routes/size.py"]
-    with_line(page, RESOURCES, table, overlay / "web" / "routes")
+    with_line(page, RESOURCES, table, overlay / "web" / "api" / "routes")
     (watching, may_watch), (observing, may_observe) = made("watching", [WATCH]), made("observing", [OBSERVE])
     (elsewhere, may_see_another) = made("elsewhere", [WATCH], ["another"])
     keys = tmp_path / "keys.toml"

@@ -36,7 +36,7 @@ def test_the_help_of_every_command_says_snapshot() -> None:
 
 
 def test_errors_say_snapshot() -> None:
-    table = tomllib.loads((ROOT / "service" / "riata" / "web" / "error_codes.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((ROOT / "service" / "riata" / "web" / "api" / "error_codes.toml").read_text(encoding="utf-8"))
     found = [text for text in _texts(table) if OTHERS.search(CODE.sub("", text))]
     assert found == []
 
