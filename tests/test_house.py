@@ -80,7 +80,9 @@ WITHOUT_TWIN = {
     "unicode",
     "query",
 }  # files of the native core: no arithmetic, or read through `wire.scan` in their tests
-ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences", "Evidence"]
+ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences"]
+ADR_LINES_MAX = 40
+ADR_WIDTH_MAX = 140
 TOP_LEVEL = {
     "pyproject.toml", "service", "tests", "docker", "deploy", "README.md", "docker-compose.yml", "Makefile", "CHANGELOG.md",
     "requirements.lock", "MANIFEST.in", "LICENSE", "SECURITY.md", "CONTRIBUTING.md",
@@ -424,15 +426,28 @@ def test_public_functions_and_classes_say_what_they_are() -> None:
     assert wrong == []
 
 
-def test_every_decision_record_has_its_five_headings() -> None:
-    records = sorted((ROOT / "service" / "docs" / "adr").glob("*.md"))
-    wrong = []
-    for record in records:
-        headings = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
-        if headings != ADR_HEADINGS:
-            wrong.append(f"{record.name}: {headings}")
-    assert wrong == []
+def wrong_in_record(text: str) -> list[str]:
+    """What a decision record has that it may not have."""
+    lines = text.splitlines()
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    wrong = [f"headings {headings}"] if headings != ADR_HEADINGS else []
+    wrong += [f"{len(lines)} lines"] if len(lines) > ADR_LINES_MAX else []
+    return wrong + [f"line {at} is long" for at, line in enumerate(lines, 1) if len(line) > ADR_WIDTH_MAX]
+
+
+def test_decision_records_are_short_and_have_their_headings() -> None:
+    records = sorted((ROOT / "service" / "docs" / "adr").glob("[0-9]*.md"))
+    wrong = {record.name: found for record in records if (found := wrong_in_record(record.read_text(encoding="utf-8")))}
+    assert wrong == {}
     assert len(records) >= 10
+
+
+def test_the_check_of_decision_records_sees_headings_and_lengths() -> None:
+    good = "\n\n".join(f"## {heading}\nA sentence." for heading in ADR_HEADINGS)
+    assert wrong_in_record(good) == []
+    assert wrong_in_record(good + "\n\n## Evidence\nLinks.") == [f"headings {[*ADR_HEADINGS, 'Evidence']}"]
+    assert wrong_in_record(good + "\n" * 31) == ["41 lines"]
+    assert wrong_in_record(good + "x" * 140) == ["line 11 is long"]
 
 
 def test_the_top_level_has_only_listed_files() -> None:
