@@ -1,23 +1,25 @@
-# `make run` starts the service on http://127.0.0.1:8080, `make test` runs every check.
+# `make run` starts the service on http://127.0.0.1:8080, `make test` runs the tests.
 # Everything is installed into .venv, with the versions of requirements.lock and tests/requirements.lock.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
 # Most modules are never imported; the others are compiled to byte code at their first import. That is half the time of pip.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 WITH_PROGRESS := $(PYTHON) deploy/with-progress
 # One worker more than processors: many tests wait, for leases, restarts and probes.
 WORKERS ?= $(shell expr $$(nproc) + 1)
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Without byte code every process would compile the sources of its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check programs suite bench vw soak image wheel site lock clean
+.PHONY: help setup run demo check test test-all programs bench vw soak image wheel site lock clean
 
 help:            ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
 
 setup: $(VENV)/.installed
 
@@ -50,18 +52,18 @@ check: $(VENV)/.tested  ## check style and types
 	$(BIN)/ruff format --check service tests
 	@$(WITH_PROGRESS) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
 
-test:            ## check style and types, and run every test that runs before a merge
-	@$(MAKE) --no-print-directory --jobs=3 check suite
-
 programs: $(VENV)/.python  # which may have to use apt too
 	@sh deploy/test-programs
 
-suite: $(VENV)/.tested programs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: $(VENV)/.tested programs  ## run the tests that run before a merge
+	$(PYTEST) $(PARALLEL)
+
+test-all: $(VENV)/.tested programs  ## run these and all others but the long ones; before a release, and when store, run or native changed
+	$(PYTEST) $(PARALLEL) -m "not slow"
 
 SEEDS ?= 200000
 soak: $(VENV)/.tested   ## run the long tests: 300 kills, 100,000 mutated bodies, SEEDS=200000 simulated histories
-	$(BIN)/python -m pytest -m slow --timeout=7200
+	$(PYTEST) -m slow --timeout=7200
 	$(BIN)/python -m tests.simulation --first 1000000 --seeds $(SEEDS)
 
 bench: $(VENV)/.tested  ## compare the speed with other tools, as ratios measured in one run

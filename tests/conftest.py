@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.lacking import summary
+from tests.tiers import EVERY_DAY, FULL
 
 ROOT = Path(__file__).parent
 # No example has to be done within some time: any may wait for a core.
@@ -26,13 +27,18 @@ httpx_transport.create_ssl_context = functools.cache(httpx_transport.create_ssl_
 LONG = ("chaos", "fuzz", "run", "upgrades", "cli", "simulation", "deploy", "docs", "web", "store", "mutants")
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the folders of LONG first, in its order."""
+    """Mark the tests of FULL, and put the folders of LONG first, in its order."""
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(ROOT).parts[0]
         return LONG.index(folder) if folder in LONG else len(LONG)
 
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(FULL) and not name.startswith(EVERY_DAY):
+            item.add_marker("full")
     items.sort(key=rank)  # stable: files and their tests keep their order
 
 

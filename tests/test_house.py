@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from riata.wire.readers import READERS
+from tests.tiers import EVERY_DAY, FULL
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "riata"
@@ -100,8 +101,14 @@ def modules() -> list[tuple[str, Path, ast.Module]]:
     return found
 
 
+@functools.cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a tree. Each check needs them."""
+    return tuple(ast.walk(tree))
+
+
 def imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -112,7 +119,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -176,8 +183,8 @@ def effects(room: str, inside: str, tree: ast.Module) -> list[str]:
         for effect, allowed in EFFECTS.items():
             if (name == effect or name.startswith(effect + ".")) and not {room, inside} & allowed:
                 found.append(f"{inside} imports {name}")
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    docs = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr)}
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in docs:
             text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
             words = HTTP_WORDS.findall(text)
@@ -228,11 +235,13 @@ def named(path: Path) -> str:
 
 def cycles(imports: dict[str, set[str]]) -> list[list[str]]:
     """The sets of modules that import each other, directly or through others."""
+    while leaves := {name for name, others in imports.items() if not others & imports.keys()}:
+        imports = {name: others for name, others in imports.items() if name not in leaves}
     reached: dict[str, set[str]] = {}
     for start in imports:
         found, waiting = set[str](), [start]
         while waiting:
-            new = imports.get(waiting.pop(), set()) - found
+            new = (imports[waiting.pop()] & imports.keys()) - found
             found |= new
             waiting += new
         reached[start] = found
@@ -245,7 +254,7 @@ def cycles(imports: dict[str, set[str]]) -> list[list[str]]:
 def module_imports(name: str, tree: ast.Module, known: set[str]) -> set[str]:
     """The modules among `known` that a module imports anywhere, also only for its annotations."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -292,7 +301,7 @@ def names_a_reader(inside: str, tree: ast.Module) -> list[str]:
     wrong = [f"{inside} imports {name}" for name in imported(tree) if name.startswith(prefix) and inside not in READER_IMPORTS]
     media = {media.name for reader in READERS for media in reader.media_types} - {"application/json"}
     words = {*media, *(reader.name for reader in READERS)}
-    literals = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    literals = [node.value for node in nodes(tree) if isinstance(node, ast.Constant)]
     named = [text.decode("latin-1") if isinstance(text, bytes) else text for text in literals if isinstance(text, bytes | str)]
     return wrong + [f"{inside} names {word}" for word in named if word in words and inside not in WRITERS]
 
@@ -339,7 +348,7 @@ def test_functions_take_few_arguments() -> None:
 def test_nothing_banned_is_called_or_imported() -> None:
     wrong = []
     for _, path, tree in modules():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in BANNED_CALLS:
                 wrong.append(f"{path.relative_to(PACKAGE)}:{node.lineno} calls {node.func.id}")
         banned = [name for name in imported(tree) if name.split(".")[0] in BANNED_IMPORTS]
@@ -364,7 +373,7 @@ def own_will(tree: ast.Module) -> list[str]:
     """Calls by which code reads the clock or random numbers itself."""
     dotted = [
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     ]
     bare = [name for name in imported(tree) if name in ("random", "secrets", "uuid")]
@@ -410,7 +419,7 @@ def test_every_function_of_the_native_core_is_called() -> None:
     text = (NATIVE / "riata.h").read_text(encoding="utf-8")
     exported = re.findall(r"^(?:EXPORT|QUICK) [^(;]*?riata_(\w+)\(", text, re.MULTILINE)
     code = "".join(path.read_text(encoding="utf-8") for root in (PACKAGE, ROOT / "tests") for path in root.rglob("*.py"))
-    assert {name for name in exported if f"core.{name}" not in code and f"found.{name}" not in code} == set()
+    assert set(exported) - set(re.findall(r"(?:core|found)\.(\w+)", code)) == set()
 
 
 def test_public_functions_and_classes_say_what_they_are() -> None:
@@ -448,6 +457,16 @@ def test_the_check_of_decision_records_sees_headings_and_lengths() -> None:
     assert wrong_in_record(good + "\n\n## Evidence\nLinks.") == [f"headings {[*ADR_HEADINGS, 'Evidence']}"]
     assert wrong_in_record(good + "\n" * 31) == ["41 lines"]
     assert wrong_in_record(good + "x" * 140) == ["line 11 is long"]
+
+
+def test_the_table_of_tiers_names_tests_that_exist() -> None:
+    wrong = []
+    for entry in (*FULL, *EVERY_DAY):
+        beginning, _, test = entry.partition("::")
+        files = [path for path in (ROOT / "tests").rglob("test_*.py") if path.as_posix().startswith(f"{ROOT}/tests/{beginning}")]
+        found = [path for path in files if f"def {test.partition('[')[0]}" in path.read_text(encoding="utf-8")]
+        wrong += [] if found else [entry]
+    assert wrong == []
 
 
 def test_the_top_level_has_only_listed_files() -> None:

@@ -25,6 +25,7 @@ from tests.run.test_damage import (
     MODELS,
     ROWS,
     SETTINGS,
+    built,
     cut_file,
     directory,
     observe,
@@ -33,7 +34,7 @@ from tests.run.test_damage import (
     spoil_row,
 )
 
-__all__ = ["directory"]
+__all__ = ["built", "directory"]
 LAST = 1 + 2 * LONG_ROWS + BATCHES * ROWS
 SAVED = 1 + LONG_ROWS + BATCHES // 2 * ROWS  # the event of the checkpoint
 

@@ -38,7 +38,8 @@ def run(package: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[str]
     """Run tests on the package of a folder, up to the first failure."""
     environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTEST_ADDOPTS", None)
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-o", f"pythonpath={package} {ROOT}", "--hypothesis-seed=0"]
+    options = ["-x", "-q", "-n", "0", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+    options += ["-o", f"pythonpath={package} {ROOT}"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +65,10 @@ async def observe(node: Node, model: str, rows: int = ROWS, seed: int = 0) -> No
     await node.observe(events(rows, seed), model)
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three models, each with a checkpoint in the middle of its log and not at the end, left by a killed process."""
+    data = tmp_path_factory.mktemp("built") / "data"
 
     async def work(node: Node) -> None:
         for name in MODELS[:2]:
@@ -80,12 +82,18 @@ def directory(tmp_path: Path) -> Path:
                     await node.admin.snapshot_now(name)
         await observe(node, "a", LONG_ROWS)
 
-    serve(tmp_path / "data", work)
+    serve(data, work)
     for name in MODELS:  # what a stop saves
-        number = damaging.number_of(tmp_path / "data", name)
+        number = damaging.number_of(data, name)
         for table in ("generations", "chunks"):
-            damaging.change(tmp_path / "data", f"DELETE FROM {table} WHERE model = ? AND gen > 1", number)
-    return tmp_path / "data"
+            damaging.change(data, f"DELETE FROM {table} WHERE model = ? AND gen > 1", number)
+    return data
+
+
+@pytest.fixture
+def directory(built: Path, tmp_path: Path) -> Path:
+    """A copy of `built`, to be damaged."""
+    return Path(shutil.copytree(built, tmp_path / "data"))
 
 
 def looked_at(directory: Path, model: str = "a") -> Health:

@@ -16,7 +16,7 @@ import httpx
 from tests.running import HANG_S, free_port
 
 SELECT_ALL: Final = "\ue009a\ue000"  # Ctrl+A and the end of modifier keys, in the codes of WebDriver
-PATIENCE_S: Final = 600.0
+PATIENCE_S: Final = 120.0
 ELEMENT: Final = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element's id, fixed by the specification
 ARGUMENTS: Final = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync",

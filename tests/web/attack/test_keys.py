@@ -77,25 +77,38 @@ def app_of(entries: list[KeyEntry], service: FakeService, buckets: Buckets | Non
     return create_app(service, service, WebSettings(), service.clock, gate=gate)
 
 
+@pytest.fixture(scope="module")
+def kept() -> FakeService:
+    """The service of the one application of this module."""
+    return FakeService(ManualClock(NOW_MS))
+
+
 @pytest.fixture
-def service() -> FakeService:
-    found = FakeService(ManualClock(NOW_MS))
+def service(kept: FakeService) -> FakeService:
+    """The service as it was at first."""
+    kept.clock.now_ms = NOW_MS
+    kept.__init__(kept.clock)  # type: ignore[misc]
     for name in ("mine", "theirs"):
-        found.all[name] = FakeModel(name, ModelConfig(), generations=[1])
-    found.all["default"].generations.append(1)
-    for name in found.all:
-        found.refits.begin(name, {})
-    return found
+        kept.all[name] = FakeModel(name, ModelConfig(), generations=[1])
+    kept.all["default"].generations.append(1)
+    for name in kept.all:
+        kept.refits.begin(name, {})
+    return kept
 
 
 TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in SCOPES}
 OF_EVERY_MODEL = {scope: made(f"all-{scope}", [scope]) for scope in SCOPES}
 
 
-@pytest.fixture
-def client(service: FakeService) -> Iterator[Client]:
-    with asking(app_of([entry for _, entry in (*TOKENS.values(), *OF_EVERY_MODEL.values())], service)) as found:
+@pytest.fixture(scope="module")
+def application(kept: FakeService) -> Iterator[Client]:
+    with asking(app_of([entry for _, entry in (*TOKENS.values(), *OF_EVERY_MODEL.values())], kept)) as found:
         yield found
+
+
+@pytest.fixture
+def client(application: Client, service: FakeService) -> Client:  # noqa: ARG001  whose state is that of this test
+    return application
 
 
 def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:

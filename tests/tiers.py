@@ -1,0 +1,46 @@
+"""Which tests only `make test-all` runs, by what they guard."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What `make test` leaves to `make test-all`: the beginnings of names of tests.
+FULL: Final = (
+    "bench/",
+    "chaos/",
+    "cli/test_backup.py",
+    "cli/test_feed",
+    "cli/test_open_store.py",
+    "cli/test_refit_",
+    "cli/test_sending.py",
+    "deploy/",
+    "docs/test_commands_run.py",
+    "docs/test_how_to",
+    "docs/test_notebooks.py",
+    "fuzz/",
+    "mutants/",
+    "native/test_batch_safety.py",
+    "native/test_particle_safety.py",
+    "native/test_safety.py",
+    "native/test_sketch_safety.py",
+    "run/test_lost_events_redis.py",
+    "run/test_refit_share.py",
+    "run/test_remembering_redis.py",
+    "run/test_roles_redis.py",
+    "scale/test_dask.py",
+    "simulation/",
+    "store/test_redis_tampering.py",
+    "store/test_redis_transports.py",
+    "upgrades/",
+    "web/attack/test_browser.py",
+    "web/attack/test_memory.py",
+    "web/test_console_browser.py",
+    "web/test_contract.py",
+)
+# What it runs of these: a journey with kills, a fleet, a page in a browser, and the bits that a log replays to.
+EVERY_DAY: Final = (
+    "chaos/test_kill.py",
+    "run/test_roles_redis.py::test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_its_redis",
+    "upgrades/test_bits.py::test_a_stored_log_replays_to_the_bits_it_always_did",
+    "web/test_console_browser.py::test_every_page_shows_its_figures_in_light_and_dark_and_narrow[learning]",
+)
