@@ -34,20 +34,6 @@ def test_every_object_is_valid(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_job_of_a_batch_pass_is_valid_and_shares_all_parts(version: str) -> None:
-    text = (DEPLOY / "kubernetes" / "batch" / "job.yaml").read_text(encoding="utf-8")
-    job = yaml.safe_load(text)
-    valid(job, version)
-    (container,) = pod_of(job)["containers"]
-    assert container["args"][-1] == f"$(JOB_COMPLETION_INDEX)/{job['spec']['completions']}"
-    assert (container["securityContext"]["readOnlyRootFilesystem"], pod_of(job)["restartPolicy"]) == (True, "Never")
-    script = (DEPLOY / "kubernetes" / "batch" / "pass.sh").read_text(encoding="utf-8")
-    for word, variable in (("ROWS_FILE", "RIATA_ROWS"), ("CALL_FILE", "RIATA_CALL"), ("INTO_FOLDER", "RIATA_INTO")):
-        assert f"s|{word}|${variable}|" in script
-        assert text.count(word) == 1
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_the_validation_sees_a_misspelt_key(version: str) -> None:
     spoilt = copy.deepcopy(workloads()["riata-web"])
     pod_of(spoilt)["securityContexts"] = pod_of(spoilt).pop("securityContext")

@@ -20,7 +20,7 @@ from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOp
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
 from riata.cli.interactions import InteractionsOption
 from riata.cli.model_setup import POSITIVE_WEIGHT
-from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption
+from riata.cli.pool_options import DaskOption, PatienceOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
     AtOnceOption,
@@ -113,7 +113,6 @@ def fit(
     passes_max: PassesOption = None,
     seed: SeedOption = None,
     processes: ProcessesOption = None,
-    pass_command: PassCommandOption = None,
     dask: DaskOption = None,
     patience_s: PatienceOption = None,
     progress_table: TableOption = False,
@@ -142,7 +141,7 @@ def fit(
         return _fit_online(request, strict, progress_table)
     more = {"k": k, "memory_bytes_max": memory_bytes_max, "at_once": at_once, "machines": machines, "eta": eta, "rounds": rounds}
     options = solver_options(solver, gamma, tolerance, bound, passes_max=passes_max, seed=seed, **more)
-    return _fit_batch(request, options, strict, PoolOptions(threads, processes, pass_command, dask, patience_s))
+    return _fit_batch(request, options, strict, PoolOptions(threads, processes, dask, patience_s))
 
 
 def _settings(given: list[str], options: dict[str, float | None]) -> list[str]:

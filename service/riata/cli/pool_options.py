@@ -28,13 +28,6 @@ ProcessesOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-PassCommandOption = Annotated[
-    str | None,
-    typer.Option(
-        help="--batch: command that does each pass, by riata part on other machines. They have to see TMPDIR.",
-        rich_help_panel=PANEL,
-    ),
-]
 DaskOption = Annotated[
     str | None,
     typer.Option(
@@ -57,18 +50,19 @@ PatienceOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions:
-    """Where passes run: in threads, unless there are `processes`, a `command` as in `lab/pools/commands.py`, or the address of a
-    Dask scheduler. patience_s : of the pools that have it; None: their default"""
+    """Where passes run: in threads, unless there are `processes` or the address of a Dask scheduler.
+
+    patience_s : of the pools that have it; None: their default
+    """
 
     threads: int
     processes: int | None = None
-    command: str | None = None
     dask: str | None = None
     patience_s: float | None = None
 
     def __post_init__(self) -> None:
-        if sum(one is not None for one in (self.processes, self.command, self.dask)) > 1:
-            raise BadInput("--processes, --pass-command and --dask: give one of them", "bad_option")
+        if self.processes is not None and self.dask is not None:
+            raise BadInput("--processes and --dask: give one of them", "bad_option")
         if self.patience_s is not None and self.processes is None and self.dask is None:
             raise BadInput("--patience-s is an option of --processes and of --dask", "bad_option")
 
@@ -79,12 +73,7 @@ def pool_of(options: PoolOptions, data: SegmentData) -> Iterator[Pool]:
     from riata.lab.batch.pool import Threads
 
     patience = {} if options.patience_s is None else {"patience_s": options.patience_s}
-    if options.command is not None:
-        from riata.lab.pools.commands import Commands
-
-        with TemporaryDirectory(prefix="riata-pass-") as folder:
-            yield Commands(data, options.command, Path(folder))
-    elif options.dask is not None:
+    if options.dask is not None:
         try:
             from riata.lab.pools.dask_pool import DaskPool
         except ModuleNotFoundError as error:

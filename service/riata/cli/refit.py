@@ -14,7 +14,7 @@ from riata.base.errors import BadInput
 from riata.cli.connect import ModelArgument
 from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
-from riata.cli.pool_options import DaskOption, PassCommandOption, PatienceOption, PoolOptions, ProcessesOption, pool_of
+from riata.cli.pool_options import DaskOption, PatienceOption, PoolOptions, ProcessesOption, pool_of
 from riata.cli.solver_options import (
     PANEL,
     AtOnceOption,
@@ -81,7 +81,6 @@ def refit(
     passes_max: PassesOption = None,
     seed: SeedOption = None,
     processes: ProcessesOption = None,
-    pass_command: PassCommandOption = None,
     dask: DaskOption = None,
     patience_s: PatienceOption = None,
     hold_out: HoldOutOption = None,
@@ -125,9 +124,7 @@ def refit(
         return
     if promote or hold_out is not None:
         raise BadInput("--promote and --hold-out need a running service: give --url", "bad_option")
-    _of_store(
-        model, (data, store), events, PoolOptions(threads, processes, pass_command, dask, patience_s), options, out, as_json
-    )
+    _of_store(model, (data, store), events, PoolOptions(threads, processes, dask, patience_s), options, out, as_json)
 
 
 def _with_groups(

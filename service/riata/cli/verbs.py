@@ -124,8 +124,6 @@ VERBS: Final = (
     ),
     Verb("regret", "regret", "Show how far a model was from the best weights for its events, at its last refit.", of_model=True),
     Verb("compare", "compare", "Run several solvers on the rows of a file, and compare objective, certificate and cost."),
-    Verb("part", "part", "Do some parts of a pass over the rows.", example="PART_EXAMPLE"),
-    Verb("sum", "part:sum_", "Sum the parts of a pass.", example="SUM_EXAMPLE"),
     Verb(
         "posterior",
         "posterior",

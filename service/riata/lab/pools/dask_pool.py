@@ -26,8 +26,7 @@ from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailab
 from riata.lab.batch.jobs import Job, WalkName
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
-from riata.lab.pools.message import decode, decode_call, digest_of, encode_error, reported
-from riata.lab.pools.parts import RowsPool, result_of
+from riata.lab.pools.message import RowsPool, decode, decode_call, digest_of, encode_error, reported, result_of
 from riata.lab.pools.rows_file import decode_rows, encode_rows
 
 PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
@@ -157,7 +156,7 @@ def _data(path: str, digest: str) -> SegmentData:
 
 @functools.lru_cache(maxsize=1)
 def _call(path: str, digest: str) -> tuple[Job | WalkName, Arrays]:
-    return decode_call(_read(path, digest))[:2]
+    return decode_call(_read(path, digest))
 
 
 def _read(path: str, digest: str) -> bytes:

@@ -10,15 +10,18 @@ The container has no texts; an array of texts is in the header.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base import errors
 from riata.base.arrays import Arrays
-from riata.base.errors import Corrupt, RiataError
-from riata.lab.batch.jobs import JOBS, WALKS, Job, WalkName
+from riata.base.errors import BadInput, Corrupt, RiataError
+from riata.lab.batch.data import Part
+from riata.lab.batch.jobs import JOBS, WALKS, Job, WalkName, run_task, tasks_of
+from riata.lab.batch.pool import shared, summed
+from riata.lab.batch.segment_data import SegmentData
 from riata.store import layout
 
 VERSION: Final = 1
@@ -44,16 +47,16 @@ def decode(content: bytes, what: str) -> tuple[dict[str, Any], Arrays]:
 
 
 def encode_call(job: Job | WalkName, given: Arrays, rows: str) -> bytes:
-    """Return the message that tells a worker what to do. rows : digest of the rows file"""
+    """Return the message that tells a worker what to do. rows : digest of the rows file, so that calls for other rows differ"""
     return encode({"what": "call", "job": job, "rows": rows}, given)
 
 
-def decode_call(content: bytes) -> tuple[Job | WalkName, Arrays, str]:
-    """Return the job, what it is given, and the digest of the rows file. Raises `Corrupt`."""
+def decode_call(content: bytes) -> tuple[Job | WalkName, Arrays]:
+    """Return the job, and what it is given. Raises `Corrupt`."""
     header, given = decode(content, "call")
     if header["job"] not in (*JOBS, *WALKS):
         raise Corrupt(f"{header['job']!r} is no job of this version; those are {', '.join((*JOBS, *WALKS))}")
-    return header["job"], given, header["rows"]
+    return header["job"], given
 
 
 def encode_error(error: RiataError) -> bytes:
@@ -74,3 +77,52 @@ def reported(content: bytes) -> RiataError | None:
 def digest_of(content: bytes) -> str:
     """Return what identifies a message or a file."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def result_of(data: SegmentData, job: Job | WalkName, given: Arrays, number: int, call: str) -> bytes:
+    """Return the message with the result of one task: of a part, or of a share of a walk. call : digest of the call"""
+    tasks = tasks_of(job, given, len(data.parts))
+    if not 0 <= number < tasks:
+        raise BadInput(f"part {number}: the call has the parts 0 to {tasks - 1}", "bad_option")
+    made = run_task(job, data.parts, given, number)
+    return encode({"what": "result", "part": number, "of": tasks, "call": call}, made)
+
+
+def numbers_of(parts: Sequence[Part], data: SegmentData) -> list[int]:
+    """Return the numbers of some parts of the data. Raises `BadInput` (code `bad_option`) for parts of other data."""
+    number_of = {id(part): number for number, part in enumerate(data.parts)}
+    try:
+        return [number_of[id(part)] for part in parts]
+    except KeyError:
+        raise BadInput("this pool has workers for the parts of other data", "bad_option") from None
+
+
+class RowsPool:
+    """The calls of a pool whose workers have all rows in one file, and get tasks by number. `workers` : how many at once
+
+    _data       : whose parts it does
+    _rows       : digest of the rows file
+    _patience_s : for one part, at first
+    """
+
+    workers: int
+    _data: SegmentData
+    _rows: str
+    _patience_s: float
+
+    def fold(self, job: Job, parts: Sequence[Part], given: Arrays) -> Arrays:
+        """See `riata.lab.batch.pool.Pool`. Raises `Unavailable` (code `engine_lost`), and errors of `decode_rows`."""
+        return summed(self.each(job, parts, given))
+
+    def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.lab.batch.pool.Pool`. Raises as `fold`."""
+        return self._tasks(encode_call(job, given, self._rows), numbers_of(parts, self._data), self._patience_s)
+
+    def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.lab.batch.pool.Pool`. Raises as `fold`."""
+        told, patience_s = shared(given, self.workers), self._patience_s * len(numbers_of(parts, self._data))
+        return self._tasks(encode_call(walk, told, self._rows), range(tasks_of(walk, told, len(parts))), patience_s)
+
+    def _tasks(self, content: bytes, numbers: Iterable[int], patience_s: float) -> Iterator[Arrays]:
+        """Yield the results of tasks of a call, in order. content : the call"""
+        raise NotImplementedError

@@ -33,8 +33,7 @@ from riata.base.child_process import child_environment
 from riata.base.errors import Corrupt, Unavailable
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
-from riata.lab.pools.message import decode, digest_of, reported
-from riata.lab.pools.parts import RowsPool
+from riata.lab.pools.message import RowsPool, decode, digest_of, reported
 from riata.lab.pools.rows_file import encode_rows
 from riata.lab.pools.worker import LENGTH, READY, frame, part_frame
 

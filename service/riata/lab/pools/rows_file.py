@@ -60,17 +60,15 @@ def encode_rows(data: SegmentData) -> bytes:
     return layout.encode_checkpoint(header, arrays)
 
 
-def decode_rows(content: bytes, folder: Path | None = None) -> SegmentData:
+def decode_rows(content: bytes) -> SegmentData:
     """Return the data, whose segments are mapped and verified.
-
-    folder : where the segments are, if not where the rows file says
 
     Raises `Conflict` (code `stale_part`) if a segment is missing or has another content, and `Corrupt` if one is damaged.
     """
     header, arrays = layout.decode_checkpoint(content)
     if header.get("what") != "rows" or header.get("version") != VERSION:
         raise Corrupt("the file is no rows file that this version can read")
-    segments = [_mapped(one, folder) for one in header["segments"]]
+    segments = [_mapped(one) for one in header["segments"]]
     slots = cast(U32, arrays["slots"].copy())
     ranks = RankMap(_HASH_BITS - header["bits"], _places(slots), slots)
     counted = Counted(cast(I64, arrays["spans"]), cast(I64, arrays["skipped"]))
@@ -85,8 +83,8 @@ def decode_rows(content: bytes, folder: Path | None = None) -> SegmentData:
     return SegmentData(header["rows"], header["nnz"], parts, slots, header["bits"])
 
 
-def _mapped(one: dict[str, Any], folder: Path | None) -> Segment:
-    path = Path(one["file"]) if folder is None else folder / Path(one["file"]).name
+def _mapped(one: dict[str, Any]) -> Segment:
+    path = Path(one["file"])
     try:
         found = _prelude(path).hex()
     except OSError as error:

@@ -37,8 +37,7 @@ def serve(rows: Path, read: Callable[[int], bytes], write: Callable[[bytes], obj
     read : returns so many bytes, or fewer at the end
     """
     from riata.base.errors import BadInput, RiataError
-    from riata.lab.pools.message import decode_call, digest_of, encode_error
-    from riata.lab.pools.parts import result_of
+    from riata.lab.pools.message import decode_call, digest_of, encode_error, result_of
     from riata.lab.pools.rows_file import decode_rows
 
     failed: RiataError | None = None
