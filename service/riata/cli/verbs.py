@@ -17,7 +17,6 @@ import typer
 from riata.base.errors import BadInput, RiataError
 from riata.cli.model_words import ModelCommand
 from riata.cli.nearest_verb import NearestGroup
-from riata.cli.plain_options import take_plainly
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -165,18 +164,6 @@ VERBS: Final = (
 
 class Verbs(NearestGroup):
     """The group of verbs: the one place where errors become a line on stderr and an exit code."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Find a verb."""
-        verb = super().get_command(ctx, cmd_name)
-        take_plainly(() if verb is None else verb.get_params(ctx))
-        return verb
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """List its own options."""
-        parameters = super().get_params(ctx)
-        take_plainly(parameters)
-        return parameters
 
     def invoke(self, ctx: Any) -> Any:
         """Run a verb."""
