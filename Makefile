@@ -66,7 +66,7 @@ soak: $(VENV)/.tested   ## run the long tests: 300 kills, 100,000 mutated bodies
 	$(PYTEST) -m slow --timeout=7200
 	$(BIN)/python -m tests.simulation --first 1000000 --seeds $(SEEDS)
 
-bench: $(VENV)/.tested  ## compare the speed with other tools, as ratios measured in one run
+bench: $(VENV)/.tested  ## compare the speed with other tools, both measured in one run
 	$(BIN)/python -m tests.bench speed
 
 vw: .vw/vw       ## build the Vowpal Wabbit program for the benchmarks; needs cmake, ninja and a C++ compiler

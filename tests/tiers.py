@@ -18,6 +18,8 @@ FULL: Final = (
     "docs/test_how_to",
     "docs/test_notebooks.py",
     "fuzz/",
+    "learn/test_paper_design.py",
+    "learn/test_paper_tables.py",
     "mutants/",
     "native/test_batch_safety.py",
     "native/test_particle_safety.py",

@@ -14,7 +14,7 @@ from riata.lab.batch.problem import Problem
 from riata.lab.batch.rmmp import Rmmp
 from riata.learn.learner import Weights
 from tests.batch.designs import NEVER, ZERO, data_of, dense, golden
-from tests.bench.sketch_design import paper_design
+from tests.learn.paper_design import paper_design
 
 SMALL = golden("online_mp_rmmp.json")
 X, Y = np.array(SMALL["X"]), np.array(SMALL["y"], np.float64)

@@ -8,9 +8,6 @@ not earlier ones were answered. In turns:
   predicted one (`fed`) or the same one (`asked`). No requests are parsed or logged for it, so only the learner competes with
   the predictions.
 - alone: the writer learns in the same way, without predictions.
-- beside a kernel alone: the same rows are learnt by a thread that returns to Python a few times in a tenth of a second, and
-  publishes nothing. It affects predictions only through the machine, above all its caches: the least that a writer can cost
-  them.
 - bulk: predictions beside bodies of 1000 rows over HTTP, sent over two connections as fast as they are acknowledged after their
   fsync. Here the event loop, the parsers, the store and the client of the bodies have work too.
 - bulk at 70 %: the same bodies at fixed times, at 70 % of the speed that bulk had just before.
@@ -27,7 +24,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,9 +36,9 @@ from typing import Final
 
 import psutil
 
-from tests.bench import contest, open_load, report
+from tests.bench import contest, report
 from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
-from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.contest import Found, Measure, Side
 from tests.bench.fed_service import CONFIG, CONTROL, FED, Control
 from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.service import ServiceFailed, connect
@@ -52,7 +48,6 @@ RATE: Final = 500
 IDLE: Final = "idle"
 LEARNING: Final = "learning"
 ALONE: Final = "alone"
-KERNEL: Final = "beside a kernel alone"
 BULK: Final = "beside bulk"
 PART: Final = "beside bulk at 70 %"
 BULK_ALONE: Final = "bulk alone"
@@ -65,10 +60,6 @@ SENDERS: Final = 2
 BODIES: Final = 20
 REFUSED_WAIT_S: Final = 0.02
 SERVICE_BUSY_POLL_US: Final = 100  # as it is unless set otherwise
-P99_REACH: Final = 1.2
-BULK_P99_REACH: Final = 5.0
-PART_P99_REACH: Final = 3.0
-SPEED_REACH: Final = 0.9
 
 
 class Asking:
@@ -125,12 +116,6 @@ class Node:
     def learning(self) -> Measure:
         """Predictions while it learns."""
         with self._fed() as rows:
-            measure = self._measured(self.ask)
-        return _with(measure, rows)
-
-    def kernel(self) -> Measure:
-        """Predictions while a thread learns that runs almost no Python."""
-        with self._fed("kernel") as rows:
             measure = self._measured(self.ask)
         return _with(measure, rows)
 
@@ -221,10 +206,10 @@ class Node:
         return Measure(took, cpu_s, round(told["asked"]), {key: value for key, value in told.items() if key != "asked"})
 
     @contextmanager
-    def _fed(self, word: str = "feed") -> Iterator[dict[str, float]]:
+    def _fed(self) -> Iterator[dict[str, float]]:
         """Learn during the block; afterwards `rows_s` is the speed."""
         rows: dict[str, float] = {}
-        self._control.tell(word)
+        self._control.tell("feed")
         time.sleep(0.3)
         begun, first = time.perf_counter(), self._control.tell("applied")
         yield rows
@@ -266,43 +251,13 @@ def same(first: dict[str, Measure]) -> str:
         return f"predictions failed before anything was timed: {failed}"
     if len({measure.units for measure in first.values()}) > 1:
         return "the sides were not asked for the same number of predictions"
-    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE, KERNEL, OTHER)):
+    if any(measure.facts["rows_s"] <= 0 for name, measure in first.items() if name in (LEARNING, ALONE, OTHER)):
         return "nothing was learnt"
     return ""
 
 
-def ratio(found: Found, fact: str, over: str, under: str) -> float:
-    """Median over the rounds of one side's figure over another's."""
-    pairs = zip(found[over], found[under], strict=True)
-    return statistics.median(one.facts[fact] / other.facts[fact] for one, other in pairs)
-
-
-def claims(found: Found) -> list[Claim]:
-    """The ratios to reach beside a learner that is fed from memory."""
-    failed = sum(measure.facts.get("failed", 0.0) for name in (IDLE, LEARNING) for measure in found[name])
-    return [
-        Claim("p99 of a prediction", "while learning", "idle", ratio(found, "p99_us", LEARNING, IDLE), P99_REACH, at_most=True),
-        Claim("speed of learning", "beside predictions", "alone", ratio(found, "rows_s", LEARNING, ALONE), SPEED_REACH),
-        Claim("predictions that failed", "while learning", "none", failed, 0.0, at_most=True),
-    ]
-
-
-def bulk_claims(found: Found) -> list[Claim]:
-    """The ratios to reach beside bodies over HTTP."""
-    failed = sum(measure.facts["failed"] for name in (BULK, PART) for measure in found[name])
-    refused = sum(measure.facts["refused"] for measure in found[PART])
-    full, part = ratio(found, "p99_us", BULK, IDLE), ratio(found, "p99_us", PART, IDLE)
-    return [
-        Claim("p99 of a prediction", BULK, "idle", full, BULK_P99_REACH, at_most=True),
-        Claim("p99 of a prediction", PART, "idle", part, PART_P99_REACH, at_most=True),
-        Claim("bulk", "beside predictions", "alone", ratio(found, "rows_s", BULK, BULK_ALONE), SPEED_REACH),
-        Claim("bodies refused", "at 70 %", "none", refused, 0.0, at_most=True),
-        Claim("predictions that failed", "beside bulk", "none", failed, 0.0, at_most=True),
-    ]
-
-
 def table(found: Found) -> str:
-    """Latencies, speed and CPU of every side: medians over the rounds, and the range of p99."""
+    """Latencies and speed of every side: medians over the rounds, and the range of p99."""
     rows = []
     for name, measures in found.items():
         facts = measures[0].facts
@@ -310,18 +265,17 @@ def table(found: Found) -> str:
         def middle(fact: str, measures: list[Measure] = measures) -> float:
             return contest.fact(measures, fact)
 
-        asked = ["", "", "", "", ""]
+        asked = ["", "", "", ""]
         if "p99_us" in facts:
             p99 = [measure.facts["p99_us"] for measure in measures]
             failed = sum(measure.facts["failed"] for measure in measures)
             asked = [f"{middle('p50_us'):,.0f}", f"{middle('p99_us'):,.0f}", f"{min(p99):,.0f}-{max(p99):,.0f}"]
-            asked += [f"{middle('p999_us'):,.0f}", f"{failed:.0f}"]
+            asked.append(f"{failed:.0f}")
         learnt = f"{middle('rows_s'):,.0f}" if "rows_s" in facts else ""
         refused = f"{sum(measure.facts['refused'] for measure in measures):.0f}" if "refused" in facts else ""
-        cores = statistics.median(measure.cpu_s / measure.seconds for measure in measures)
-        rows.append([name, *asked, learnt, refused, f"{cores:.2f}"])
-    head = ["side", "p50 µs", "p99 µs", "range", "p99.9 µs", "failed", "rows learnt a second", "bodies refused"]
-    return report.table([*head, "cores of the service"], rows)
+        rows.append([name, *asked, learnt, refused])
+    head = ["side", "p50 µs", "p99 µs", "range", "failed", "rows learnt a second", "bodies refused"]
+    return report.table(head, rows)
 
 
 def main() -> int:
@@ -331,12 +285,11 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     seconds, repeats = (0.5, 1) if options.quick else (options.seconds, options.repeats)
-    tables, floor = [], ""
-    claimed: list[Claim] = []
-    for asked in (BULK_MODEL, FED):
+    tables = []
+    for asked, what in ((BULK_MODEL, "a model beside the one that learns"), (FED, "the model that learns")):
         with node(asked, seconds) as at:
             sides = [Side(IDLE, at.idle), Side(LEARNING, at.learning), Side(ALONE, at.alone)]
-            sides += [Side(KERNEL, at.kernel), Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
+            sides += [Side(OTHER_IDLE, at.other_idle), Side(OTHER, at.other)]
             if asked == BULK_MODEL:
                 sides += [
                     Side(BULK, at.bulk),
@@ -344,31 +297,10 @@ def main() -> int:
                     Side(BULK_ALONE, at.bulk_alone),
                     Side(OTHER_BULK, at.other_bulk),
                 ]
-            found = contest.contest(sides, repeats, same)
-        claimed = claims(found) + claimed if asked == FED else bulk_claims(found)
-        what = "the model that learns" if asked == FED else "a model beside the one that learns"
-        if asked == BULK_MODEL:
-            busy, alone = (contest.fact(found[name], "p99_us") for name in (OTHER_BULK, OTHER_IDLE))
-            floor = "Beside bulk, answers of another process, which only shares the machine, have "
-            floor += f"{busy / alone:.1f} times their idle p99."
-        tables.append(f"## Asked: {what}\n\n{table(found)}")
-    note = (
-        f"{RATE} predictions a second over {open_load.CONNECTIONS} connections, {seconds:g} s a side, {repeats} rounds; "
-        f"{ROWS} rows a record or body. The ratios while learning are for predictions of the model that learns, which is "
-        "published five times a second; those beside bulk for predictions of the model that learns the bodies."
-    )
-    contest.report_page(
-        "beside_learning",
-        "Predictions beside learning",
-        (__doc__ or "").partition("\n\n")[2],
-        claimed,
-        list(reversed(tables)),
-        [note, floor],
-        "python -m tests.bench.beside_learning" + (" --quick" if options.quick else ""),
-        ["uvicorn", "uvloop", "numpy"],
-        write=not options.no_write,
-        trial=options.quick,
-    )  # fmt: skip
+            tables.append(f"Asked: {what}.\n\n{table(contest.contest(sides, repeats, same))}")
+    tables.append(f"{RATE} predictions a second, {seconds:g} s a side, {repeats} rounds.")
+    packages = ["uvicorn", "uvloop", "numpy"]
+    contest.publish("Predictions beside learning", tables, "python -m tests.bench.beside_learning", packages, options)
     return 0
 
 

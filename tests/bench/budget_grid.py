@@ -112,9 +112,3 @@ CONTENDERS: Final[tuple[Contender, ...]] = (
         tuple(_vowpal_wabbit()), vowpal_wabbit=True,
     ),
 )  # fmt: skip
-
-
-def thinned(one: Contender) -> Contender:
-    """The same contender with every third of its settings, and its default."""
-    kept = [setting for i, setting in enumerate(one.settings) if i % 3 == 0 or setting == one.default]
-    return Contender(one.name, one.about, one.default, tuple(kept), one.bounded, one.vowpal_wabbit)

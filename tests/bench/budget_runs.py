@@ -1,35 +1,35 @@
 """Runs of contenders over streams on disk, one pass each, kept as JSON lines so that a long series may be stopped and resumed.
 
 A learner of this project learns over HTTP: a fresh model of a running service, events posted in order, the model's own metrics
-read at each mark. Several services may work side by side, each with a connection of its own.
+read at each mark. Vowpal Wabbit learns in a separate process, `python -m tests.bench.budget_runs FILE MARKS OPTIONS`. MARKS are
+numbers of events, by commas. It writes one line of JSON: the sum of the log losses up to each mark, and the non-zeros.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import queue
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from riata.base.arrays import F64
 from tests.bench.budget_grid import Contender, Settings
-from tests.bench.budget_streams import Lines, write_lines
-from tests.bench.service import Connection, ServiceFailed, connect, running_service
+from tests.bench.budget_streams import Lines
+from tests.bench.peers import PROBABILITY_MIN, vowpal_wabbit_lines
+from tests.bench.service import Connection, ServiceFailed
 from tests.running import ROOT
 
 ROWS_PER_BODY: Final = 1000
 BODIES_PER_WAIT: Final = 50  # so that what waits to be learnt stays far below what the service would hold
 SETTLE_S_MAX: Final = 600.0
-COMPILE_ROWS: Final = 1200  # enough for solves, evictions and admissions
-STARTS_MAX: Final = 3
 MODEL: Final = "/models/contender"
 
 
@@ -118,7 +118,7 @@ def learn_apart(task: Task) -> Run:
     """One pass of Vowpal Wabbit in a separate process."""
     options = " ".join(f"--{name} {value:g}" for name, value in task.settings.items())
     marks = ",".join(str(mark) for mark in task.marks)
-    command = [sys.executable, "-m", "tests.bench.budget_vw", str(task.lines.path), marks, options]
+    command = [sys.executable, "-m", "tests.bench.budget_runs", str(task.lines.path), marks, options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -170,72 +170,6 @@ def settle(service: Connection, seq: int) -> dict[str, Any]:
     raise ServiceFailed(f"event {seq} was not learnt within {SETTLE_S_MAX:g} s")
 
 
-def compile_first(contenders: Sequence[Contender]) -> None:
-    """Have one service, alone, learn a few rows with every contender: machine code is kept on disk for those that follow.
-
-    Several that start at once would all compile the same, and be late; even one may be, and is then started again.
-    """
-    rows = [(i % 2, (("a", 1.0), (f"b{i % 7}", 0.5))) for i in range(COMPILE_ROWS)]
-    with tempfile.TemporaryDirectory() as folder:
-        lines = write_lines("compile", rows, Path(folder))
-        for attempt in range(STARTS_MAX):
-            try:
-                with running_service() as port:
-                    service = connect(port)
-                    for one in contenders:
-                        if not one.vowpal_wabbit:
-                            learn_over_http(Task(lines, one, one.default, (lines.rows,)), service)
-                return
-            except RuntimeError:
-                if attempt == STARTS_MAX - 1:
-                    raise
-
-
-def run_all(tasks: Iterable[Task], jobs: int, kept: Callable[[Run], None]) -> list[str]:
-    """Make all runs with that many services side by side, `kept` being told of each, one at a time.
-
-    `tasks` may be slow to come by: what has come is worked on meanwhile. Returns what failed, in words.
-    """
-    waiting: queue.Queue[Task | None] = queue.Queue()
-    failed: list[str] = []
-    lock = threading.Lock()
-
-    def work() -> None:
-        with running_service() as port:
-            service = connect(port)
-            while (task := waiting.get()) is not None:
-                try:
-                    run = run_task(task, service)
-                except ServiceFailed as problem:
-                    failed.append(f"{key_of(task.lines.name, task.contender.name, task.settings)}: {problem}")
-                else:
-                    with lock:
-                        kept(run)
-
-    with ThreadPoolExecutor(jobs) as workers:
-        working = [workers.submit(work) for _ in range(jobs)]
-        try:
-            for task in tasks:
-                waiting.put(task)
-        except BaseException:
-            _drain(waiting)
-            raise
-        finally:
-            for _ in range(jobs):
-                waiting.put(None)
-        for worker in working:
-            worker.result()
-    return failed
-
-
-def _drain(waiting: queue.Queue[Task | None]) -> None:
-    while True:
-        try:
-            waiting.get_nowait()
-        except queue.Empty:
-            return
-
-
 def missing(lines: Lines, contenders: Sequence[Contender], marks: tuple[int, ...], runs: Sequence[Run]) -> Iterator[Task]:
     """The runs over one stream that have not been made yet."""
     made = {key_of(run.stream, run.contender, run.settings) for run in runs}
@@ -243,3 +177,27 @@ def missing(lines: Lines, contenders: Sequence[Contender], marks: tuple[int, ...
         for settings in contender.settings:
             if key_of(lines.name, contender.name, settings) not in made:
                 yield Task(lines, contender, settings, marks)
+
+
+def losses(margin: F64, label: F64) -> F64:
+    """log(1 + exp(-s margin)), s = 2 label - 1, clipped as the service clips it; the clip value if a margin is not a number."""
+    cost = -(2.0 * label - 1.0) * margin
+    loss = np.logaddexp(0.0, np.where(np.isnan(cost), np.inf, cost))
+    return np.minimum(loss, -math.log(PROBABILITY_MIN))
+
+
+def main() -> int:
+    """Learn the file and print the losses."""
+    path, marks, options = sys.argv[1:]
+    with Path(path).open(encoding="utf-8") as lines:
+        label = np.array([not line.startswith("-1") for line in lines], dtype=np.float64)
+    with Path(path).open(encoding="utf-8") as lines:
+        margin, non_zeros = vowpal_wabbit_lines((line.rstrip("\n") for line in lines), options)
+    loss = losses(np.array(margin), label)
+    sums = [float(loss[: int(mark)].sum()) for mark in marks.split(",")]
+    sys.stdout.write(json.dumps({"loss": sums, "non_zeros": non_zeros}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,8 +2,6 @@
 
 Texts become unit-norm rows of 1 + log(count) for each lower-case word (a maximal run of letters, digits and underscores, as
 the service's own encoder splits them). That is computed from the row alone, so that a client of a stream could send it.
-The streams ending in `_idf` multiply it by log(n / documents with the word), counted over the whole set beforehand: a look
-into the future that no stream allows. They are not among the eight and serve to compare with figures measured so.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import csv
 import json
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,14 +95,6 @@ def weigh(documents: Sequence[Document]) -> Iterator[Labelled]:
         yield label, unit(log_counts(text))
 
 
-def weigh_by_rarity(documents: Sequence[Document]) -> Iterator[Labelled]:
-    """Unit-norm rows of (1 + log(count)) log(n / documents with the word)."""
-    having = Counter(word for _, text in documents for word, _ in log_counts(text))
-    for label, text in documents:
-        rare = ((word, value * math.log(len(documents) / having[word])) for word, value in log_counts(text))
-        yield label, unit(tuple((word, value) for word, value in rare if value != 0.0))
-
-
 def reuters(topic: str) -> list[Document]:
     """Newswire in the order of time, ModApte train, then test; label: whether `topic` is among the topics."""
     parts: dict[str, list[Document]] = {"train": [], "test": [], "unused": []}
@@ -174,16 +163,4 @@ BUDGET_STREAMS: Final[dict[str, Callable[[], Iterator[Labelled]]]] = {
     "elec2": lambda: plain(electricity().events),
     "kddcup": kddcup,
     "ipinyou": ipinyou,
-}
-
-
-def _mixed(documents: list[Document]) -> list[Document]:
-    return random.Random(SHUFFLE_SEED).sample(documents, len(documents))
-
-
-OTHER_STREAMS: Final[dict[str, Callable[[], Iterator[Labelled]]]] = {
-    "acq_idf": lambda: weigh_by_rarity(reuters("acq")),
-    "earn_idf": lambda: weigh_by_rarity(reuters("earn")),
-    "newsgroups_idf": lambda: weigh_by_rarity(_mixed(newsgroups())),
-    "lingspam_idf": lambda: weigh_by_rarity(lingspam()),
 }

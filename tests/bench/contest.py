@@ -1,30 +1,29 @@
-"""What every bench of speed shares: contenders in turn, the same work asked of all, claims as ratios, a page and a picture.
+"""What the benches of speed share: contenders in turn, the same work asked of all, one section of speed.md.
 
-A claim is a ratio of two sides measured in one run. `contest` lets every side do its work once untimed, has the bench compare
-what came of it, and refuses to time sides that did not do the same. Then the sides alternate; where the order could matter
-it is turned round every other time. Ratios are taken round by round, and of them the median, so that what other work on
-the machine takes from one round it takes from both sides.
+`contest` lets every side do its work once untimed, has the bench compare what came of it, and refuses to time sides that did
+not do the same. Then the sides alternate; every other round has the reverse order. Ratios are taken round by round, and of
+them the median, so that what other work on the machine takes from one round it takes from both sides.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench import report
-from tests.bench.ratio_picture import draw_claims
 
-TRIALS: Final = Path(__file__).resolve().parents[2] / "build" / "bench"  # a trial never takes the place of evidence
+PAGE: Final = "speed.md"
+TITLE: Final = (
+    "# Speed\n\nBoth sides were measured alternately in one run on one machine, after a check that they do the same work.\n"
+)
 
 
 class UnequalWork(RuntimeError):
@@ -47,28 +46,6 @@ class Side:
 
     name: str
     run: Callable[[], Measure]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """How many times faster `ours` is than `theirs` on `path`, and the ratio to reach; an upper bound if `at_most`."""
-
-    path: str
-    ours: str
-    theirs: str
-    ratio: float
-    reach: float
-    at_most: bool = False
-
-    @property
-    def reached(self) -> bool:
-        """Whether the ratio is reached."""
-        return self.ratio <= self.reach if self.at_most else self.ratio >= self.reach
-
-    @property
-    def wanted(self) -> str:
-        """The target in words."""
-        return f"{'at most' if self.at_most else 'at least'} {self.reach:g}"
 
 
 Found = dict[str, list[Measure]]
@@ -120,99 +97,39 @@ def times_faster(found: Found, ours: str, theirs: str, of: str = "seconds") -> f
 
 
 def contenders(found: Found, unit: str, facts: Sequence[str] = (), ours: str | None = None) -> str:
-    """The table of a contest: units a second with their range, wall and CPU time a unit, own figures, times `ours` is faster."""
+    """The table of a contest: units a second and their range, CPU time a unit, own figures, how many times `ours` is faster."""
     ours = ours or next(iter(found))
-    heads = ["contender", f"{unit}s/s", "range", f"ns a {unit}", f"CPU ns a {unit}", *facts, f"{ours} is faster", "in CPU"]
+    heads = ["contender", f"{unit}s/s (range)", f"CPU ns a {unit}", *facts, f"{ours} is faster"]
     rows = []
     for name, measures in found.items():
         speeds = [measure.units / measure.seconds for measure in measures]
-        own = [f"{fact(measures, label):.4g}" if label in measures[0].facts else "" for label in facts]
-        wall, cpu = (per_unit(measures, of) * 1e9 for of in ("seconds", "cpu_s"))
-        counted = all(measure.cpu_s > 0.0 for side in (ours, name) for measure in found[side])  # in ticks of 10 ms
-        ratios = [f"{times_faster(found, ours, name, of):.2f}×" for of in ("seconds", "cpu_s")] if counted else ["", ""]
-        spread = [f"{statistics.median(speeds):,.0f}", f"{min(speeds):,.0f}-{max(speeds):,.0f}"]
-        rows.append([name, *spread, f"{wall:,.3g}", f"{cpu:,.3g}", *own, *ratios])
+        own = [_short(fact(measures, label)) if label in measures[0].facts else "" for label in facts]
+        spread = f"{statistics.median(speeds):,.0f} ({min(speeds):,.0f}-{max(speeds):,.0f})"
+        cpu = _short(per_unit(measures, "cpu_s") * 1e9)
+        rows.append([name, spread, cpu, *own, f"{times_faster(found, ours, name):.2f}×"])
     return report.table(heads, rows)
 
 
-def claim_table(claims: Sequence[Claim]) -> str:
-    """The claims as a markdown table."""
-    rows = [
-        [claim.path, claim.ours, claim.theirs, f"**{claim.ratio:.2f}**", claim.wanted, "yes" if claim.reached else "**no**"]
-        for claim in claims
-    ]
-    heads = ["path", "ours", "measured against", "ratio", "to reach", "reached"]
-    lines = report.table(heads, rows).splitlines()
-    lines[1] = "| --- | --- | --- | ---: | ---: | ---: |"
-    return "\n".join(lines) + "\n"
+def _short(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100.0 else f"{figure:.4g}"
 
 
 def arguments(about: str) -> argparse.ArgumentParser:
-    """The options of every speed bench."""
+    """The options of every bench of speed."""
     parser = report.arguments(about)
-    parser.add_argument("--quick", action="store_true", help="a trial of some seconds, written to build/bench instead")
+    parser.add_argument("--quick", action="store_true", help="a trial of some seconds, which is printed only")
     return parser
 
 
-def folder(trial: bool) -> Path:
-    """The folder of a page; that of a trial is not among the evidence."""
-    return TRIALS if trial else report.EVIDENCE
-
-
-def report_page(
-    name: str,
-    title: str,
-    intro: str,
-    claims: Sequence[Claim],
-    tables: Sequence[str],
-    notes: Sequence[str],
-    command: str,
-    packages: Sequence[str],
-    write: bool,
-    trial: bool = False,
-) -> None:
-    """Show a page; where `write`, leave it with a picture of its claims and a file of its results in `folder(trial)`.
-
-    tables   : each a piece of markdown, its heading in it, from `contenders` or `report.table`
-    notes    : paragraphs after the tables
-    command  : what made it, as typed
-    packages : distributions whose versions belong to the conditions
-    """
-    picture = [f"![ratios]({name}.svg)\n"] if claims and write else []
-    warned = ["*A trial: short runs, few of them. Not evidence.*\n"] if trial else []
-    conditions = report.conditions(command, packages)
-    table = [claim_table(claims)] if claims else []
-    parts = [
-        f"# {title}\n",
-        *warned,
-        intro.strip() + "\n",
-        *table,
-        *picture,
-        *tables,
-        *(f"{note}\n" for note in notes),
-        conditions,
-    ]
-    text = "\n".join(parts)
-    sys.stdout.write(text)
-    if not write:
+def publish(title: str, parts: Sequence[str], command: str, packages: Sequence[str], options: argparse.Namespace) -> None:
+    """Show a section, and put it into speed.md in place of the one with its title, unless it is a trial."""
+    section = "\n".join([f"## {title}\n", *(f"{part.rstrip()}\n" for part in parts), report.conditions(command, packages)])
+    sys.stdout.write(section)
+    if options.no_write or options.quick:
         return
-    at = folder(trial)
-    at.mkdir(parents=True, exist_ok=True)
-    (at / f"{name}.md").write_text(text, encoding="utf-8")
-    if claims:
-        draw_claims(claims, at / f"{name}.svg")
-    result = {
-        "name": name, "title": title, "trial": trial, "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "conditions": conditions, "claims": [asdict(claim) for claim in claims],
-    }  # fmt: skip
-    (at / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-def read_result(name: str, trial: bool = False) -> dict[str, Any] | None:
-    """The results that `report_page` wrote for a bench, its claims as `Claim`; None if it has not run."""
-    path = folder(trial) / f"{name}.json"
-    if not path.is_file():
-        return None
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    result["claims"] = [Claim(**claim) for claim in result["claims"]]
-    return result
+    page = report.EVIDENCE / PAGE
+    before = page.read_text(encoding="utf-8") if page.is_file() else TITLE
+    head, *sections = re.split(r"^(?=## )", before, flags=re.MULTILINE)
+    places = [at for at, one in enumerate(sections) if one.startswith(f"## {title}\n")] or [len(sections)]
+    sections[places[0] : places[0] + 1] = [section]
+    page.write_text("\n".join(one.rstrip() + "\n" for one in (head, *sections)), encoding="utf-8")

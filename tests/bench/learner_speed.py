@@ -1,29 +1,19 @@
 """The truncated-gradient learner alone, on rows that are ready in memory, compared with its peers and with the memory itself.
 
 Peers learn the same rows in the same order from their fastest source: Vowpal Wabbit from its binary cache, which a pass that is
-not timed has written; scikit-learn from a CSR matrix over as many columns as there are names; river from dictionaries. Runs
-compared with Vowpal Wabbit are three passes with a new model. The time of a run over one row, which is its start, is subtracted
-from each of its runs, in wall and in CPU time. Settings are matched: the step sizes, the penalty of 1e-6 at every row. The
-tables also show the cost of touching the table's memory for the first time, as a part of the time per feature: the system
-clears it, and on a virtual machine the host has to provide it first.
+not timed has written, in one thread beside the one that reads it; scikit-learn from a CSR matrix over as many columns as there
+are names. Runs compared with Vowpal Wabbit are three passes with a new model. The time of a run over one row, which is its
+start, is subtracted from each of its runs, in wall and in CPU time. Settings are matched: the step sizes, the penalty of 1e-6
+at every row. Progressive log losses have to be close.
 
 The limit is the memory: a pass over the same rows that adds 1 to one number of the same line of an equally large table,
-prefetched as far ahead, each independent of the others. There both sides use a table that has been touched before. A third side
-separates the cost of any learning from the cost of this learner: the simplest gradient step, feature by feature. The margin is
-summed in order, there is one exponential a row, and every weight is moved by its value: no penalty, no rate per feature, no
-lists, no importance, no check for finite numbers.
+prefetched as far ahead, each independent of the others. There both sides use a table that has been touched before. Another side
+is the simplest gradient step, feature by feature: no penalty, no rate per feature, no lists, no importance, no check for finite
+numbers.
 
 A second limit is independent of memory: within a row each number depends on another. The margin is a sum in the order of the
 features, since a prediction has to give the same bits; the slope depends on the margin, the step of each feature on the slope,
-the sum of the steps on all of them, the step length of the row on that sum (an equation that takes two to four rounds of an
-exponential and a division), and the next row on the new weights. Two sides compute only this, over values in the first-level
-cache: with the constant rate a sum and a slope, with the adaptive one two sums, a slope and the equation. SIMD does not help
-there. No program can learn these rows faster and give the same bits.
-
-Rows over 300 names, whose lines all fit into the first caches, show the time of a row without the limit of memory: the part
-above the chain of dependencies is this learner, and the additional time of other rows is memory. No claim is made there. All
-tables that were touched before use large pages, also those of the limits: with small pages the processor's address translation
-would be the limit.
+and the next row on the new weights. Two sides compute only this, over values in the first-level cache.
 
 Rows: 75 draws a row from 100,000 names by Zipf's law, values of two decimals, labels from a sparse linear model with noise;
 and, the worst case, 75 features a row that are spread evenly over all slots.
@@ -31,7 +21,6 @@ and, the worst case, 75 features a row that are spread evenly over all slots.
 
 from __future__ import annotations
 
-import mmap
 import sys
 import tempfile
 import time
@@ -42,7 +31,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from river import linear_model, optim
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import SGDClassifier
 
@@ -51,17 +39,15 @@ from riata.learn.slot_table import zero_table
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest
-from tests.bench.contest import Claim, Found, Measure, Side
+from tests.bench.contest import Found, Measure, Side
 from tests.bench.limits import descend, touch, wait
 from tests.bench.peers import log_loss
 from tests.bench.rivals.vw import vw_run
 
 BITS: Final = 22
-BITS_LARGE: Final = 26
 BITS_LIBRARIES: Final = 18  # beside libraries, whose weights are as many as there are names
 FEATURES: Final = 75
 NAMES: Final = 100_000
-NAMES_NEAR: Final = 300  # whose lines of 32 bytes, each in a cache line of its own, are 19 KB
 SEED: Final = 75
 LOSS_DIFFERENCE_MAX: Final = 0.05  # each learns by its own rule: their losses are near, not equal
 TESTED: Final = 2_000  # rows on which libraries are compared after they have learnt
@@ -78,9 +64,7 @@ VW_OPTIONS: Final = {
     "adaptive": ["--adaptive", "--invariant", "-l", "0.5"],
     "adaptive, normalised": ["-l", "0.5"],
 }
-REACH: Final = {"constant": 6.0, "adaptive": 4.0, "adaptive, normalised": 4.0}
-LIMIT_REACH: Final = 1.5
-LIBRARY_BATCHES: Final = {1: 1_000, 100: 20_000, 10_000: 20_000}  # rows at once: rows learnt
+LIBRARY_BATCHES: Final = {1: 1_000, 10_000: 20_000}  # rows at once: rows learnt
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +92,6 @@ def uniform_rows(rows: int) -> Rows:
     hashes = rng.integers(0, 2**32, (rows, FEATURES), dtype=np.uint32)
     value = np.round(rng.uniform(0.01, 1.0, (rows, FEATURES)), 2)
     return _sorted_rows(hashes, hashes.astype(np.int64), value, (rng.random(rows) < 0.5).astype(np.float64))
-
-
-def near_rows(rows: int) -> Rows:
-    """Rows over so few names that their lines fit into the first caches."""
-    rng = np.random.default_rng(SEED)
-    hashes = rng.integers(0, 2**32, NAMES_NEAR, dtype=np.uint32)
-    name = np.argpartition(rng.random((rows, NAMES_NEAR)), FEATURES, axis=1)[:, :FEATURES]
-    value = np.round(rng.uniform(0.01, 1.0, (rows, FEATURES)), 2)
-    return _sorted_rows(hashes[name], name, value, (rng.random(rows) < 0.5).astype(np.float64))
 
 
 def _sorted_rows(hashes: U32, name: Any, value: F64, label: F64) -> Rows:
@@ -150,14 +125,6 @@ def run_ours(config: TruncatedGradientConfig, batch: Batch) -> Measure:
     measure = timed(lambda: margins.extend(learner.step(batch).margin for _ in range(PASSES)), PASSES * batch.nnz)
     facts = {"log_loss": log_loss(np.concatenate(margins), np.tile(batch.label, PASSES)), "rows": float(learner.learnt)}
     return replace(measure, facts=facts)
-
-
-def run_first_touch(features: int, width: int) -> Measure:
-    """Write a number in every page of a new table with lines of this many numbers, for as many features as are learnt in
-    comparison.
-    """
-    flat = zero_table(2**BITS, width).reshape(-1)
-    return timed(lambda: flat[:: mmap.PAGESIZE // flat.itemsize].fill(1.0), features)
 
 
 def run_vw(options: list[str], cache: Path, features: int) -> Measure:
@@ -209,9 +176,6 @@ def against_vw(rows: Rows, repeats: int) -> Found:
             config = TruncatedGradientConfig(**settings, **L1)
             sides.append(Side(f"riata, {rate}", partial(run_ours, config, rows.batch)))
             sides.append(Side(f"vw, {rate}", partial(run_vw, VW_OPTIONS[rate], cache, rows.batch.nnz)))
-        for width in (2, 4):
-            touched = partial(run_first_touch, PASSES * rows.batch.nnz, width)
-            sides.append(Side(f"limit, first touch of {2**BITS * width * 8 >> 20} MiB", touched))
         return contest.contest(sides, repeats, same_rows(rows.batch.n))
 
 
@@ -234,20 +198,6 @@ def run_sklearn(table: Any, label: F64, at_once: int, tested: tuple[Any, F64]) -
     return Measure(measure.seconds, measure.cpu_s, table.nnz, {"later log loss": loss})
 
 
-def run_river(events: list[tuple[dict[int, float], bool]], tested: list[tuple[dict[int, float], bool]], features: int) -> Measure:
-    """river's logistic regression with the same step size and penalty; it takes one row at a time."""
-    learner = linear_model.LogisticRegression(optim.SGD(0.1), l1=1e-6)
-
-    def learn() -> None:
-        for x, y in events:
-            learner.learn_one(x, y)
-
-    measure = timed(learn, features)
-    chance = np.array([learner.predict_proba_one(x)[True] for x, _ in tested]).clip(1e-15, 1 - 1e-15)
-    margin, label = np.log(chance / (1.0 - chance)), np.array([float(y) for _, y in tested])
-    return Measure(measure.seconds, measure.cpu_s, features, {"later log loss": log_loss(margin, label)})
-
-
 def near(first: dict[str, Measure]) -> str:
     """All predict later rows about equally well."""
     losses = {name: measure.facts["later log loss"] for name, measure in first.items()}
@@ -255,22 +205,14 @@ def near(first: dict[str, Measure]) -> str:
 
 
 def against_libraries(rows: Rows, at_once: int, count: int, repeats: int) -> Found:
-    """Our learner, scikit-learn and, for one row at a time, river over the first `count` rows."""
+    """Our learner and scikit-learn over the first `count` rows."""
     batch, later = slice_rows(rows.batch, 0, count), slice_rows(rows.batch, count, count + TESTED)
-    ends = rows.batch.indptr
-    table = csr_matrix((rows.batch.value, rows.name, ends), shape=(rows.batch.n, NAMES))
+    table = csr_matrix((rows.batch.value, rows.name, rows.batch.indptr), shape=(rows.batch.n, NAMES))
     tested = (table[count : count + TESTED], later.label)
     sides = [
         Side("riata", partial(run_library_ours, batch, at_once, later)),
         Side("scikit-learn", partial(run_sklearn, table[:count], batch.label, at_once, tested)),
     ]
-    if at_once == 1:
-        events = []
-        for i in range(count + TESTED):
-            inside = slice(ends[i], ends[i + 1])
-            features = dict(zip(rows.name[inside].tolist(), rows.batch.value[inside].tolist(), strict=True))
-            events.append((features, bool(rows.batch.label[i])))
-        sides.append(Side("river", partial(run_river, events[:count], events[count:], batch.nnz)))
     return contest.contest(sides, repeats, near)
 
 
@@ -340,56 +282,24 @@ def limit_name(width: int) -> str:
     return f"limit, lines of {8 * width} bytes"
 
 
-def claims_of(vw: Found, memory: dict[str, Found]) -> list[Claim]:
-    """The ratios to reach."""
-    claims = []
-    for rate, reach in REACH.items():
-        ours, theirs = f"riata, {rate}", f"vw, {rate}"
-        for of, word in (("seconds", "wall"), ("cpu_s", "CPU")):
-            ratio = contest.times_faster(vw, ours, theirs, of)
-            claims.append(Claim(f"learner alone, {rate}, {word}", ours, f"{theirs}, from its cache", ratio, reach))
-    for where, found in memory.items():
-        for rate in RATES:
-            limit = limit_name(2 if rate == "constant" else 4)
-            ratio = contest.times_faster(found, limit, f"riata, {rate}")
-            claims.append(Claim(f"learner alone, {where}", f"riata, {rate}", limit, ratio, LIMIT_REACH, at_most=True))
-    return claims
-
-
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Measure and report."""
-    options = contest.arguments(__doc__ or "").parse_args(arguments)
+    options = contest.arguments(__doc__ or "").parse_args()
     count, repeats = (20_000, 2) if options.quick else (200_000, 9)
     zipf = zipf_rows(count + TESTED)
-    tables = []
     vw = against_vw(Rows(slice_rows(zipf.batch, 0, count), zipf.name), repeats)
-    tables.append("## From nothing, beside Vowpal Wabbit\n\n" + contest.contenders(vw, "feature", ("log_loss",)))
+    tables = [f"From nothing, beside Vowpal Wabbit:\n\n{contest.contenders(vw, 'feature', ('log_loss',))}"]
     for at_once, most in LIBRARY_BATCHES.items():
         found = against_libraries(zipf, at_once, min(most, count), min(repeats, 5))
-        head = f"## From nothing, {at_once:,} row{'s' if at_once > 1 else ''} a call, beside libraries\n\n"
-        tables.append(head + contest.contenders(found, "feature", ("later log loss",)))
-    uniform = uniform_rows(count // 4)
-    places = {f"Zipf's law, 2^{BITS} slots": (zipf, BITS), f"evenly, 2^{BITS} slots": (uniform, BITS)}
-    if not options.quick:
-        places[f"evenly, 2^{BITS_LARGE} slots"] = (uniform, BITS_LARGE)
-    memory = {where: against_memory(rows, bits, repeats) for where, (rows, bits) in places.items()}
-    no_limit = {f"{NAMES_NEAR} names": against_memory(near_rows(count // 4), BITS, repeats)}
-    for where, found in (memory | no_limit).items():
-        tables.append(f"## A table touched before, {where}\n\n" + contest.contenders(found, "feature", ours=limit_name(4)))
-    contest.report_page(
-        "learner_speed", "Speed of the learner alone", __doc__ or "", claims_of(vw, memory), tables, [NOTE],
-        "python -m tests.bench.learner_speed" + (" --quick" if options.quick else ""),
-        ["numpy", "river", "scikit-learn"], not options.no_write, options.quick,
-    )  # fmt: skip
+        tables.append(f"From nothing, {at_once:,} row{'s' * (at_once > 1)} a call:\n\n{contest.contenders(found, 'feature')}")
+    for where, rows in (("Zipf's law", zipf), ("evenly", uniform_rows(count // 4))):
+        found = against_memory(rows, BITS, repeats)
+        table = contest.contenders(found, "feature", ours=limit_name(4))
+        tables.append(f"A table of 2^{BITS} slots touched before, {where}:\n\n{table}")
+    packages = ["numpy", "scikit-learn"]
+    contest.publish("The learner alone", tables, "python -m tests.bench.learner_speed", packages, options)
     return 0
 
-
-NOTE: Final = (
-    "Vowpal Wabbit learns in one thread and reads its cache in another, so its wall time assumes two cores; its CPU time is "
-    "that of both. Its numbers are float32, ours float64. Checked before the timing: both sides learn all rows; their "
-    f"progressive log losses differ by at most {LOSS_DIFFERENCE_MAX}; for the libraries, log losses of "
-    f"{TESTED:,} later rows; for the limit, the number of touched lines equals the number of learnt features."
-)
 
 if __name__ == "__main__":
     sys.exit(main())

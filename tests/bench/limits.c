@@ -1,4 +1,4 @@
-/* What the learners are compared with: loops that no learner can be faster than, and the algorithm as printed. Built by limits.py. */
+/* What the learners are compared with: loops that no learner can be faster than. Built by limits.py. */
 #include <math.h>
 
 #include "losses.h"
@@ -56,44 +56,4 @@ i64 wait_for_each(const double *value, const i64 *indptr, const double *label, i
     }
     *moved = last;
     return features;
-}
-
-/* Online as printed, in gradient form: a row updates the whole square, then come sweeps over all coordinates.
- *   cross f64[d, d], with or without its diagonal, curvature, gradient, beta [d] overwritten; gamma f64[d], x f64[n, d], label f64[n]
- *   floor    least curvature as a share of |residual|       slack    by how much conditions may be violated
- * Returns weights moved, each counted every time.
- * Source: Balakrishnan & Madigan 2008, algorithms 1 and 2. */
-i64 full_shooting(double *cross, double *curvature, double *gradient, double *beta, const double *gamma, i64 d, const double *x,
-                  const double *label, i64 n, double floor, double slack) {
-    i64 moves = 0;
-    for (i64 i = 0; i < n; i++, x += d) {
-        double margin = 0.0;
-        for (i64 j = 0; j < d; j++)
-            margin += beta[j] * x[j];
-        double p = 1.0 / (1.0 + exp(-margin)), r = label[i] - p, h = fmax(p * (1.0 - p), floor * fabs(r));
-        for (i64 j = 0; j < d; j++) {
-            gradient[j] += r * x[j];
-            curvature[j] += h * x[j] * x[j];
-            double hx = h * x[j];
-            for (i64 c = 0; c < d; c++)
-                cross[j * d + c] += hx * x[c];
-        }
-        for (double worst = slack + 1.0; worst > slack;) {
-            worst = 0.0;
-            for (i64 j = 0; j < d; j++) {
-                double total = curvature[j], omega = gradient[j] + total * beta[j];
-                double step = copysign(fmax(fabs(omega) - gamma[j], 0.0), omega) / total - beta[j];
-                if (step == 0.0)
-                    continue;
-                moves++;
-                worst = fmax(worst, fabs(step) * total);
-                double kept = gradient[j] - total * step;
-                for (i64 c = 0; c < d; c++)
-                    gradient[c] -= step * cross[j * d + c];
-                gradient[j] = kept;
-                beta[j] += step;
-            }
-        }
-    }
-    return moves;
 }

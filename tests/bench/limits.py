@@ -30,7 +30,7 @@ def library() -> Any:
     compiler = shlex.split(os.environ.get("CC", "cc"))
     subprocess.run([*compiler, *FLAGS, f"-I{NATIVE}", "-o", str(made), str(source), "-lm"], check=True)
     loaded: Any = ctypes.CDLL(str(made))
-    for name in ("descend", "wait_for_each", "full_shooting"):
+    for name in ("descend", "wait_for_each"):
         getattr(loaded, name).restype = ctypes.c_int64
     return loaded
 
@@ -59,15 +59,3 @@ def wait(value: F64, ends: I64, label: F64, adaptive: bool) -> tuple[int, float]
     rows, is_adaptive = ctypes.c_int64(len(label)), ctypes.c_bool(adaptive)
     done: int = library().wait_for_each(_at(value), _at(ends), _at(label), rows, is_adaptive, _at(moved))
     return done, float(moved[0])
-
-
-def full_shooting(arrays: tuple[F64, F64, F64, F64, F64], x: F64, label: F64, limits: tuple[float, float]) -> int:
-    """Online as printed. arrays : cross, curvature, gradient, beta, gamma; overwritten but for gamma
-
-    limits : least curvature as a share of |residual|, and by how much conditions may be violated
-    Returns weights moved, each counted every time.
-    """
-    size, rows = ctypes.c_int64(len(arrays[3])), ctypes.c_int64(len(label))
-    bounds = map(ctypes.c_double, limits)
-    done: int = library().full_shooting(*map(_at, arrays), size, _at(np.ascontiguousarray(x)), _at(label), rows, *bounds)
-    return done

@@ -1,7 +1,6 @@
 """The default learner with `tuned` and without, beside the best of a grid of settings of Vowpal Wabbit and river.
 
 One pass, test then train, over the first rows of public streams. The best of the grid is chosen in hindsight, for each stream.
-The calibration is measured after the first 5,000 events, over the whole stream.
 
 Needs RIATA_SHARED, and `make vw`. Takes about twenty minutes.
 """
@@ -24,22 +23,20 @@ from river.optim.base import Optimizer
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner, spec_of
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.maths.hashing import NUMBER
+from riata.native.reading import hash_of
 from riata.wire.batch import Batch
 from tests.bench import report
-from tests.bench.aside import ASIDE
-from tests.bench.columns import CELLS, base_loss
-from tests.bench.defaults import BITS, encode
-from tests.bench.held_out import HELD_OUT
+from tests.bench.held_out import ASIDE, HELD_OUT
 from tests.bench.peers import PROBABILITY_MIN, log_loss
 from tests.bench.streams import STREAMS, Event, Stream
 
 VW: Final = Path(__file__).resolve().parents[2] / ".vw" / "vw"
 ROWS: Final = 10_000
 RIVER_FEATURES_MAX: Final = 1_000  # of a stream: some of its optimisers visit every weight in each row
-SETTLED: Final = 5_000
-AFTER_MIN: Final = 3_000
-BEFORE: Final = 7  # cell of a line that has the ratio without `tuned`, before that with it
-CLICKS: Final = ("ipinyou", "criteo")
+BITS: Final = 22
+HASH_SHIFT: Final = 32
+BEFORE: Final = 6  # cell of a line that has the ratio without `tuned`, before that with it
 
 VW_GRID: Final = (
     *(f"-l {rate:g}{more}" for rate in (0.1, 0.5, 1.5, 5, 15) for more in ("", " --power_t 0.3", " --l1 1e-5")),
@@ -101,38 +98,59 @@ def river_losses(events: list[Event], label: F64) -> dict[str, float]:
     }
 
 
-def calibration(margin: F64, label: F64) -> str:
-    """Calibration error after SETTLED events, in brackets what chance alone would leave; empty if few events follow."""
-    if len(label) < SETTLED + AFTER_MIN:
-        return ""
-    p, y = 1.0 / (1.0 + np.exp(-margin[SETTLED:])), label[SETTLED:]
-    cell = np.minimum((p * CELLS).astype(np.int64), CELLS - 1)
-    error = abs(np.bincount(cell, p - y, CELLS)).sum() / len(y)
-    chance = np.sqrt(2.0 / np.pi * np.bincount(cell, p * (1.0 - p), CELLS)).sum() / len(y)
-    return f"{error:.3f} ({chance:.3f})"
+def encode(stream: Stream) -> tuple[Batch, int]:
+    """Hash the names of a stream's events; a row's colliding features add up."""
+    hashes: dict[str, int] = {}
+    indptr, hash_, value = [0], [], []
+    for event in stream.events:
+        row: dict[int, float] = {}
+        for name, x in event.pairs:
+            if name not in hashes:
+                hashes[name] = hash_of(name.encode(), 0, NUMBER) >> HASH_SHIFT
+            row[hashes[name]] = row.get(hashes[name], 0.0) + x
+        for key in sorted(row):
+            hash_.append(key)
+            value.append(row[key])
+        indptr.append(len(hash_))
+    n = stream.rows
+    batch = Batch(
+        indptr=np.array(indptr, dtype=np.int64),
+        hash=np.array(hash_, dtype=np.uint32),
+        value=np.array(value, dtype=np.float64),
+        label=np.array([event.label for event in stream.events], dtype=np.float64),
+        weight=np.ones(n),
+        event_id=np.zeros((n, 16), dtype=np.uint8),
+        has_id=np.zeros(n, dtype=np.bool_),
+    )
+    return batch, len(hashes)
 
 
-def margins(batch: Batch, tuned: bool) -> tuple[F64, str]:
-    """The margins of the default before learning, and the settings that it has at the end."""
+def base_loss(label: F64) -> float:
+    """Log loss of a predictor that knows the labels before."""
+    before = np.arange(len(label))
+    rate = (np.cumsum(label) - label + 0.5) / (before + 1.0)
+    return float(-np.log(np.where(label == 1.0, rate, 1.0 - rate)).mean())
+
+
+def own_losses(batch: Batch, tuned: bool) -> tuple[float, str]:
+    """The progressive loss of the default over the first rows, and the settings that it has at the end."""
     learner = build_learner(TruncatedGradientConfig(tuned=tuned), BITS)
     margin = learner.step(batch).margin
     chosen = spec_of(TruncatedGradientConfig()).chosen(learner)
-    return margin, f"{chosen['eta']:.3g}{', counts' if chosen['scale'] == 'counts' else ''}" if chosen else ""
+    said = f"{chosen['eta']:.3g}{', counts' if chosen['scale'] == 'counts' else ''}" if chosen else ""
+    return log_loss(margin[:ROWS], batch.label[:ROWS]), said
 
 
 def line_of(name: str, stream: Stream) -> list[str]:
     """The cells of one stream, after its name."""
     batch, features = encode(stream)
-    (before, _), (after, chosen) = (margins(batch, tuned) for tuned in (False, True))
+    (plain, _), (own, chosen) = (own_losses(batch, tuned) for tuned in (False, True))
     events, label = first(stream), batch.label[:ROWS]
-    plain, own = (log_loss(margin[:ROWS], label) for margin in (before, after))
     vw = vw_losses(events, label)
     river = river_losses(events, label) if features <= RIVER_FEATURES_MAX else {}
     best = min({**vw, **river}.items(), key=lambda pair: pair[1])
-    others = [f"{min(found.values()):.4f}" if found else "" for found in (vw, river)]
     ratios = [f"{loss / best[1]:.3f}" for loss in (plain, own)]
-    errors = [calibration(margin, batch.label) for margin in (before, after)]
-    return [name, f"{base_loss(label):.4f}", f"{plain:.4f}", f"{own:.4f}", *others, best[0], *ratios, chosen, *errors]
+    return [name, f"{base_loss(label):.4f}", f"{plain:.4f}", f"{own:.4f}", f"{best[1]:.4f}", best[0], *ratios, chosen]
 
 
 def losses(streams: dict[str, Callable[[], Stream]], done: Path) -> tuple[str, str]:
@@ -143,30 +161,14 @@ def losses(streams: dict[str, Callable[[], Stream]], done: Path) -> tuple[str, s
             lines[name] = line_of(name, read())
             done.write_text(json.dumps(lines))
             sys.stderr.write(f"{lines[name]}\n")
-    heads = ["stream", "base rate", "before", "after", "best of VW", "best of river", "best setting"]
-    heads += ["before / best", "after / best", "chosen", "calibration before", "after"]
+    heads = ["stream", "base rate", "before", "after", "best peer", "best setting"]
+    heads += ["before / best", "after / best", "chosen"]
     ratios = np.array([[float(cell) for cell in lines[name][BEFORE : BEFORE + 2]] for name in streams]).T
     said = "; ".join(
         f"{when}: median {np.median(values):.3f}, at most {values.max():.3f}, above 1.02 on {sum(values > 1.02)} of {len(values)}"
         for when, values in zip(("before", "after"), ratios, strict=True)
     )
     return report.table(heads, [lines[name] for name in streams]), said
-
-
-def tenths() -> tuple[str, str]:
-    """A table of the sum of the probabilities over that of the labels in each tenth of the streams of clicks, and a sentence."""
-    lines, within = [], 0
-    for name in CLICKS:
-        batch, _ = encode({**STREAMS, **HELD_OUT}[name]())
-        p = 1.0 / (1.0 + np.exp(-margins(batch, tuned=True)[0]))
-        cells = []
-        for tenth, label in zip(np.array_split(p, 10), np.array_split(batch.label, 10), strict=True):
-            ratio, chance = tenth.sum() / label.sum(), math.sqrt(float((tenth * (1.0 - tenth)).sum())) / label.sum()
-            within += abs(ratio - 1.0) <= 2.0 * chance
-            cells.append(f"{ratio:.2f} ({chance:.2f})")
-        lines.append([name, f"{batch.label.sum():.0f}", f"{p.sum() / batch.label.sum():.3f}", *cells])
-    heads = ["stream", "clicks", "all", *(str(tenth) for tenth in range(1, 11))]
-    return report.table(heads, lines), f"{within} of {10 * len(CLICKS)} tenths are within two standard errors of 1."
 
 
 def main() -> int:
@@ -176,20 +178,15 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         done = asked.done or Path(folder) / "done.json"
-        by_tenth, said = tenths()
         seen, aside = (losses(streams, done) for streams in ({**STREAMS, **HELD_OUT}, ASIDE))
     text = (
         "# The default chooses its own step\n\n"
         f"Progressive log loss over the first {ROWS:,} rows of the default with `tuned` (*after*) and without (*before*), and of "
-        f"the best setting of each peer, chosen for each stream in hindsight: {len(VW_GRID)} settings of Vowpal Wabbit "
-        f"({', '.join(VW_GRID)}; 2^{BITS} weights) and, on streams of up to {RIVER_FEATURES_MAX:,} features, "
-        f"{2 * len(RIVER_GRID)} of river ({', '.join(RIVER_GRID)}, each with its scaler and "
-        "without). *chosen*: the eta in force at the end, and the "
-        f"scale if it is *counts*. Calibration: the error in {CELLS} cells after {SETTLED:,} events, to the end; in brackets "
-        f"what chance leaves.\n\n## Streams on which the candidates were chosen\n\nOver the best peer, {seen[1]}.\n\n"
-        f"{seen[0]}\n## Streams kept aside, named beforehand\n\nOver the best peer, {aside[1]}.\n\n{aside[0]}\n"
-        "## Clicks, tenth by tenth\n\nThe sum of the probabilities over that of the labels, in brackets its standard error by "
-        f"chance: a tenth has few clicks. {said}\n\n{by_tenth}\n"
+        f"the best setting of each peer, chosen for each stream in hindsight: {len(VW_GRID)} settings of Vowpal Wabbit and, on "
+        f"streams of up to {RIVER_FEATURES_MAX:,} features, {2 * len(RIVER_GRID)} of river. *chosen*: the eta in force at the "
+        "end, and the scale if it is *counts*.\n\n## Streams on which the candidates were chosen\n\n"
+        f"Over the best peer, {seen[1]}.\n\n{seen[0]}\n## Streams kept aside, named beforehand\n\n"
+        f"Over the best peer, {aside[1]}.\n\n{aside[0]}\n"
         + report.conditions("python -m tests.bench.own_step", ["numpy", "vowpalwabbit", "river"])
     )
     report.publish("own_step", text, write=not asked.no_write)

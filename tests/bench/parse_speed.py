@@ -8,7 +8,6 @@ The sums for this comparison are not part of the measured time on any side.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, parse_examples
-from tests.bench.contest import Claim, Measure, Side, arguments, contenders, contest, report_page, times_faster
+from tests.bench.contest import Measure, Side, arguments, contenders, contest, publish
 from tests.bench.rivals.vw import vw_run
 
 SEED: Final = 47_236
@@ -35,10 +34,6 @@ NAMES: Final = 47_236
 BODY_ROWS: Final = 1000
 CODES: Final = 200  # values of a binary feature
 NDJSON, VW, SVMLIGHT = "application/x-ndjson", "text/x-vw", "text/x-svmlight"
-NOTE: Final = (
-    "Riata refuses malformed rows, hashes every name, looks it up among the known names, sorts every row by hash, sums repeated "
-    "features and checks bounds. `vw --noop` hashes. Decoders make dictionaries."
-)
 Decode = Callable[[bytes], list[dict[str, Any]]]
 
 
@@ -115,11 +110,11 @@ class Clock:
         self.seconds += time.perf_counter() - self.started[0]
 
 
-def measured(run: Callable[[Clock], dict[str, float]], units: int, size: int) -> Measure:
+def measured(run: Callable[[Clock], dict[str, float]], units: int) -> Measure:
     """One run in this process; `run` gets the clock that measures it."""
     clock = Clock()
     facts = run(clock)
-    return Measure(clock.seconds, clock.cpu_s, units, {"GB/s of CPU": size / clock.cpu_s / 1e9, **facts})
+    return Measure(clock.seconds, clock.cpu_s, units, facts)
 
 
 def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Side:
@@ -137,12 +132,11 @@ def ours(lines: Sequence[bytes], kind: str, labels: Labels, features: int) -> Si
             rows, total, hashes = rows + batch.n, total + float(batch.value.sum()), hashes ^ int(batch.hash[0])
         return {"rows": rows, "sum": total, "hashes": hashes}
 
-    return Side(f"riata, {kind}", lambda: measured(run, features, sum(map(len, bodies))))
+    return Side(f"riata, {kind}", lambda: measured(run, features))
 
 
 def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
     """`vw --noop` from a file, minus its start."""
-    size = sum(len(line) + 1 for line in lines)
     for name, held in (("rows.vw", lines), ("one.vw", lines[:1])):
         (folder / name).write_bytes(b"\n".join(held) + b"\n")
 
@@ -150,25 +144,21 @@ def vowpal(lines: Sequence[bytes], folder: Path, features: int) -> Side:
         start = vw_run(["--noop"], folder / "one.vw")
         whole = vw_run(["--noop"], folder / "rows.vw")
         cpu = max(whole.cpu_s - start.cpu_s, 1e-9)
-        facts = {"rows": float(whole.examples), "GB/s of CPU": size / cpu / 1e9}
-        return Measure(max(whole.seconds - start.seconds, 1e-9), cpu, features, facts)
+        seconds = max(whole.seconds - start.seconds, 1e-9)
+        return Measure(seconds, cpu, features, {"rows": float(whole.examples)})
 
     return Side("vw --noop", run)
 
 
 def decoders() -> dict[str, Decode]:
-    """Every decoder that is installed: lines of a body to dictionaries of features."""
+    """Decoders: lines of a body to dictionaries of features."""
     struct = msgspec.json.Decoder(ExampleStruct)
     model = Example.model_validate_json
-    found: dict[str, Decode] = {
+    return {
         "json": lambda body: [json.loads(line)["features"] for line in body.splitlines()],
         "msgspec": lambda body: [row.features for row in struct.decode_lines(body)],
         "pydantic": lambda body: [model(line).features for line in body.splitlines()],
     }
-    if importlib.util.find_spec("orjson") is not None:  # not among the requirements: measured where it is there
-        loads = importlib.import_module("orjson").loads
-        found["orjson"] = lambda body: [loads(line)["features"] for line in body.splitlines()]
-    return found
 
 
 def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int) -> Side:
@@ -183,7 +173,7 @@ def decoding(name: str, decode: Decode, lines: Sequence[bytes], features: int) -
             rows += len(decoded)
         return {"rows": rows}
 
-    return Side(f"{name}, decoded only", lambda: measured(run, features, sum(map(len, bodies))))
+    return Side(f"{name}, decoded only", lambda: measured(run, features))
 
 
 def sklearn_svmlight(lines: Sequence[bytes], folder: Path, features: int) -> Side:
@@ -196,7 +186,7 @@ def sklearn_svmlight(lines: Sequence[bytes], folder: Path, features: int) -> Sid
             matrix, _ = load_svmlight_file(path, zero_based=True)
         return {"rows": matrix.shape[0], "sum": float(matrix.data.sum())}
 
-    return Side("scikit-learn load_svmlight_file", lambda: measured(run, features, path.stat().st_size))
+    return Side("scikit-learn load_svmlight_file", lambda: measured(run, features))
 
 
 def same(found: dict[str, Measure]) -> str:
@@ -211,12 +201,10 @@ def same(found: dict[str, Measure]) -> str:
 
 
 def main() -> int:
-    """Run the contests and write the page."""
-    parser = arguments(__doc__ or "")
-    options = parser.parse_args()
+    """Run the contests and write the section."""
+    options = arguments(__doc__ or "").parse_args()
     rows, repeats = (4000, 2) if options.quick else (50_000, 7)
     real, binary = real_rows(rows), binary_rows(2 * rows)
-    claims: list[Claim] = []
     tables: list[str] = []
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)
@@ -239,35 +227,10 @@ def main() -> int:
         }
         for title, sides in contests.items():
             found = contest(sides, repeats, same)
-            tables.append(f"## {title}\n\n{contenders(found, 'feature', ('GB/s of CPU',))}")
-            claims.extend(claims_of(title, found))
-    report_page(
-        "parse_speed",
-        "From text to features",
-        __doc__ or "",
-        claims,
-        tables,
-        [
-            NOTE,
-            "Ratios are of CPU time: `vw` uses a separate thread for reading.",
-        ],
-        "python -m tests.bench.parse_speed",
-        ("numpy", "msgspec", "pydantic", "scikit-learn"),
-        not options.no_write,
-        options.quick,
-    )
+            tables.append(f"{title}:\n\n{contenders(found, 'feature')}")
+    packages = ["numpy", "msgspec", "pydantic", "scikit-learn"]
+    publish("From text to features", tables, "python -m tests.bench.parse_speed", packages, options)
     return 0
-
-
-def claims_of(title: str, found: dict[str, list[Measure]]) -> list[Claim]:
-    """Ratios of CPU time to reach; against decoders, the fastest of each kind."""
-    us, *others = found
-    if title.startswith("VW"):
-        return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
-    if title.startswith("svmlight"):
-        return [Claim(title, us, others[0], times_faster(found, us, others[0], "cpu_s"), 8.0)]
-    best = min(others, key=lambda name: times_faster(found, us, name, "cpu_s"))
-    return [Claim(title, us, best, times_faster(found, us, best, "cpu_s"), 15.0)]
 
 
 if __name__ == "__main__":

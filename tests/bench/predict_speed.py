@@ -1,14 +1,9 @@
-"""Predictions over HTTP, against the Vowpal Wabbit daemon over TCP, FastAPI + pydantic + river, and servers that do nothing.
+"""Predictions over HTTP, against the Vowpal Wabbit daemon over TCP, FastAPI + pydantic + river, and a fixed answer.
 
-Every server is a separate process and has learnt the same rows: 75 real-valued features each, names drawn by Zipf's law. There
-are two requests: GET /predict with ten features in the query, and POST /predict with 75 as a JSON object; the daemon gets the
-same rows as lines of its own format. The client is a plain socket. With one connection a request is sent when the last answer
-has arrived, and every round trip is timed; with 64 every connection always has one request under way, driven by two processes,
-so that the server always has work. The limits are an ASGI application with a fixed answer, and an event loop that hardly reads
-the request. The event loop is also measured when it stays awake after an answer for as long as the service does, which decides
-a round trip on a machine whose cores sleep, and when it also waits 3 or 6 µs before it answers: work may cost a round trip more
-than the time that it takes. The service runs twice: without keys, and with keys required and rates counted. Limits and metrics
-are active in both.
+Every server is a separate process and has learnt the same rows: 75 real-valued features each, names drawn by Zipf's law. The
+request is GET /predict with ten features in the query; the daemon gets the same rows as lines of its own format. The client is a
+plain socket. With one connection a request is sent when the last answer has arrived; with 64 every connection always has one
+request under way, driven by two processes. The service runs twice: without keys, and with keys required and rates counted.
 
 Before anything is timed: the service answers a request by itself as it answers the same rows as one body of lines, to the last
 digit, with and without keys; and the mean log loss of all contenders over rows that none has learnt is compared.
@@ -34,11 +29,9 @@ from typing import Final
 import numpy as np
 import psutil
 
-from riata.base.settings import Settings
 from riata.web.auth.keys import KeyEntry, digest_of, entry_text, new_token
 from tests.bench import contest
-from tests.bench.contest import Claim, Found, Measure, Side, fact
-from tests.bench.rivals.asgi import RawAsgi
+from tests.bench.contest import Measure, Side
 from tests.bench.rivals.fastapi_river import FastapiRiver
 from tests.bench.rivals.fixed import UvloopFixed
 from tests.bench.rivals.vw import VwDaemon
@@ -52,13 +45,9 @@ ASKED: Final = 256  # different requests, asked in turn; none of them was learnt
 CONNECTIONS: Final = 64
 DRIVERS: Final = 2
 LOSS_DIFFERENCE_MAX: Final = 0.1
-BUSY_POLL_US: Final = int(Settings.model_fields["busy_poll_us"].default)  # as the service runs here
 READ_BYTES: Final = 1 << 16
 OK: Final = b"HTTP/1.1 200 "
-PLAIN, KEYED, VW, FASTAPI, ASGI = "riata", "riata, keys and rates", "VW daemon, TCP", "FastAPI + river", "ASGI doing nothing"
-FIXED, AWAKE = "limit: uvloop, a fixed answer", "limit: the same, awake"
-WORKS_US: Final = (3, 6)  # of a limit that stays awake, before it answers
-WORKING: Final = tuple(f"limit: awake, after {us} µs of work" for us in WORKS_US)
+PLAIN, KEYED, VW, FASTAPI, FIXED = "riata", "riata, keys and rates", "VW daemon, TCP", "FastAPI + river", "uvloop, a fixed answer"
 HEAD: Final = "Host: 127.0.0.1\r\nAccept: */*\r\nUser-Agent: bench\r\n"
 
 
@@ -75,7 +64,7 @@ class Server:
     """A contender: its address, its requests (GET, then POST), the end of its answers, and the CPU seconds it has used."""
 
     port: int
-    asked: tuple[list[bytes], list[bytes]]
+    asked: Sequence[list[bytes]]
     end: bytes
     cpu_s: Callable[[], float]
 
@@ -160,7 +149,7 @@ def round_trips(server: Server, which: int, count: int) -> Measure:
     with connect(server.port) as connection:
         cpu_s, begun = server.cpu_s(), clock()
         for k in range(count):
-            request = requests[k % ASKED]
+            request = requests[k % len(requests)]
             start = clock()
             connection.sendall(request)
             read_answer(connection, end)
@@ -186,7 +175,7 @@ def drive(server: Server, which: int, count: int, ready: object, taken: object) 
             times.append(clock() - sent[at])
         if k < count:
             sent[at] = clock()
-            connection.sendall(requests[k % ASKED])
+            connection.sendall(requests[k % len(requests)])
     taken.put((begun, clock(), times))  # type: ignore[attr-defined]
 
 
@@ -207,7 +196,7 @@ def saturated(server: Server, which: int, count: int) -> Measure:
     seconds = (max(end for _, end, _ in found) - min(begun for begun, _, _ in found)) / 1e9
     times = [nanoseconds for _, _, part in found for nanoseconds in part]
     quantiles = statistics.quantiles(times, n=100)
-    facts = {"p50_us": statistics.median(times) / 1e3, "p99_us": quantiles[98] / 1e3, "cpu_us": cpu_s / len(times) * 1e6}
+    facts = {"p50_us": statistics.median(times) / 1e3, "p99_us": quantiles[98] / 1e3}
     return Measure(seconds, cpu_s, share * DRIVERS, facts)
 
 
@@ -262,7 +251,7 @@ def agrees(server: Server, asked: Rows, more: str) -> None:
         together = json.loads(post(server.port, "/predict", body, "application/json", more))
         alone = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers_of(server, which)]
         for document in (*alone, *together):
-            del document["model"]["age_s"]
+            del document["model"]["age_s"], document["model"]["stale_s"]  # times
         if alone != together:
             raise contest.UnequalWork("the service answers a row by itself otherwise than among others")
 
@@ -288,16 +277,9 @@ def fastapi(learnt: Rows, asked: Rows) -> Iterator[Server]:
 
 
 @contextmanager
-def asgi(asked: Rows) -> Iterator[Server]:
-    """The upper bound of uvicorn."""
-    with RawAsgi() as rival:
-        yield Server(rival.port, http_requests(asked), b"}", rival.cpu_s)
-
-
-@contextmanager
-def fixed(asked: Rows, busy_poll_us: int = 0, work_us: int = 0) -> Iterator[Server]:
+def fixed(asked: Rows) -> Iterator[Server]:
     """The cost of an event loop and the kernel."""
-    with UvloopFixed(busy_poll_us, work_us) as limit:
+    with UvloopFixed() as limit:
         yield Server(limit.port, http_requests(asked), b"}", limit.cpu_s)
 
 
@@ -307,91 +289,44 @@ def log_loss(server: Server, which: int, labels: Sequence[int]) -> float:
     return statistics.fmean(-math.log(p if y else 1.0 - p) for p, y in zip(found, labels, strict=True))
 
 
-def why_unequal(servers: dict[str, Server], asked: Rows) -> tuple[str, str]:
-    """The reason why contenders do not predict the same rows about as well, or nothing; and the losses as a sentence."""
-    reported = []
-    for which, words in ((0, "ten features"), (1, "75 features")):
-        losses = {name: log_loss(servers[name], which, asked.label) for name in (PLAIN, KEYED, VW, FASTAPI)}
-        reported.append(f"{words}: " + ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items()))
+def why_unequal(servers: dict[str, Server], asked: Rows) -> str:
+    """The reason why contenders do not predict the same rows about as well, or nothing."""
+    for which in range(2):
+        losses = {name: log_loss(server, which, asked.label) for name, server in servers.items() if name != FIXED}
         if losses[PLAIN] != losses[KEYED]:
-            return "the service predicts otherwise where it asks for keys", ""
+            return "the service predicts otherwise where it asks for keys"
         if max(losses.values()) - min(losses.values()) > LOSS_DIFFERENCE_MAX:
-            return f"log losses are too far apart: {reported[-1]}", ""
-    return "", "Mean log loss over the requested rows, none of which was learnt. " + "; ".join(reported) + "."
-
-
-def compare(servers: dict[str, Server], names: Sequence[str], run: Callable[[Server], Measure], repeats: int) -> Found:
-    """Run `names` alternately."""
-    return contest.contest([Side(name, partial(run, servers[name])) for name in names], repeats, lambda _: "")
-
-
-def ratio(found: Found, ours: str, theirs: str, name: str) -> float:
-    """A figure of `theirs` over that of `ours`: the median over the rounds."""
-    return statistics.median(us.facts[name] / them.facts[name] for us, them in zip(found[ours], found[theirs], strict=True))
-
-
-def measure(servers: dict[str, Server], quick: bool) -> tuple[list[Claim], list[str], list[str]]:
-    """Run all contests; returns claims, tables, notes."""
-    trips, many, repeats = (500, 2_000, 3) if quick else (10_000, 40_000, 7)
-    claims, tables, notes = [], [], []
-    for which, path in enumerate(("GET /predict, 10 features", "POST /predict, 75 features")):
-        one = compare(
-            servers,
-            (PLAIN, KEYED, VW, FASTAPI, ASGI, FIXED, AWAKE, *WORKING),
-            partial(round_trips, which=which, count=trips),
-            repeats,
-        )
-        full = compare(servers, (PLAIN, KEYED, FASTAPI, ASGI, FIXED), partial(saturated, which=which, count=many), repeats)
-        tables += [
-            f"## {path}: one connection\n\n" + contest.contenders(one, "request", ("p50_us", "p99_us")),
-            f"## {path}: {CONNECTIONS} connections\n\n" + contest.contenders(full, "request", ("p50_us", "p99_us", "cpu_us")),
-        ]
-        claims += [
-            Claim(f"{path}, round trip, one connection", PLAIN, VW, ratio(one, PLAIN, VW, "p50_us"), 0.5, at_most=True),
-            Claim(f"{path}, round trip, one connection", KEYED, VW, ratio(one, KEYED, VW, "p50_us"), 0.5, at_most=True),
-            Claim(f"{path}, {CONNECTIONS} connections", PLAIN, FASTAPI, contest.times_faster(full, PLAIN, FASTAPI), 8.0),
-            Claim(f"{path}, {CONNECTIONS} connections", KEYED, FASTAPI, contest.times_faster(full, KEYED, FASTAPI), 8.0),
-        ]
-        notes.append(
-            f"{path}: keys and rates cost {fact(full[KEYED], 'cpu_us') - fact(full[PLAIN], 'cpu_us'):+.1f} µs of CPU a request. "
-            f"ASGI doing nothing takes {fact(full[ASGI], 'cpu_us'):.1f} µs, the service {fact(full[PLAIN], 'cpu_us'):.1f} µs; "
-            f"{fact(full[FIXED], 'cpu_us'):.1f} µs of these are the cost of an event loop that reads anything and writes a "
-            f"fixed answer. Its round trip is {fact(one[FIXED], 'p50_us'):.1f} µs, {fact(one[AWAKE], 'p50_us'):.1f} µs if it "
-            "stays awake, "
-            f"the service's {fact(one[PLAIN], 'p50_us'):.1f} µs. Awake and with {WORKS_US[0]} µs of work it is "
-            f"{fact(one[WORKING[0]], 'p50_us'):.1f} µs, with {WORKS_US[1]} µs {fact(one[WORKING[1]], 'p50_us'):.1f} µs. The "
-            "excess over the work is the time to wake the client's core, which has gone to sleep meanwhile. So the best that a "
-            "server and this client can reach through an event loop is "
-            f"{ratio(one, FIXED, VW, 'p50_us'):.2f} of the daemon's round trip, {ratio(one, AWAKE, VW, 'p50_us'):.2f} awake, "
-            f"and {contest.times_faster(full, FIXED, FASTAPI):.1f} times the requests of {FASTAPI}."
-        )
-    return claims, tables, notes
+            return f"log losses are too far apart: {losses}"
+    return ""
 
 
 def main() -> int:
     """Run and report."""
     options = contest.arguments(__doc__ or "").parse_args()
+    trips, many, repeats = (500, 2_000, 3) if options.quick else (10_000, 40_000, 7)
     learnt, asked = make_rows(500 if options.quick else 4000, 1), make_rows(ASKED, 2)
+    tables = []
     with ExitStack() as stack:
         servers = {
             PLAIN: stack.enter_context(riata(learnt, asked, keyed=False)),
             KEYED: stack.enter_context(riata(learnt, asked, keyed=True)),
             VW: stack.enter_context(vw(learnt, asked)),
             FASTAPI: stack.enter_context(fastapi(learnt, asked)),
-            ASGI: stack.enter_context(asgi(asked)),
             FIXED: stack.enter_context(fixed(asked)),
-            AWAKE: stack.enter_context(fixed(asked, BUSY_POLL_US)),
-            **{name: stack.enter_context(fixed(asked, BUSY_POLL_US, us)) for name, us in zip(WORKING, WORKS_US, strict=True)},
         }
-        why, losses = why_unequal(servers, asked)
+        why = why_unequal(servers, asked)
         if why:
             raise contest.UnequalWork(why)
-        claims, tables, notes = measure(servers, options.quick)
-    contest.report_page(
-        "predict_speed", "Predictions over HTTP", __doc__ or "", claims, tables, [*notes, losses],
-        "python -m tests.bench.predict_speed", ["uvicorn", "uvloop", "httptools", "fastapi", "pydantic", "river"],
-        write=not options.no_write, trial=options.quick,
-    )  # fmt: skip
+        for connections, run, count in ((1, round_trips, trips), (CONNECTIONS, saturated, many)):
+            sides = [
+                Side(name, partial(run, one, 0, count))
+                for name, one in servers.items()
+                if connections == 1 or name != VW  # its processes would need a connection each
+            ]
+            table = contest.contenders(contest.contest(sides, repeats, lambda _: ""), "request", ("p50_us", "p99_us"))
+            tables.append(f"GET /predict, 10 features, {connections} connection{'s' * (connections > 1)}:\n\n{table}")
+    packages = ["uvicorn", "uvloop", "fastapi", "pydantic", "river"]
+    contest.publish("Predictions over HTTP", tables, "python -m tests.bench.predict_speed", packages, options)
     return 0
 
 

@@ -18,7 +18,7 @@ import psutil
 
 from tests.bench.bulk_rows import NDJSON, make_rows
 from tests.bench.bulk_service import Served
-from tests.bench.contest import Claim, Found, Measure, Side, arguments, contenders, contest, report_page, times_faster
+from tests.bench.contest import Found, Measure, Side, arguments, contenders, contest, publish
 from tests.bench.observe_single import Ask, riata_peer
 from tests.bench.single_rows import load_process
 from tests.redis_server import RedisServer
@@ -31,8 +31,6 @@ CONNECTIONS: Final = 8  # of the bodies
 COUNTS: Final = {1: 2000, 64: 12_000}  # connections: requests of a run
 QUICK: Final = {1: 300}
 FEATURES: Final = 75
-BULK_REACH: Final = 0.75
-REACH: Final = {1: 0.7}
 
 
 def bulk(services: dict[str, Running], bodies: int, repeats: int) -> Found:
@@ -83,19 +81,13 @@ def main() -> int:
         for running in services.values():
             running.start()
         found = bulk(services, bodies, repeats)
-        claims = [Claim("bodies of 1000 rows, again", OURS, EMBEDDED, times_faster(found, OURS, EMBEDDED), BULK_REACH)]
-        tables = ["## Bodies of 1000 rows of 75 features, again\n\n" + contenders(found, "row", ("answered_s",))]
+        tables = ["Bodies of 1000 rows of 75 features, again:\n\n" + contenders(found, "row")]
         for connections, count in counts.items():
             found = single(services, redis, (connections, count), repeats, ask)
-            path = f"one row of {FEATURES} features a request, {connections} connection{'s' * (connections > 1)}"
-            if connections in REACH:
-                claims.append(Claim(path, OURS, EMBEDDED, times_faster(found, OURS, EMBEDDED), REACH[connections]))
-            tables.append(f"## {path.capitalize()}\n\n" + contenders(found, "row", ("p50 µs", "p99 µs", "load's CPU")))
-    report_page(
-        "redis_ratio", "A shared Redis and the embedded store", (__doc__ or "").partition("\n\n")[2], claims, tables,
-        ["The processor time of Redis counts for its side where rows are single, and not where they come in bodies."],
-        "python -m tests.bench.redis_ratio", ["redis", "uvicorn"], not options.no_write, options.quick,
-    )  # fmt: skip
+            path = f"One row of {FEATURES} features a request, {connections} connection{'s' * (connections > 1)}"
+            tables.append(f"{path}:\n\n" + contenders(found, "row", ("p50 µs", "p99 µs")))
+    packages = ["redis", "uvicorn"]
+    publish("A shared Redis and the embedded store", tables, "python -m tests.bench.redis_ratio", packages, options)
     return 0
 
 

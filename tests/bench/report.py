@@ -27,8 +27,7 @@ def conditions(command: str, packages: Sequence[str]) -> str:
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
         f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {versions}, "
-        f"{os.cpu_count()} virtual cores, {platform.system()} {platform.machine()}, "
-        f"load average {os.getloadavg()[0]:.1f} at the end (above the number of cores: other work shared them).\n"
+        f"{os.cpu_count()} virtual cores, load average {os.getloadavg()[0]:.1f} at the end.\n"
     )
 
 

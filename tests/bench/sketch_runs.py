@@ -1,4 +1,4 @@
-"""What the benches of the Taylor sketch share: work spread over processes, and a learner followed along a stream."""
+"""What the benches of the papers share: work spread over processes, numbers as CSV, means with deviations."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import csv
 import math
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import pairwise
 from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.progress import Progress
 
-from riata.learn.learner import Learner
-from riata.wire.batch import Batch, slice_rows
 from tests.bench import report
 
 PROCESSES: Final = 2
@@ -38,15 +35,6 @@ def spread(work: Callable[[Job], Result], jobs: Sequence[Job], processes: int, t
             results[places[future]] = future.result()
             progress.advance(task)
     return [results[place] for place in range(len(jobs))]
-
-
-def follow(learner: Learner, batch: Batch, stops: Iterable[int]) -> Iterator[int]:
-    """Let `learner` learn `batch` up to each of `stops` (increasing), and yield there."""
-    for start, stop in pairwise((0, *stops)):
-        stepped = learner.step(slice_rows(batch, start, stop))
-        if bool(stepped.refused.any()):
-            raise RuntimeError(f"the learner refused an event before the {stop}-th")
-        yield stop
 
 
 def mean_sd(values: Sequence[float], digits: int) -> str:

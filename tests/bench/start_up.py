@@ -6,19 +6,15 @@
 - full: ten million events in the log (bulk bodies of 10,000 rows), a million non-zero weights, a checkpoint at their end.
 - replay: the same, killed with events after its last checkpoint.
 
-A start ends with the first 200 of `/readyz`, which is requested every 4 ms. Kinds of starts alternate; figures are medians. The
-parts of a warm, empty start are measured separately, in processes that do nothing else.
+A start ends with the first 200 of `/readyz`, which is requested every 4 ms. Kinds of starts alternate; figures are medians.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,44 +23,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench import contest, report
-from tests.bench.contest import Claim
 from tests.bench.filling import bodies, fill, make_model, non_zeros
-from tests.bench.measured import MIB, NORMAL, Start, cool, service, start
-from tests.bench.service import connect
-from tests.running import ROOT, Running
+from tests.bench.service import MIB, Start, connect, cool, service, start
+from tests.running import Running
 
 MODEL: Final = "full"
-TARGET_S: Final = 2.0
-PARTS: Final = {
-    "the interpreter": "",
-    "numpy": "import numpy",
-    "pydantic, FastAPI, uvicorn": "import fastapi, pydantic_settings, uvicorn",
-    "this package": "import riata.wiring",
-}
-WHY: Final = (
-    "A start consists mainly of importing packages. A full one also reads its "
-    "newest checkpoint, verifies it and loads its weights into the table; of the log it reads only the part after that. To "
-    "replay less, set `checkpoint_every_events` lower."
-)
-MEASURE: Final = "import gc, os, time; gc.disable(); os.environ['OPENBLAS_NUM_THREADS'] = '1'; t = time.perf_counter()\n"
-
-
-def parts() -> list[tuple[str, float]]:
-    """Seconds of each part of a start, one after another in one process; that of the interpreter is the time of `python -c
-    pass`.
-    """
-    steps = [step for step in PARTS.values() if step]
-    lines = [f"{step}; print(time.perf_counter() - t); t = time.perf_counter()" for step in steps]
-    script = MEASURE + "\n".join(lines)
-    environment = {**_environment(), "PYTHONPATH": f"{ROOT / 'service'}"}
-    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    begun = time.perf_counter()
-    subprocess.run([sys.executable, "-c", ""], check=True, env=environment)
-    return list(zip(PARTS, [time.perf_counter() - begun, *map(float, made.stdout.split())], strict=True))
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("RIATA_")} | NORMAL
 
 
 @contextlib.contextmanager
@@ -139,9 +102,8 @@ def main() -> int:
     repeats = options.repeats or (1 if options.quick else 7)
     events = options.events or (200_000 if options.quick else 10_000_000)
     names = min(1_120_000, events)
-    unsaved = events // 10
     with tempfile.TemporaryDirectory(prefix="riata-start-") as folder:
-        found, weights, size = measure(Path(folder), repeats, events, names, unsaved)
+        found, weights, size = measure(Path(folder), repeats, events, names, events // 10)
     rows = []
     for kind, starts in found.items():
         seconds = [one.seconds for one in starts]
@@ -151,19 +113,11 @@ def main() -> int:
              f"{middle[1] / MIB:,.0f}", f"{middle[2] / MIB:,.0f}"]
         )  # fmt: skip
     heads = ["start", "s to ready", "range", "CPU s", "MiB read from disk", "MiB of memory when ready"]
-    warm = statistics.median(one.seconds for one in found["warm, empty"])
-    claims = [Claim("start, warm and empty", f"{warm:.2f} s", f"{TARGET_S:g} s", warm / TARGET_S, 1.0, at_most=True)]
-    made_of = report.table(["part of a warm, empty start", "ms"], [[name, f"{1000 * s:,.0f}"] for name, s in parts()])
     about = (
-        f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB in the data directory. "
-        f"Median of {repeats} starts of each kind, alternating."
+        f"Full: {events:,} events in the log, {weights:,} non-zero weights, {size / MIB:,.0f} MiB. {repeats} starts of each kind."
     )
-    notes = [about, WHY]
-    tables = ["## Starts\n\n" + report.table(heads, rows), made_of]
-    contest.report_page(
-        "start_up", "Start time", (__doc__ or "").split("\n", 1)[1], claims, tables, notes,
-        "python -m tests.bench.start_up", ["numpy", "fastapi", "uvicorn"], not options.no_write, options.quick,
-    )  # fmt: skip
+    packages = ["numpy", "fastapi", "uvicorn"]
+    contest.publish("Start time", [report.table(heads, rows), about], "python -m tests.bench.start_up", packages, options)
     return 0
 
 

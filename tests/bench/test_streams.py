@@ -9,8 +9,6 @@ import pytest
 
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.bench.held_out import row_pairs
-from tests.bench.paper_figures import INFINITE, Point, best_within, envelope
 from tests.bench.streams import STREAMS, Event, SharedDataMissing, count_words, shared_file
 from tests.bench.tables import read_table, with_noise
 
@@ -25,13 +23,6 @@ def test_an_event_reads_the_same_for_both_peers() -> None:
     event = Event(0, (("a", 1.0), ("b", 2.5)), "")
     assert event.vw() == "-1 |f a b:2.5"
     assert event.river() == {"a": 1.0, "b": 2.5}
-
-
-def test_a_table_row_keeps_numbers_and_turns_words_into_indicators() -> None:
-    assert row_pairs(["n", "c", "z", "m"], ["2.5", "red one", "0", "?"], frozenset({"n", "z"})) == (
-        ("n", 2.5),
-        ("c=red_one", 1.0),
-    )
 
 
 def test_missing_shared_data_is_reported_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +64,3 @@ def test_a_table_becomes_the_batch_of_its_rows() -> None:
     beta[slots[: batch.indptr[1]]] = 1.0
     margin = table.margins(beta, 0.5, order[:1])
     assert margin == pytest.approx(0.5 + batch.value[: batch.indptr[1]].sum(), abs=1e-9)  # sums of 1e4 terms of size 1
-
-
-def _point(features: float, auc: float) -> Point:
-    return Point("t", INFINITE, "", features, auc, 0.0)
-
-
-def test_the_envelope_keeps_only_points_that_nothing_smaller_beats() -> None:
-    points = [_point(5, 0.8), _point(3, 0.9), _point(10, 0.95), _point(0, 0.99), _point(12, 0.94)]
-    assert [(p.features, p.auc) for p in envelope(points)] == [(3, 0.9), (10, 0.95)]
-    assert best_within(points, 9) == "0.900"
-    assert best_within(points, 2) == "-"

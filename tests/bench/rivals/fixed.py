@@ -1,8 +1,7 @@
 """uvloop that writes one fixed answer for whatever comes: the limit of what a server of this interpreter can say on this machine.
 
-It only counts the requests in what has come, and decides nothing: what its round trip takes is the kernel, the event loop and the
-client. It may stay awake after an answer, as the service does, so that both limits can be seen: a core that has to be woken, and
-one that has not. And it may take its time before an answer: work can cost a round trip more than the time that it takes.
+It only counts the requests in what has come: what its round trip takes is the kernel, the event loop and the client. It may stay
+awake after an answer, as the service does.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ class Fixed(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, awake: BusyPoll, work_us: int) -> None:
+    def __init__(self, awake: BusyPoll) -> None:
         self._awake = awake
-        self._work_s = work_us / 1e6
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -44,31 +42,25 @@ class Fixed(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer."""
-        if self._work_s:
-            done = time.perf_counter() + self._work_s
-            while time.perf_counter() < done:
-                pass
         self.transport.write(ANSWER * data.count(LINE_END))
         self._awake.stay(self._loop)
 
 
-async def serve(port: int, busy_poll_us: int, work_us: int) -> None:
+async def serve(port: int, busy_poll_us: int) -> None:
     """Serve until the process is ended."""
     awake = BusyPoll(busy_poll_us)
-    server = await asyncio.get_running_loop().create_server(lambda: Fixed(awake, work_us), "127.0.0.1", port)
+    server = await asyncio.get_running_loop().create_server(lambda: Fixed(awake), "127.0.0.1", port)
     await server.serve_forever()
 
 
 class UvloopFixed:
     """Context manager: the server above as a separate process, on `port` of 127.0.0.1; it polls for `busy_poll_us` after an
-    answer and works for `work_us` before it.
+    answer.
     """
 
-    MODULE = __name__
-
-    def __init__(self, busy_poll_us: int = 0, work_us: int = 0) -> None:
+    def __init__(self, busy_poll_us: int = 0) -> None:
         self.port = free_port()
-        self.arguments: tuple[str, ...] = (str(busy_poll_us), str(work_us))
+        self._busy_poll_us = busy_poll_us
 
     def cpu_s(self) -> float:
         """User and system seconds it has used."""
@@ -76,7 +68,7 @@ class UvloopFixed:
         return float(times.user + times.system)
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen([sys.executable, "-m", self.MODULE, str(self.port), *self.arguments], cwd=ROOT)
+        self._process = subprocess.Popen([sys.executable, "-m", __name__, str(self.port), str(self._busy_poll_us)], cwd=ROOT)
         deadline = time.monotonic() + READY_S_MAX
         while True:
             try:

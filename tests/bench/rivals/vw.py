@@ -24,7 +24,6 @@ from typing import Final, NamedTuple, Self
 
 import psutil
 
-from tests.bench.rivals.server import RivalFailed
 from tests.running import ROOT, free_port
 
 BUILT: Final = ROOT / ".vw" / "vw"
@@ -32,6 +31,10 @@ READY_S_MAX: Final = 30.0
 STOP_S_MAX: Final = 10.0
 ANSWER_S_MAX: Final = 120.0
 READ_BYTES: Final = 1 << 16
+
+
+class RivalFailed(RuntimeError):
+    """A peer did not start, or is not installed."""
 
 
 class VwRun(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.bench.measured import MIB, memory
+from tests.bench.service import MIB, memory
 from tests.running import Running
 
 UNFINISHED: Final = 48

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from riata.web.settings import WebSettings
-from tests.bench.measured import memory
+from tests.bench.service import memory
 from tests.chaos.repeats import slow
 from tests.running import Running
 from tests.web.attack import long_bodies as load

@@ -14,20 +14,22 @@ from riata.base.arrays import F64
 from riata.learn.registry import build_learner
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.wire.batch import slice_rows
-from tests.bench.coverage import LEVELS, coverage, std_errors
 from tests.bench.paper_tables import LINEAR, LINKS, PRINTED, VARIANTS, configure, gamma_in_force
-from tests.bench.sketch_design import (
+from tests.learn.paper_design import (
     BETA_TRUE,
     BITS,
+    LEVELS,
     ProbitOrLogistic,
+    batch_optimum,
     correlated_normals,
+    coverage,
     dense_beta,
     dense_rows,
     draw_labels,
+    follow,
     paper_design,
+    std_errors,
 )
-from tests.bench.sketch_optimum import batch_optimum
-from tests.bench.sketch_runs import follow
 
 GOLDEN: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "golden" / "simulated_design.json").read_text(encoding="utf-8")

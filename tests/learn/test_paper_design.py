@@ -13,9 +13,20 @@ from sklearn.linear_model import LogisticRegression
 
 from riata.base.arrays import F64
 from riata.learn.learner import Weights
-from tests.bench.coverage import DESIGNS, coverage
-from tests.bench.sketch_design import BETA_TRUE, BITS, Rows, dense_beta, dense_rows, draw_labels, paper_design, topic_rows
-from tests.bench.sketch_optimum import batch_optimum, kkt_residual
+from tests.bench.coverage import DESIGNS
+from tests.learn.paper_design import (
+    BETA_TRUE,
+    BITS,
+    Rows,
+    batch_optimum,
+    coverage,
+    dense_beta,
+    dense_rows,
+    draw_labels,
+    kkt_residual,
+    paper_design,
+    topic_rows,
+)
 
 GOLDEN: Final[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "golden" / "simulated_design.json").read_text(encoding="utf-8")
