@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from riata.cli.click_stream import BASE_RATE, FIELDS, Click, click_stream, drift_row
+from riata.cli.demo_stream import BASE_RATE, FIELDS, Click, click_stream, drift_row
 
 ROWS = 20_000
 

@@ -5,9 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from riata.cli.demo_view import LineView, LiveView, make_view
-from riata.cli.metrics_view import Moment, Reading, read_metrics
-from riata.cli.weights_table import read_weights
+from riata.cli.demo_run import LineView, LiveView, Moment, Reading, make_view, read_metrics
+from riata.cli.weights import read_weights
 
 
 def console(terminal: bool, width: int = 100) -> tuple[Console, io.StringIO]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.header_line import column_names, given_header
+from riata.cli.csv_file import column_names, given_header
 
 NONE: tuple[frozenset[str], ...] = (frozenset(),) * 20
 

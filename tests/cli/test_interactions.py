@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput
-from riata.cli.interactions import crosses_of
+from riata.cli.model_setup import crosses_of
 from tests.cli.test_verbs import run
 
 LINES = [b"1 |user age:3 |ad:2 x", b"-1 'tag|ad y |page z | w"]

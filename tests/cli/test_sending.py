@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from riata.cli.sending import rows_about, source_of
+from riata.cli.observe import rows_about, source_of
 from tests.cli.test_end_to_end import PATIENT, clean_environment
 from tests.cli.test_verbs import run
 from tests.running import HANG_S, Running

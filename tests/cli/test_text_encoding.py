@@ -11,8 +11,8 @@ import pytest
 
 from riata.base.errors import Malformed
 from riata.cli.open_table import open_rows
+from riata.cli.source import encoding_of
 from riata.cli.tables import Layout
-from riata.cli.text_encoding import encoding_of
 
 TABLE = "age,city,label\n30,Köln,1\n20,Zürich,0\n"
 EXPECTED = [

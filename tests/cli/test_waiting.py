@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from riata.cli.waiting import behind, wait_until_it_listens, wait_until_ready
+from riata.cli.connect import behind, wait_until_it_listens, wait_until_ready
 from riata.client import Riata, Unreachable
 from riata.client.errors import ApiError
 

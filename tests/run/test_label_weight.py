@@ -11,7 +11,7 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict
 from riata.base.limits import WEIGHT_MAX
-from riata.cli.backtest import with_settings
+from riata.cli.replay import with_settings
 from riata.lab.batch.segment_data import data_of
 from riata.lab.pools.rows_file import decode_rows, encode_rows
 from riata.model import Model

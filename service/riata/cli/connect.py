@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
@@ -12,7 +13,6 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.source import either
 from riata.cli.tables import TABLES
-from riata.cli.waiting import wait_until_it_listens
 from riata.learn.kinds import KINDS
 from riata.wire.readers import FILE_READERS
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE: Final = "RIATA_KEY"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-
 UrlOption = Annotated[str, typer.Option(envvar="RIATA_URL", help="URL of the service.")]
 ModelOption = Annotated[str, typer.Option(help="Name of the model. It may also be the first word.")]
 ModelArgument = Annotated[str, typer.Argument(help="Name of the model. `--model NAME` is the same.")]
@@ -50,6 +49,8 @@ LearnerOption = Annotated[
     typer.Option(help=f"Learner of a new model: {', '.join(KINDS)}, or a JSON file of settings. [default: {KINDS[0]}]"),
 ]
 RowsPerRequest = Annotated[int, typer.Option(min=1, max=10_000, help="Rows sent in one request.")]
+EVERY_S: Final = 1.0
+TRIES: Final = 60  # a service that was just started listens within a few seconds
 
 
 @contextmanager
@@ -86,3 +87,55 @@ def require_format(form: str) -> None:
     known = ["auto", *FILE_READERS, *TABLES]
     if form not in known:
         raise BadInput(f"--format {form}: {nearest(form, known)}", "bad_option")
+
+
+# What a command says of work of the service that is not done yet, and how to wait for it.
+
+
+def wait_until_it_listens(
+    riata: Riata, say: Callable[[str], None], tries: int = TRIES, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until something answers at the URL of the client, for as many seconds as `tries`. Tells `say` that it waits."""
+    from riata.client.errors import ApiError, Unreachable
+
+    for number in range(tries):
+        try:
+            riata.version()
+        except Unreachable as error:
+            if not number:
+                say(f"waiting for {tries} s, nothing answers yet: {error.detail}; `make run` or `riata serve` starts the service")
+            pause(EVERY_S)
+        except ApiError:
+            return  # whoever uses the client gets the error
+        else:
+            return
+
+
+def wait_until_ready(riata: Riata, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep) -> None:
+    """Wait until the service is ready; tell `say` what it waits for, once for each reason. Raises what the client raises."""
+    told = ""
+    while not (status := riata.status())["ready"]:
+        why = "; ".join(one["sentence"] for one in status["attention"] if one["model"] is None) or "it is starting"
+        if why != told:
+            say(f"waiting, the service is not ready yet: {why}")
+            told = why
+        pause(EVERY_S)
+
+
+def behind(riata: Riata, model: str) -> str:
+    """Return how far learning is behind the log of a model, and how to wait for it; empty if it is not, or if the service does
+    not say, as to a key that may only observe."""
+    from riata.client.errors import ApiError
+
+    try:
+        document = riata.model(model)
+    except ApiError:
+        return ""
+    logged, applied = document["seq_logged"], document["seq_applied"]
+    if applied >= logged:
+        return ""
+    return (
+        f"all of it is on disk; learning is {logged - applied:,} events behind, at {applied:,} of {logged:,}. Predictions with "
+        f"`min_seq={logged}` wait until it is there: GET /models/{model}/predict?min_seq={logged}, or "
+        f'riata.predict(rows, model="{model}", min_seq={logged}) in Python; `riata models` shows how far it is'
+    )

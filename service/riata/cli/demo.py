@@ -38,11 +38,10 @@ def demo(
     from rich.console import Console
 
     from riata.base.clock import SystemClock
-    from riata.cli.demo_run import Demo, prepare_model, show_end
+    from riata.cli.connect import wait_until_ready
+    from riata.cli.demo_run import Demo, make_view, prepare_model, show_end
     from riata.cli.demo_stream import file_stream, generated_stream
-    from riata.cli.demo_view import make_view
     from riata.cli.model_setup import model_document
-    from riata.cli.waiting import wait_until_ready
 
     console = Console()
 

@@ -2,30 +2,215 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from urllib.parse import quote
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from riata.base.clock import Clock
 from riata.base.errors import BadInput
-from riata.cli.curl_hint import observe_line, predict_line
 from riata.cli.demo_stream import Stream
-from riata.cli.demo_view import View
 from riata.cli.labels import without_label
-from riata.cli.metrics_view import Moment, Reading, read_metrics
+from riata.cli.plot import draw, plot_text
+from riata.cli.progress import SpeedColumn
 from riata.cli.refusals import Refusals
 from riata.cli.source import Chunk, body_of, chunks, line_type
-from riata.cli.weights_table import read_weights
+from riata.cli.weights import read_weights
+from riata.wire.readers import reader_named
 
 if TYPE_CHECKING:
     from riata.client import Observed, Riata
 
+PLOT_LINES: Final = 12
+PLOT_COLUMNS_MAX: Final = 100
+PLOT_COLUMNS_PLAIN: Final = 50
+MARGIN_COLUMNS: Final = 26  # the scale on the left, the names on the right and the frame
+SERIES: Final = (("base rate", "yellow"), ("model", "bold cyan"))  # the model's line is on top
+LINES_IN_ALL: Final = 20  # plain lines over a whole run of known length
+ROWS_A_LINE: Final = 20_000  # if the length is not known
 READ_EVERY_MS: Final = 250  # about as often as a model is published
 WEIGHTS_SHOWN: Final = 12
 ROWS_PER_REQUEST: Final = 1000  # large enough that a durable acknowledgement costs little a row, small enough to watch
+QUERY_BYTES: Final = 1500  # short enough to copy; longer rows are shown as a body
+
+
+# The output of `riata demo` while it runs: a live screen on a terminal, plain lines otherwise.
+
+
+class View(Protocol):
+    """Shows the progress of a run."""
+
+    def show(self, moment: Moment) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+
+def make_view(console: Console) -> View:
+    """Return the live screen for a terminal, plain lines for anything else."""
+    return LiveView(console) if console.is_terminal else LineView(console)
+
+
+class LiveView:
+    """Progress bar, learning curve and a table of figures, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self._columns = max(1, min(console.width - MARGIN_COLUMNS, PLOT_COLUMNS_MAX))
+        self._progress = Progress(
+            TextColumn("[bold]{task.completed:,.0f}[/] events"), BarColumn(), SpeedColumn("events"), TimeRemainingColumn()
+        )
+        self._task = self._progress.add_task("events", total=None)
+        self._live = Live(self._progress, console=console, refresh_per_second=8)
+
+    def show(self, moment: Moment) -> None:
+        """Draw `moment`."""
+        self._progress.update(self._task, completed=moment.sent, total=moment.total)
+        self._live.update(Group(self._progress, curve_panel(moment.curve, self._columns), figures_table(moment)))
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+
+class LineView:
+    """One line for each part of the rows sent, and the curve at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next = 0
+        self._last: Moment | None = None
+
+    def show(self, moment: Moment) -> None:
+        """Write a line if one is due."""
+        self._last = moment
+        if moment.sent >= self._next and moment.curve:
+            step = moment.total // LINES_IN_ALL if moment.total else ROWS_A_LINE
+            self._next = moment.sent + max(step, 1)
+            self._console.print(figures_line(moment), highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None and self._last is not None:
+            self._console.print(curve_panel(self._last.curve, PLOT_COLUMNS_PLAIN))
+            self._console.print(figures_line(self._last), highlight=False, soft_wrap=True)
+
+
+def curve_panel(curve: list[Reading], columns: int) -> RenderableType:
+    """Draw log loss over time, the model's and that of the base rate."""
+    points = [(r.base_log_loss, r.log_loss) for r in curve if r.base_log_loss is not None and r.log_loss is not None]
+    if len(points) < 2:
+        return Panel("waiting for the first metrics", title="log loss")
+    plot = draw([[base for base, _ in points], [model for _, model in points]], columns, PLOT_LINES)
+    title = f"log loss over recent events (half-life {curve[-1].half_life:,} events)"
+    return Panel(plot_text(plot, SERIES), title=title, expand=False)
+
+
+def figures_table(moment: Moment) -> RenderableType:
+    """Write the latest figures as a table."""
+    table = Table(show_header=True, expand=False)
+    cells = _figures(moment)
+    for name in cells:
+        table.add_column(name, justify="right")
+    table.add_row(*cells.values())
+    return table
+
+
+def figures_line(moment: Moment) -> str:
+    """Write the latest figures as one line."""
+    return f"{moment.sent:>9,} events  " + "  ".join(f"{name} {value}" for name, value in _figures(moment).items())
+
+
+def _figures(moment: Moment) -> dict[str, str]:
+    last = moment.curve[-1] if moment.curve else None
+    figures = {
+        "log loss": _number(last.log_loss if last else None),
+        "base": _number(last.base_log_loss if last else None),
+        "normalised entropy": _number(last.normalised_entropy if last else None),
+        "AUC": _number(last.auc if last else None),
+        "non-zeros": f"{last.non_zeros:,}" if last else "-",
+        "events/s": f"{moment.events_per_s:,.0f}",
+    }
+    return figures | ({"rejected": f"{moment.rejected:,}"} if moment.rejected else {})
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+# The metrics that the demonstration displays, parsed from the responses of the service.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The metrics of a model with exponentially fading weights of older examples. None: no value yet.
+
+    examples  : total number of learnt examples
+    half_life : number of examples after which the weight of an example is one half
+    """
+
+    examples: int
+    half_life: int
+    log_loss: float | None
+    base_log_loss: float | None
+    normalised_entropy: float | None
+    auc: float | None
+    base_rate: float | None
+    non_zeros: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Progress of the demonstration. total: number of rows, None if unknown; curve: all readings so far."""
+
+    sent: int
+    total: int | None
+    rejected: int
+    elapsed_s: float
+    curve: list[Reading]
+
+    @property
+    def events_per_s(self) -> float:
+        """Rows sent per second since the start."""
+        return self.sent / self.elapsed_s if self.elapsed_s > 0.0 else 0.0
+
+
+def read_metrics(answer: Mapping[str, Any]) -> Reading:
+    """Parse the response of /metrics. Values that are missing or null become None.
+
+    Uses the faded values instead of those of the window: a window moves in whole steps, so its curve looks like a staircase.
+    """
+    faded = answer.get("faded") or {}
+    cumulative = answer.get("cumulative") or {}
+    return Reading(
+        examples=int(cumulative.get("examples") or 0),
+        half_life=int(faded.get("half_life") or 0),
+        log_loss=_figure(faded, "log_loss"),
+        base_log_loss=_figure(faded, "base_log_loss"),
+        normalised_entropy=_figure(faded, "normalised_entropy"),
+        auc=_figure(faded, "auc"),
+        base_rate=_figure(faded, "base_rate"),
+        non_zeros=int(answer.get("non_zeros") or 0),
+    )
+
+
+def _figure(part: Mapping[str, Any], name: str) -> float | None:
+    value = part.get(name)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def prepare_model(riata: Riata, model: str, document: Mapping[str, Any], fresh: bool, ask: bool) -> None:
@@ -123,3 +308,34 @@ def show_end(console: Console, riata: Riata, model: str, url: str, run: Demo) ->
     row = run.example, run.rows.form, run.rows.header
     for line in (predict_line(url, model, *row), observe_line(url, model, *row)):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+# The two `curl` commands printed at the end of `riata demo`: predict and observe a row that was streamed.
+
+
+def predict_line(url: str, model: str, row: bytes, form: str, header: bytes = b"") -> str:
+    """Return the `curl` command that predicts `row`: as a query if a query can express it, otherwise as a body."""
+    route = f"{url.rstrip('/')}/models/{model}/predict"
+    query = _query(row, form, header)
+    if query and len(query) <= QUERY_BYTES:
+        return f"curl {shlex.quote(f'{route}?{query}')}"
+    return _post(route, without_label(row, form, header), form, header)
+
+
+def observe_line(url: str, model: str, row: bytes, form: str, header: bytes = b"") -> str:
+    """Return the `curl` command that observes `row` again."""
+    return _post(f"{url.rstrip('/')}/models/{model}/observe", row, form, header)
+
+
+def _post(route: str, row: bytes, form: str, header: bytes) -> str:
+    body = body_of(row, header).decode("utf-8", "replace")
+    kind = reader_named(form)[0].row_type
+    return f"curl {shlex.quote(route)} -H 'content-type: {kind}' --data-binary {shlex.quote(body)}"
+
+
+def _query(row: bytes, form: str, header: bytes) -> str:
+    """Encode a row as query parameters; empty if a query cannot express it."""
+    pairs = reader_named(form)[1].query(row, header)
+    if pairs is None or any(name.startswith("_") for name, _ in pairs):
+        return ""
+    return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)

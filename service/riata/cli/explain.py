@@ -25,7 +25,7 @@ def explain(
     from rich.console import Console
     from rich.table import Table
 
-    from riata.cli.weights_table import bar
+    from riata.cli.weights import bar
 
     row = {"features": _row(features)}
     with connected(url) as riata:

@@ -18,8 +18,7 @@ from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Malformed
 from riata.cli.connect import FORMATS, CurvesOption, FormatOption, LabelWeightOption, require_format
 from riata.cli.fit_request import INTERRUPTED, Request, interruptible
-from riata.cli.interactions import InteractionsOption
-from riata.cli.model_setup import POSITIVE_WEIGHT
+from riata.cli.model_setup import POSITIVE_WEIGHT, InteractionsOption
 from riata.cli.pool_options import DaskOption, PatienceOption, PoolOptions, ProcessesOption
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import (
@@ -211,7 +210,7 @@ def _progress(file: str, run: Fit, table: bool) -> Iterator[Callable[[int], bool
     """Show a table, or the progress if stderr is a terminal. Yields a function that takes the position in the file and returns
     true."""
     if table:
-        from riata.cli.progress_table import show_table
+        from riata.cli.fit_report import show_table
 
         show_table(run, lambda line: typer.echo(line, err=True))
         yield lambda _position: True

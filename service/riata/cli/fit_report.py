@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from riata.base.document import write_document
+from riata.base.errors import BadInput
 from riata.cli.refusals import left_out
+from riata.run.files.doubling_losses import DoublingLosses
 from riata.run.files.fit import Fit
 
 CLASSES_SHOWN: Final = 5
+HEADS: Final = (
+    ("average", "since", "example", "example", "current", "current", "current"),
+    ("loss", "last", "counter", "weight", "label", "predict", "features"),
+)
+_HEAD: Final = "{:<9}{:<9}{:>12}{:>12}{:>9}{:>9}{:>9}"
+_LINE: Final = "{:<9.6f}{:<9.6f}{:>12d}{:>12.1f}{:>9.4f}{:>9.4f}{:>9d}"
 
 
 def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) -> dict[str, Any]:
@@ -80,3 +89,16 @@ def _figure(name: str, value: float | None, base: float | None, late: dict[str, 
         return []
     recent = "" if late is None or late["log_loss"] is None else f"; {late['log_loss']:.4f} over the last {late['examples']:,}"
     return [(name, f"{value:.4f}; base rate {base:.4f}{recent}")]
+
+
+# The table of Vowpal Wabbit while a file is learnt: a line at 1, 2, 4, 8, ... rows.
+
+
+def show_table(run: Fit, show: Callable[[str], None]) -> None:
+    """Have `show` called with each line of the table of a run that begins. Raises `BadInput` (code `bad_option`) for several
+    classes."""
+    if run.state.config.has_classes:
+        raise BadInput("--progress-table: each row has a prediction of each class; leave it out", "bad_option")
+    for head in HEADS:
+        show(_HEAD.format(*head))
+    DoublingLosses(run, lambda at: show(_LINE.format(*at)))

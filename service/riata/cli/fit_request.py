@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riata.cli.interactions import crosses_of
+from riata.cli.model_setup import crosses_of
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -11,9 +11,8 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 from riata.cli.fit_request import Request
-from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption
 from riata.cli.serve import BLAS_THREADS
-from riata.cli.solver_options import MemoryOption
+from riata.cli.solver_options import GroupOption, GroupsOption, MemoryOption, SvgOption
 from riata.cli.tables import Layout
 from riata.learn.kinds import KINDS
 

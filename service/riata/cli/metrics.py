@@ -84,8 +84,7 @@ def _curve(history: list[Mapping[str, Any]]) -> RenderableType:
     from rich.panel import Panel
 
     from riata.cli.path_view import resampled
-    from riata.cli.plot import draw
-    from riata.cli.plot_text import plot_text
+    from riata.cli.plot import draw, plot_text
 
     loss = "log_loss" if any("log_loss" in point for point in history) else "loss"
     title, base = loss.replace("_", " "), f"faded_base_{loss}"

@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
-from riata.cli.plot import draw
-from riata.cli.plot_text import plot_text
+from riata.cli.plot import draw, plot_text
 
 COLUMNS: Final = 60
 LINES: Final = 8

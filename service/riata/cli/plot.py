@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rich.text import Text
+
 BLANK: Final = 0x2800  # Unicode's Braille block begins with the empty cell
 DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # bit of the dot at row, column of a cell
 
@@ -65,3 +67,21 @@ def _dots(line: Sequence[float], width: int, height: int, low: float, high: floa
         dots += [(x, step) for step in range(start, y, 1 if y > start else -1)] + [(x, y)]
         before = y
     return dots
+
+
+# Renders a plot as coloured text, with its scale on the left and the names of the series at their ends.
+
+
+def plot_text(plot: Plot, series: Sequence[tuple[str, str]], form: str = "8.4f") -> Text:
+    """Return `plot` as text. series: name and style of each series; form: number format of the scale."""
+    text = Text()
+    width = len(format(0.0, form))
+    for number, line in enumerate(plot.cells):
+        level = {0: plot.high, len(plot.cells) - 1: plot.low}.get(number)
+        text.append(f"{' ' * width if level is None else format(level, form)} ", "dim")
+        for character, at in line:
+            text.append(character, series[at][1] if at >= 0 else "")
+        for (name, style), end in zip(series, plot.ends, strict=True):
+            text.append(f" {name}" if end == number else "", style)
+        text.append("\n" if number < len(plot.cells) - 1 else "")
+    return text

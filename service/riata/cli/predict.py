@@ -25,8 +25,7 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from riata.cli.asking import Answers, Asking
-    from riata.cli.predictions import Kept
+    from riata.cli.predictions import Answers, Asking, Kept
     from riata.cli.source import Rows
 
 EXAMPLE: Final = """Examples:
@@ -76,9 +75,8 @@ def predict(
     A row that cannot be predicted has its error in place of the prediction, and empty cells in CSV and Parquet. Such rows are
     counted by code at the end, the first ten are reported with line and column, and the exit code is then 1.
     """
-    from riata.cli.asking import Asking
     from riata.cli.open_table import is_table, open_rows
-    from riata.cli.predictions import Kept, answers_of_file, answers_of_service, writer_to
+    from riata.cli.predictions import Asking, Kept, answers_of_file, answers_of_service, writer_to
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 

@@ -12,7 +12,6 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import ModelArgument
-from riata.cli.group_tables import GroupOption, GroupsOption, SvgOption, group_tables
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 from riata.cli.pool_options import DaskOption, PatienceOption, PoolOptions, ProcessesOption, pool_of
 from riata.cli.solver_options import (
@@ -21,13 +20,17 @@ from riata.cli.solver_options import (
     BoundOption,
     EtaOption,
     GammaOption,
+    GroupOption,
+    GroupsOption,
     KOption,
     MachinesOption,
     MemoryOption,
     PassesOption,
     RoundsOption,
     SeedOption,
+    SvgOption,
     ToleranceOption,
+    group_tables,
     require_one_model,
     solver_options,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,7 +13,6 @@ from riata.lab.batch.named import described
 from riata.run.candidates.solver_options import SolverOptions
 
 PANEL: Final = "Options of the solver"
-
 SolverOption = Annotated[str, typer.Option(help=f"{described()}.", rich_help_panel=PANEL)]
 GammaOption = Annotated[
     list[float] | None,
@@ -60,6 +60,11 @@ PassesOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(min=0, help="Of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
 ]
+GroupsOption = Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")]
+GroupOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=PATTERN", help="A group, such as sensor=t{00..59}. Repeatable.")
+]
+SvgOption = Annotated[Path | None, typer.Option(help="Draw groups, runs and weights to this file.")]
 
 
 def solver_options(
@@ -73,3 +78,24 @@ def require_one_model(options: SolverOptions, out: Path | None) -> None:
     """Raise `BadInput` if several penalties are asked for and one model is to be written."""
     if out is not None and (len(options.gammas) > 1 or len(options.bounds) > 1):
         raise BadInput("--out takes one model: give one --gamma or --bound", "bad_option")
+
+
+# Groups of features as commands take them: a file, and NAME=PATTERN. Imports no solver, so that `--help` is shown at once.
+
+
+def group_tables(file: Path | None, given: Iterable[str]) -> dict[str, Any]:
+    """Return the groups of a file in TOML or JSON, and those given as NAME=PATTERN. Raises `BadInput` (code `bad_groups`)."""
+    from riata.cli.fit_setup import read_document
+
+    tables: dict[str, Any] = {}
+    if file is not None:
+        document = read_document(file)
+        tables |= document.get("groups", document)
+    for one in given:
+        name, is_given, pattern = one.partition("=")
+        if not is_given or not name or not pattern:
+            raise BadInput(f"--group {one}: expected NAME=PATTERN, such as sensor=t{{00..59}}", "bad_groups")
+        if name in tables:
+            raise BadInput(f"--group {one}: there are two groups {name!r}", "bad_groups")
+        tables[name] = pattern
+    return tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -27,8 +27,6 @@ def weights(
     from rich.console import Console
     from rich.table import Table
 
-    from riata.cli.weights_table import bar, read_weights
-
     with connected(url) as riata:
         answer = riata.weights(model, top=top, prefix=prefix)
     if as_json:
@@ -48,3 +46,28 @@ def weights(
         table.add_row(name, f"{weight:+.4f}", *shown, bar(weight, largest, BAR_COLUMNS))
     table.caption = f"intercept {answer['intercept']:+.4f}"
     Console().print(table)
+
+
+# Parses the response of /weights into names and numbers, and draws a number as a bar.
+
+
+def read_weights(answer: Any) -> list[tuple[str, float]]:
+    """Return (name, weight) of each listed weight. A slot that several features share has all of their names."""
+    found = answer.get("weights") if isinstance(answer, dict) else answer
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return [(_name(row), float(row["weight"])) for row in rows if isinstance(row.get("weight"), int | float)]
+
+
+def _name(row: dict[str, Any]) -> str:
+    names = [str(name) for name in row.get("names") or []]
+    if len(names) > 1:
+        return " / ".join(names)
+    return str(row.get("feature") or (names[0] if names else f"slot {row.get('slot')}"))
+
+
+def bar(value: float, largest: float, columns: int) -> str:
+    """Return a bar to the right of the middle if `value` is positive, otherwise to the left; `largest` fills one side."""
+    side = columns // 2
+    length = round(side * min(abs(value) / largest, 1.0)) if largest > 0.0 else 0
+    left, right = ("", "\u2588" * length) if value >= 0.0 else ("\u2588" * length, "")
+    return f"{left:>{side}}\u2502{right:<{side}}"
