@@ -16,7 +16,7 @@ Everything else raises `TypeError`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,30 +116,31 @@ def _pointer(declared: str) -> Pointer:
 
 
 class Struct(ctypes.Structure):
-    """A structure of the core. Its address is the same as long as it lives; it keeps what its fields point to."""
+    """A structure of the core. Its address is the same as long as it lives; it keeps what its fields point to.
 
+    Setting a field raises `TypeError` if C cannot use the value, `AttributeError` if there is no such field.
+    """
+
+    __slots__ = ("_as_parameter_", "_kept")
     _declared: str
-    _pointers: dict[str, Pointer]
-    _names: frozenset[str]
 
     def __init__(self, values: dict[str, Any]) -> None:
         super().__init__()
-        self.__dict__["_kept"] = {}
-        self.__dict__["_as_parameter_"] = ctypes.addressof(self)
+        self._as_parameter_ = ctypes.addressof(self)
+        self._kept: dict[str, Any] = {}
         for name, value in values.items():
             setattr(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field. Raises `TypeError` if the structure has no such field, or C cannot use the value."""
-        pointer = self._pointers.get(name)
-        if pointer is not None:
-            self._kept[name] = value
-            value = pointer.of(value)
-        elif name not in self._names:
-            raise TypeError(f"{self._declared} has no field {name}")
-        elif isinstance(value, Struct):
-            self._kept[name] = value  # copied; what it points to is not
-        super().__setattr__(name, value)
+
+def _property(field: str, raw: Any, usable: Callable[[Any], Any]) -> property:
+    """The field of a structure that keeps what it was set to. raw : the descriptor of ctypes; usable : what it takes"""
+    put = raw.__set__
+
+    def setter(self: Struct, value: Any) -> None:
+        put(self, usable(value))
+        self._kept[field] = value
+
+    return property(raw.__get__, setter)
 
 
 def _field_type(declared: str) -> Any:
@@ -151,20 +152,22 @@ def _field_type(declared: str) -> Any:
 
 @cache
 def _class(name: str) -> type[Struct]:
-    """Return the class of a structure."""
-    fields = STRUCTS[name]
-    pointers = {field: _pointer(declared) for field, declared in fields if declared.endswith("*")}
-    content = {
-        "_fields_": [(field, _field_type(declared)) for field, declared in fields],
-        "_declared": name,
-        "_pointers": pointers,
-        "_names": frozenset(field for field, _ in fields),
-    }
-    return type(name, (Struct,), content)
+    """Return the class of a structure. Numbers are plain fields; addresses, and structures inside, keep what they were set to."""
+    usable = {field: _pointer(declared).of for field, declared in STRUCTS[name] if declared.endswith("*")}
+    usable |= {field: _same for field, declared in STRUCTS[name] if declared in STRUCTS}
+    fields = [(f"_{field}" if field in usable else field, _field_type(declared)) for field, declared in STRUCTS[name]]
+    made = type(name, (Struct,), {"__slots__": (), "_fields_": fields, "_declared": name})
+    for field, check in usable.items():
+        setattr(made, field, _property(field, getattr(made, f"_{field}"), check))
+    return made
+
+
+def _same(given: Any) -> Any:
+    return given  # copied; what it points to is not, and ctypes checks its class
 
 
 def struct(name: str, **values: Any) -> Any:
-    """Make a structure; fields that are not given are zero. Raises `TypeError` as its fields do."""
+    """Make a structure; fields that are not given are zero. Raises as its fields do."""
     return _class(name)(values)
 
 
