@@ -12,7 +12,7 @@ from riata.lab.batch.problem import Problem
 from riata.lab.batch.rmmp import Rmmp
 from riata.learn.learner import Weights
 from tests.batch.designs import ZERO, dense
-from tests.bench.batch_data import reuters_acq
+from tests.bench.batch import reuters_acq
 from tests.bench.streams import SharedDataMissing
 
 

@@ -37,7 +37,7 @@ from typing import Final
 import psutil
 
 from tests.bench import contest, report
-from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
+from tests.bench.bulk_service import NDJSON, ROWS, make_rows
 from tests.bench.contest import Found, Measure, Side
 from tests.bench.fed_service import CONFIG, CONTROL, FED, Control
 from tests.bench.rivals.fixed import UvloopFixed

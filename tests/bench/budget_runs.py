@@ -1,4 +1,7 @@
-"""Runs of contenders over streams on disk, one pass each, kept as JSON lines so that a long series may be stopped and resumed.
+"""The streams, contenders and runs of `budgets`, kept as JSON lines so that a long series may be stopped and resumed.
+
+Texts become unit-norm rows of 1 + log(count) for each lower-case word, computed from the row alone. Every contender reads the
+same bytes of Vowpal Wabbit text.
 
 A learner of this project learns over HTTP: a fresh model of a running service, events posted in order, the model's own metrics
 read at each mark. Vowpal Wabbit learns in a separate process, `python -m tests.bench.budget_runs FILE MARKS OPTIONS`. MARKS are
@@ -7,13 +10,16 @@ numbers of events, by commas. It writes one line of JSON: the sum of the log los
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +27,265 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import F64
-from tests.bench.budget_grid import Contender, Settings
-from tests.bench.budget_streams import Lines
+from riata.base.limits import FEATURES_PER_ROW_MAX
 from tests.bench.peers import PROBABILITY_MIN, vowpal_wabbit_lines
 from tests.bench.service import Connection, ServiceFailed
+from tests.bench.streams import SHUFFLE_SEED, Event, Pairs, count_words, electricity, open_lines, read_svmlight, row_pairs
 from tests.running import ROOT
+
+DIGITS: Final = 9  # of a value; Vowpal Wabbit keeps no more
+KDD_WORDS: Final = frozenset({"protocol_type", "service", "flag"})
+_HEADER_END: Final = "\n\n"
+
+Labelled = tuple[int, Pairs]
+Document = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A stream on disk.
+
+    path      : VW text with the single namespace f, label -1 or 1
+    rows      : number of events
+    positives : how many of them have label 1
+    features  : how many different names there are
+    entries   : how many name-value pairs there are in all
+    """
+
+    name: str
+    path: Path
+    rows: int
+    positives: int
+    features: int
+    entries: int
+
+    def bodies(self, marks: Sequence[int], rows: int) -> Iterator[tuple[int, bytes]]:
+        """Request bodies of at most `rows` events, each with the number of events up to its end; every mark ends a body."""
+        due, done, held = list(marks), 0, []
+        with self.path.open("rb") as lines:
+            for line in lines:
+                held.append(line)
+                done += 1
+                at_mark = bool(due) and done == due[0]
+                if at_mark:
+                    due.pop(0)
+                if at_mark or len(held) == rows:
+                    yield done, b"".join(held)
+                    held = []
+        if held:
+            yield done, b"".join(held)
+
+
+def write_lines(name: str, events: Iterable[Labelled], folder: Path) -> Lines:
+    """Write a stream into `folder`."""
+    path = folder / f"{name}.vw"
+    rows = positives = entries = 0
+    names: set[str] = set()
+    with path.open("w", encoding="utf-8") as out:
+        for label, pairs in events:
+            words = " ".join(name if value == 1.0 else f"{name}:{value:.{DIGITS}g}" for name, value in pairs)
+            out.write(f"{'1' if label else '-1'} |f {words}\n")
+            rows += 1
+            positives += label
+            entries += len(pairs)
+            names.update(name for name, _ in pairs)
+    return Lines(name, path, rows, positives, len(names), entries)
+
+
+def unit(pairs: Pairs) -> Pairs:
+    """Divide a row by its Euclidean length; an empty row stays empty."""
+    length = math.sqrt(math.fsum(value * value for _, value in pairs))
+    return tuple((name, value / length) for name, value in pairs)
+
+
+def log_counts(text: str) -> Pairs:
+    """1 + log(count) of each word, in order of first appearance, up to the number of words that the service accepts in a row."""
+    return tuple((word, 1.0 + math.log(count)) for word, count in count_words(text)[:FEATURES_PER_ROW_MAX])
+
+
+def weigh(documents: Sequence[Document]) -> Iterator[Labelled]:
+    """Unit-norm rows of 1 + log(count)."""
+    for label, text in documents:
+        yield label, unit(log_counts(text))
+
+
+def reuters(topic: str) -> list[Document]:
+    """Newswire in the order of time, ModApte train, then test; label: whether `topic` is among the topics."""
+    parts: dict[str, list[Document]] = {"train": [], "test": [], "unused": []}
+    for line in open_lines("reuters21578_modapte.jsonl.gz"):
+        row = json.loads(line)
+        parts[row["split"]].append((int(topic in row["topics"]), f"{row.get('title') or ''}\n{row.get('body') or ''}"))
+    return parts["train"] + parts["test"]
+
+
+def newsgroups() -> list[Document]:
+    """Messages without their headers, which name the group; label: a group comp.* or another.
+
+    The set is split by date, so train comes before test; within each half the file is sorted by group, hence shuffled.
+    """
+    parts: dict[str, list[Document]] = {"train": [], "test": []}
+    for line in open_lines("newsgroups20_bydate.jsonl.gz"):
+        row = json.loads(line)
+        _, _, body = row["text"].partition(_HEADER_END)
+        parts[row["split"]].append((int(row["label"].startswith("comp.")), body))
+    order = random.Random(SHUFFLE_SEED)
+    return [document for part in parts.values() for document in order.sample(part, len(part))]
+
+
+def lingspam() -> list[Document]:
+    """Mails to a list, spam or not, shuffled: within each of its ten parts the spam comes last."""
+    rows = [json.loads(line) for line in open_lines("lingspam_bare.jsonl.gz")]
+    documents = [(int(row["label"] == "spam"), row["text"]) for row in rows]
+    return random.Random(SHUFFLE_SEED).sample(documents, len(documents))
+
+
+def kddcup() -> Iterator[Labelled]:
+    """Connections in the order of the file, attack or not; log(1 + x) of numbers, an indicator for each word."""
+    rows = csv.reader(open_lines("kddcup99_10pct.csv.gz"))
+    *names, _ = next(rows)
+    numeric = frozenset(names) - KDD_WORDS
+    for row in rows:
+        pairs = row_pairs(names, row[:-1], numeric)
+        yield (
+            int(row[-1] != "normal."),
+            tuple((name, math.log1p(value) if name in numeric else value) for name, value in pairs),
+        )
+
+
+def plain(events: Iterable[Event]) -> Iterator[Labelled]:
+    """Events of other benches, without their request format."""
+    for event in events:
+        yield event.label, event.pairs
+
+
+def a9a() -> Iterator[Labelled]:
+    """Census income, one-hot, train then test."""
+    return plain(read_svmlight("a9a_train.svmlight.gz") + read_svmlight("a9a_test.svmlight.gz"))
+
+
+def ipinyou() -> Iterator[Labelled]:
+    """Advertisement impressions, one-hot, under 1 % clicks, train then test."""
+    return plain(read_svmlight("ipinyou_train.svmlight.gz") + read_svmlight("ipinyou_test.svmlight.gz"))
+
+
+BUDGET_STREAMS: Final[dict[str, Callable[[], Iterator[Labelled]]]] = {
+    "acq": lambda: weigh(reuters("acq")),
+    "earn": lambda: weigh(reuters("earn")),
+    "newsgroups": lambda: weigh(newsgroups()),
+    "lingspam": lambda: weigh(lingspam()),
+    "a9a": a9a,
+    "elec2": lambda: plain(electricity().events),
+    "kddcup": kddcup,
+    "ipinyou": ipinyou,
+}
+
+
+Settings = dict[str, Any]
+
+BUDGETS: Final = (100, 300, 1000)
+GAMMAS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+RHOS: Final = (0.95, 0.97, 0.98, 0.995, 0.999, 0.9999)
+RHO_GAMMAS: Final = (0.001, 0.01, 0.1, 1.0)
+RHO_PRIORS: Final = (1.0, 0.1)
+ALPHAS: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+L1: Final = (0.0, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
+ETAS: Final = (0.3, 1.0, 3.0, 10.0)
+GRAVITIES: Final = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+CONSTANT_ETAS: Final = (0.5, 2.0, 8.0)
+CONSTANT_GRAVITIES: Final = (0.0, 1e-4, 1e-3, 1e-2)
+CEILINGS: Final = ("infinite", 0.1)  # the second is the default
+VW_RATES: Final = (0.5, 2.0, 8.0, 32.0)  # the first is the default
+VW_L1: Final = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 6e-4, 1e-3, 2e-3)
+VW_BITS: Final = 22  # as many weights as the service has
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A learner and what it is tried with.
+
+    default         : the setting of somebody who sets nothing else; one of `settings`
+    settings        : documents of the service's `learner` setting; for Vowpal Wabbit its options by name
+    bounded         : it never has more non-zeros than its budget, at any event
+    vowpal_wabbit   : it is not one of the service's learners
+    """
+
+    name: str
+    about: str
+    default: Settings
+    settings: tuple[Settings, ...]
+    bounded: bool = False
+    vowpal_wabbit: bool = False
+
+
+def sketch(name: str, about: str, bounded: bool = False, **fixed: Any) -> Contender:
+    """The Taylor sketch, over GAMMAS."""
+    settings = tuple({"kind": "taylor_sketch", **fixed, "gamma": gamma} for gamma in GAMMAS)
+    default = next(setting for setting in settings if setting["gamma"] == 0.1)
+    return Contender(name, f"{about}; gamma {_listed(GAMMAS)}", default, settings, bounded)
+
+
+def _forgetting() -> Iterator[Settings]:
+    for rho, gamma, prior in itertools.product(RHOS, RHO_GAMMAS, RHO_PRIORS):
+        yield {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": rho, "gamma": gamma, "prior_curvature": prior}
+
+
+def _truncated() -> Iterator[Settings]:
+    yield {"kind": "truncated_gradient"}
+    for eta, gravity, ceiling in itertools.product(ETAS, GRAVITIES, CEILINGS):
+        if gravity or ceiling == CEILINGS[0]:  # without gravity the ceiling has nothing to say
+            yield {"kind": "truncated_gradient", "eta": eta, "gravity": gravity, "ceiling": ceiling}
+    plain = {"kind": "truncated_gradient", "rate": "constant", "normalised": False, "ceiling": CEILINGS[0]}
+    for eta, gravity in itertools.product(CONSTANT_ETAS, CONSTANT_GRAVITIES):
+        yield {**plain, "eta": eta, "gravity": gravity}
+
+
+def _ftrl() -> Iterator[Settings]:
+    yield {"kind": "ftrl_proximal"}
+    for alpha, l1 in itertools.product(ALPHAS, L1):
+        yield {"kind": "ftrl_proximal", "alpha": alpha, "l1": l1}
+
+
+def _vowpal_wabbit() -> Iterator[Settings]:
+    for rate, l1 in itertools.product(VW_RATES, VW_L1):
+        yield {"bit_precision": VW_BITS, "learning_rate": rate, "l1": l1}
+
+
+def contender(name: str, about: str, settings: tuple[Settings, ...], vowpal_wabbit: bool = False) -> Contender:
+    """A contender whose first setting is its default."""
+    return Contender(name, about, settings[0], settings, vowpal_wabbit=vowpal_wabbit)
+
+
+def _listed(numbers: tuple[Any, ...]) -> str:
+    return "{" + ", ".join(f"{n:g}" if isinstance(n, float) else str(n) for n in numbers) + "}"
+
+
+CONTENDERS: Final[tuple[Contender, ...]] = (
+    *(sketch(f"strict {k}", f"`taylor_sketch` strict, k = {k}", bounded=True, mode="strict", k=k) for k in BUDGETS),
+    sketch("hybrid", "`taylor_sketch` hybrid, k = 300", mode="hybrid", k=300),
+    sketch("diag", "`taylor_sketch` diag", mode="diag"),
+    Contender(
+        "diag, rho",
+        f"`taylor_sketch` diag, block = 1, that forgets: rho {_listed(RHOS)} x gamma {_listed(RHO_GAMMAS)} x"
+        f" prior_curvature {_listed(RHO_PRIORS)}",
+        {"kind": "taylor_sketch", "mode": "diag", "block": 1, "rho": 0.9999, "gamma": 0.1, "prior_curvature": 1.0},
+        tuple(_forgetting()),
+    ),
+    contender(
+        "ftrl", f"`ftrl_proximal`; its defaults, and alpha {_listed(ALPHAS)} x l1 {_listed(L1)}", tuple(_ftrl())
+    ),
+    contender(
+        "truncated",
+        f"`truncated_gradient`; its defaults, and eta {_listed(ETAS)} x gravity {_listed(GRAVITIES)} "
+        f"x ceiling {_listed(CEILINGS)}; at a constant rate, not normalised, ceiling infinite, eta {_listed(CONSTANT_ETAS)} "
+        f"x gravity {_listed(CONSTANT_GRAVITIES)}",
+        tuple(_truncated()),
+    ),
+    contender(
+        "vw", f"Vowpal Wabbit, `-b {VW_BITS}`; `--learning_rate` {_listed(VW_RATES)} x `--l1` {_listed(VW_L1)}",
+        tuple(_vowpal_wabbit()), vowpal_wabbit=True,
+    ),
+)  # fmt: skip
+
 
 ROWS_PER_BODY: Final = 1000
 BODIES_PER_WAIT: Final = 50  # so that what waits to be learnt stays far below what the service would hold

@@ -28,9 +28,19 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.bench import report
-from tests.bench.budget_grid import BUDGETS, CONTENDERS, Contender
-from tests.bench.budget_runs import Run, keep_run, missing, read_runs, run_task
-from tests.bench.budget_streams import BUDGET_STREAMS, Lines, write_lines
+from tests.bench.budget_runs import (
+    BUDGET_STREAMS,
+    BUDGETS,
+    CONTENDERS,
+    Contender,
+    Lines,
+    Run,
+    keep_run,
+    missing,
+    read_runs,
+    run_task,
+    write_lines,
+)
 from tests.bench.service import ServiceFailed, connect, running_service
 
 NAMES: Final = tuple(one.name for one in CONTENDERS)

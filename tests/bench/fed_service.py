@@ -27,7 +27,7 @@ from riata.store.records import next_chain
 from riata.store.store import Record
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.bench.bulk_rows import NDJSON, ROWS, make_rows
+from tests.bench.bulk_service import NDJSON, ROWS, make_rows
 
 CONTROL: Final = "BENCH_CONTROL"
 BITS: Final = 22

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.limits import FEATURES_PER_ROW_MAX
-from tests.bench import contest, held_out
+from tests.bench import contest, streams
 from tests.bench.bulk_service import Served
 from tests.bench.contest import Found, Measure, Side
 from tests.bench.rivals.vw import vw_run
@@ -58,7 +58,7 @@ def newsgroups() -> Data:
     """20 Newsgroups: computers or anything else; without one article that has too many different words for a row."""
     rows = map(json.loads, open_lines("newsgroups20_bydate.jsonl.gz"))
     events = [text_event(int(row["label"].startswith("comp.")), row["text"]) for row in rows]
-    return Data(NDJSON, held_out.shuffled([event for event in events if len(event.pairs) <= FEATURES_PER_ROW_MAX]), ("text",))
+    return Data(NDJSON, streams.shuffled([event for event in events if len(event.pairs) <= FEATURES_PER_ROW_MAX]), ("text",))
 
 
 def reuters() -> Data:
@@ -70,7 +70,7 @@ def reuters() -> Data:
 def lingspam() -> Data:
     """Mails to a list of linguists, and spam."""
     rows = map(json.loads, open_lines("lingspam_bare.jsonl.gz"))
-    return Data(NDJSON, held_out.shuffled([text_event(int(row["label"] == "spam"), row["text"]) for row in rows]), ("text",))
+    return Data(NDJSON, streams.shuffled([text_event(int(row["label"] == "spam"), row["text"]) for row in rows]), ("text",))
 
 
 def clicks() -> Data:
@@ -80,7 +80,7 @@ def clicks() -> Data:
 
 def attacks() -> Data:
     """KDD Cup 99, ten per cent: attack or normal, numbers as they are and categories."""
-    events = held_out.table_rows("kddcup99_10pct.csv.gz", held_out.last_column("kddcup99_10pct.csv.gz"), "normal.")
+    events = streams.table_rows("kddcup99_10pct.csv.gz", streams.last_column("kddcup99_10pct.csv.gz"), "normal.")
     return Data(NDJSON, [Event(each.label, each.pairs, json_line(each)) for each in events])
 
 

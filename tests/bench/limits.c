@@ -1,4 +1,4 @@
-/* What the learners are compared with: loops that no learner can be faster than. Built by limits.py. */
+/* What the learners are compared with: loops that no learner can be faster than. Built by learner_speed.py. */
 #include <math.h>
 
 #include "losses.h"

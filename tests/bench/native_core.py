@@ -28,7 +28,7 @@ from urllib.parse import urlencode
 import httpx
 import psutil
 
-from tests.bench import held_out, report
+from tests.bench import report, streams
 from tests.bench.first_pass import json_line
 from tests.bench.streams import Event, open_lines
 from tests.running import ROOT, free_port
@@ -71,7 +71,7 @@ def real_files(folder: Path) -> None:
     """Write rows of the shared data."""
 
     def table(stem: str, name: str, positive: str) -> list[Event]:
-        events = held_out.shuffled(held_out.table_rows(name, held_out.last_column(name), positive))[:ROWS]
+        events = streams.shuffled(streams.table_rows(name, streams.last_column(name), positive))[:ROWS]
         (folder / f"{stem}.ndjson").write_text("".join(json_line(one) + "\n" for one in events), encoding="utf-8")
         return events
 

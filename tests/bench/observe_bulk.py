@@ -30,8 +30,7 @@ import numpy as np
 
 from tests.arrow_stream import examples, stream
 from tests.bench import contest
-from tests.bench.bulk_rows import NDJSON, VW_TEXT, Rows, make_rows
-from tests.bench.bulk_service import BITS, Served, give_memory
+from tests.bench.bulk_service import BITS, NDJSON, VW_TEXT, Rows, Served, give_memory, make_rows
 from tests.bench.contest import Measure, Side
 from tests.bench.peers import log_loss
 from tests.bench.rivals.vw import VwDaemon, vw_run

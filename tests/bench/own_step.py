@@ -27,9 +27,8 @@ from riata.maths.hashing import NUMBER
 from riata.native.reading import hash_of
 from riata.wire.batch import Batch
 from tests.bench import report
-from tests.bench.held_out import ASIDE, HELD_OUT
 from tests.bench.peers import PROBABILITY_MIN, log_loss
-from tests.bench.streams import STREAMS, Event, Stream
+from tests.bench.streams import ASIDE, HELD_OUT, STREAMS, Event, Stream
 
 VW: Final = Path(__file__).resolve().parents[2] / ".vw" / "vw"
 ROWS: Final = 10_000

@@ -16,8 +16,7 @@ from typing import Final
 
 import psutil
 
-from tests.bench.bulk_rows import NDJSON, make_rows
-from tests.bench.bulk_service import Served
+from tests.bench.bulk_service import NDJSON, Served, make_rows
 from tests.bench.contest import Found, Measure, Side, arguments, contenders, contest, publish
 from tests.bench.observe_single import Ask, riata_peer
 from tests.bench.single_rows import load_process

@@ -9,8 +9,8 @@ import pytest
 
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
+from tests.bench.paper_figures import read_table, with_noise
 from tests.bench.streams import STREAMS, Event, SharedDataMissing, count_words, shared_file
-from tests.bench.tables import read_table, with_noise
 
 needs_shared = pytest.mark.skipif("RIATA_SHARED" not in os.environ, reason="RIATA_SHARED does not name the shared data sets")
 
