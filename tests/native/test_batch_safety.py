@@ -7,12 +7,14 @@ from collections.abc import Callable
 WATCH = """
 import numpy as np
 from riata.maths.auc import ranked_auc
+from riata.learn.learner import Stepped
 from riata.maths.links import LINKS
 from riata.maths.log_loss import log_losses
 from riata.lab.trees.curves import curve_variable
 from riata.lab.trees.growing import Growth, grow
 from riata.watch.class_progressive import ClassProgressive
 from riata.watch.drift import DriftDetector
+from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.batch import Batch
 
@@ -25,11 +27,11 @@ for n in (0, 1, 7, 8, 9, 63, 64, 65, 900):
     batch = Batch(ends, hashes, np.ones(2 * n), label, np.ones(n), ids, no)
     for answers in LINKS:
         found = Progressive(ProgressiveConfig(answers, half_life=2, window=50))
-        found.observe(margin, label, np.ones(n), no, 1)
+        found.add(margin, label, np.ones(n), no, 1)
         found.figures()
-        DriftDetector(answers, 0).observe([batch], (margin, label, np.ones(n)), no, 1)
+        DriftDetector(answers, 0).observe(Rows([batch], 1), Stepped(margin, no, label, np.ones(n), 0))
     classes = ClassProgressive(ProgressiveConfig(half_life=2, window=50), ("a", "b"))
-    classes.observe(np.stack([margin, -margin], axis=1), label, np.ones(n), no, 1)
+    classes.add(np.stack([margin, -margin], axis=1), label, np.ones(n), no, 1)
     classes.figures()
     ranked_auc(np.sort(margin), label, np.ones(n))
     log_losses(margin, no, label, np.ones(n))

@@ -9,7 +9,7 @@ import pytest
 
 from riata.learn.learner import Weights
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.predict.explain import LARGEST, weights_of
+from riata.predict.explain import LARGEST
 from riata.predict.model import Scores
 from riata.wire.batch import select_rows
 from tests.predict.rows import batch_of, model_of, random_batch, random_weights
@@ -125,7 +125,7 @@ def test_weights_of_finds_what_the_kernel_finds(non_zeros: int) -> None:
     model = model_of(dataclasses.replace(random_weights(rng, non_zeros, 9), intercept=0.0))
     hashes = [0, 2**32 - 1, *rng.integers(0, 2**32, 200, dtype=np.int64).tolist()]
     kernel = model.score(batch_of([[(h, 1.0)] for h in hashes])).margin
-    assert weights_of(model.weights, hashes) == kernel.tolist()
+    assert model.weights.of(hashes) == kernel.tolist()
 
 
 def test_rows_that_are_not_inside_of_their_features_are_refused() -> None:

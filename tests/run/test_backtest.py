@@ -17,6 +17,7 @@ from riata.run.state.config import config_payload, read_config
 from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.store import Append
+from riata.watch.drift import DriftDetector
 from riata.wire.batch import slice_rows
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import CONFIG, create_model, log_batch, random_batch
@@ -114,7 +115,8 @@ def test_alarms_of_drift_are_answered_by_forgetting() -> None:
     own, noted, forgetting = found.document()["settings"]
     assert (own["drift_alarms"], noted["loss"] == own["loss"]) == (0, True)
     assert min(noted["drift_alarms"], forgetting["drift_alarms"]) >= 1
-    assert all(one.state.drift.unanswered is None for one in found.contestants[1:] if one.state.drift)
+    detectors = [one.state.observers.get(DriftDetector) for one in found.contestants[1:]]
+    assert all(one.unanswered is None for one in detectors if one is not None)
     assert forgetting["faded_loss"] < noted["faded_loss"]
 
 

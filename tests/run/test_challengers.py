@@ -162,7 +162,7 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first(monkeypatch: pytest.
         assert node.service.describe("b")["challengers"] == []
         saved = await node.admin.snapshot_now("b")
         content = await node.engine.call(lambda store: store.open_generation("b", saved["generation"]))
-        assert ModelState.thaw(*layout.decode_checkpoint(content)).pairs.past == listed["past"]
+        assert ModelState.thaw(*layout.decode_checkpoint(content)).observers[Pairs].past == listed["past"]
         slot = int(b.model.weights.slot[0])
         assert node.service.names("b").in_slot(slot, 12)
         assert (await node.admin.promote("m", "b", True))["promoted"]
@@ -289,8 +289,8 @@ def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next
 
 
 def test_losses_of_another_kind_and_of_refused_events_do_not_count() -> None:
-    pairs = Pairs()
-    pairs.configure(None, ("b",), "logistic")
+    pairs = Pairs("logistic")
+    pairs.configure(None, ("b",))
     assert pairs.challengers == ("b",)
     one, other = SharedEvents("logistic"), SharedEvents("logistic")
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from riata.run.state.drift_answer import AGAIN_EVENTS, answer_payload, asks_for
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import replay
 from riata.store import records
+from riata.watch.drift import DriftDetector
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with
 
@@ -110,8 +111,7 @@ def test_an_answer_is_asked_for_once_and_again_if_it_was_void_or_does_not_come()
     thawed = ModelState.thaw(state.freeze().header, state.freeze().arrays)
     assert asks_for(thawed, None) == asked
     assert thawed.freeze().digest() == state.freeze().digest()
-    assert state.drift is not None
-    state.drift.answer(asked[0])
+    state.observers[DriftDetector].answer(asked[0])
     assert asks_for(state, None) is None
 
 
@@ -146,8 +146,8 @@ def test_a_refit_follows_an_alarm_once_there_are_enough_events_and_only_once(
     applied: int, examples: int, begun: list[int], due: bool
 ) -> None:
     config = read_config({"drift": {"action": "refit", "refit_events": 2000}})
-    figures = {"drift": {"alarms": [{"seq": 10_000}]}, "cumulative": {"examples": examples}}
-    published: Any = SimpleNamespace(applied=applied, figures=figures, config=config)
+    figures = {"drift": {"alarms": [{"seq": 10_000}]}}
+    published: Any = SimpleNamespace(applied=applied, figures=figures, config=config, examples=examples)
     jobs: Any = [SimpleNamespace(examples=count) for count in begun]
     found = request_after_drift(published, lambda: jobs)
     assert found == ({"window": {"events": 2000}, "promote": "if_better"} if due else None)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Corrupt
-from riata.predict.explain import weights_of
 from riata.predict.name_book import NameBook
 from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.state.config import change_from_payload, read_config
@@ -109,7 +108,7 @@ def test_followed_weights_are_those_of_the_replay_and_of_the_next_start() -> Non
         assert published.followed is not None
         assert published.followed.names == tuple(names[:3])
         assert published.followed.examples.tolist() == [700, 1000, 2000, 3000]
-        held = weights_of(published.model.weights, published.followed.hash.tolist())
+        held = published.model.weights.of(published.followed.hash.tolist())
         assert published.followed.weights[-1].tolist() == held
         assert 0.0 not in held
         copied = decode_edition(encode_edition(published), node.engine.clock).followed

@@ -16,7 +16,10 @@ from riata.predict.uncertainty import Covariance, look_up
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
 from riata.run.writer.publishing import REST, Curvature, publish
-from riata.watch.minute import of_last_minute
+from riata.watch.drift import DriftDetector
+from riata.watch.minute import Minute, of_last_minute
+from riata.watch.observer import Observer
+from riata.watch.progressive import Progressive
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.learn.streams import to_batch
@@ -250,3 +253,57 @@ def test_an_older_checkpoint_has_the_same_digest_and_no_faded_losses_of_the_base
     assert again.progressive.history() == state.progressive.history()
     with pytest.raises(Corrupt):
         ModelState.thaw({**frozen.header, "faded_bases": ["x"]}, frozen.arrays)
+
+
+def learning(document: dict[str, Any]) -> tuple[ModelState, Callable[[int, int], None]]:
+    """A state of 300 events, and what has it learn so many more."""
+    store = MemoryStore()
+    create_model(store, config=read_config(document))
+    state = ModelState("m", store.head("m").lineage)
+
+    def learn(count: int, seed: int) -> None:
+        log_batch(store, random_batch(np.random.default_rng(seed), count))
+        for record in store.read("m", state.applied):
+            state.apply(record)
+
+    learn(300, 0)
+    return state, learn
+
+
+WATCHED: dict[str, dict[str, Any]] = {
+    "two classes": {"drift": {"action": "note"}, "decision": {"cost_fp": 1.0, "cost_fn": 5.0}},
+    "numbers": {"labels": "real", "learner": {"kind": "truncated_gradient", "loss": "squared"}},
+    "names": {"labels": "classes", "classes": {"names": ["a", "b"]}},
+}
+
+
+@pytest.mark.parametrize("kind", WATCHED)
+def test_figures_that_are_asked_for_late_are_those_of_the_moment_of_publication(kind: str) -> None:
+    state, learn = learning({"encoder": {"bits": 12}, **WATCHED[kind]})
+    early, late = (publish(state, 0, 1, ManualClock(5000), None, Minute()) for _ in range(2))
+    figures, history = early.figures, early.history
+    learn(1700, 1)
+    state.progressive.carry(state.applied)
+    assert (late.figures, late.history, late.examples) == (figures, history, 300)
+    assert late.figures is late.figures
+    after = publish(state, 0, 1, ManualClock(5000), None, Minute())
+    assert after.figures["cumulative"]["examples"] == after.examples == 2000
+    assert len(after.history) > len(history)
+
+
+def test_a_publication_computes_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, learn = learning({"encoder": {"bits": 12}, "drift": {"action": "note"}})
+    asked: list[Observer] = []
+    for kind in (Progressive, DriftDetector):
+        monkeypatch.setattr(kind, "figures", asked.append)
+    published = publish(state, 0, 1, ManualClock(5000), None, Minute())
+    learn(10, 1)
+    assert (published.examples, asked) == (300, [])
+
+
+def test_a_state_that_does_not_learn_shares_its_arrays_with_what_is_published() -> None:
+    state, learn = learning({"encoder": {"bits": 12}})
+    published = state.observers.copy().progressive
+    assert np.shares_memory(published.past(), state.progressive.past())
+    learn(1, 1)
+    assert not np.shares_memory(published.past(), state.progressive.past())

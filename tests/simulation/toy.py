@@ -6,17 +6,18 @@ It stands where `run.state_parts` takes `build_learner` and `Progressive`, so th
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
 from riata.run.state import parts as state_parts
-from riata.watch.curves import NOTHING_CARRIED, Carried
+from riata.watch.observer import Observer, Rows
 from riata.watch.progressive import ProgressiveConfig
 from riata.wire.batch import Batch
 from tests.simulation.releases import here, keep_of
@@ -93,23 +94,18 @@ class Toy:
         return {"toy": 8 * SLOTS}
 
 
-class Counted:
+class Counted(Observer):
     """`Progressive` that only counts."""
 
     config: Final = ProgressiveConfig()
     until_count: Final = 2**31
-    carried: Final = NOTHING_CARRIED
-    faded_bases: Final[list[float | None]] = []
+    awaits_count: Final = False
 
     def __init__(self, _config: Any = None) -> None:
         self.examples = 0
 
-    def observe(self, _margin: F64, _label: F64, _weight: F64, refused: BOOL, _first_seq: int) -> bool:
-        self.examples += len(refused) - int(refused.sum())
-        return False
-
-    def note_non_zeros(self, _non_zeros: int) -> None:
-        return
+    def observe(self, _rows: Rows, stepped: Stepped) -> None:
+        self.examples += len(stepped.refused) - int(stepped.refused.sum())
 
     def tally(self) -> int:
         return self.examples
@@ -129,16 +125,16 @@ class Counted:
     def history(self, since: int = 0) -> list[dict[str, Any]]:  # noqa: ARG002
         return []
 
+    def copy(self) -> Counted:
+        return copy.copy(self)
+
     def memory(self) -> dict[str, int]:
         return {"count": 8}
 
     def freeze(self) -> Arrays:
         return {"examples": np.array([self.examples], np.int64)}
 
-    def carry(self, _seq: int) -> None:
-        return
-
-    def thaw(self, arrays: Arrays, _carried: Carried = NOTHING_CARRIED, _bases: Sequence[float | None] = ()) -> None:
+    def thaw(self, arrays: Arrays, _header: Any) -> None:
         if "examples" not in arrays:
             raise Corrupt("toy: no count")
         self.examples = int(arrays["examples"][0])

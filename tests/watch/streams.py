@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from riata.base.arrays import BOOL, F64
+from riata.learn.learner import Stepped
+from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive
+from riata.wire.batch import Batch
 
 
 def observed(watched: Progressive, good: int, bad: int) -> Progressive:
@@ -17,5 +23,11 @@ def observed(watched: Progressive, good: int, bad: int) -> Progressive:
         for at in range(0, count, 1000):
             part = slice(at, at + 1000)
             n = len(margin[part])
-            watched.observe(margin[part], label[part], np.ones(n), np.zeros(n, np.bool_), watched.examples + 1)
+            watched.add(margin[part], label[part], np.ones(n), np.zeros(n, np.bool_), watched.examples + 1)
     return watched
+
+
+def shown(batches: Sequence[Batch], margin: F64, refused: BOOL, first: int = 1) -> tuple[Rows, Stepped]:
+    """What an observer is shown of rows that a learner predicted with these margins."""
+    label, weight = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("label", "weight"))
+    return Rows(batches, first), Stepped(margin, refused, label, weight, int(refused.sum()))

@@ -10,6 +10,7 @@ from riata.base.errors import Corrupt
 from riata.maths.classes import class_probabilities
 from riata.maths.links import LINKS, LOGISTIC, PROBIT
 from riata.watch.class_progressive import ClassProgressive
+from riata.watch.header import NEW
 from riata.watch.progressive import ProgressiveConfig
 from tests.twins import classes as twin
 
@@ -28,7 +29,7 @@ def watched(cuts: list[int], window: int = 10_000) -> ClassProgressive:
     found = ClassProgressive(ProgressiveConfig(window=window), NAMES)
     margin, label, weight = drawn()
     for start, stop in zip([0, *cuts], [*cuts, N], strict=True):
-        found.observe(margin[start:stop], label[start:stop], weight[start:stop], np.zeros(stop - start, np.bool_), 1 + start)
+        found.add(margin[start:stop], label[start:stop], weight[start:stop], np.zeros(stop - start, np.bool_), 1 + start)
     return found
 
 
@@ -64,7 +65,7 @@ def test_the_cut_into_batches_and_a_thaw_change_no_bit() -> None:
     whole, cut = watched([], window=100), watched([1, 2, 99, 200], window=100)
     assert all(whole.freeze()[name].tobytes() == array.tobytes() for name, array in cut.freeze().items())
     again = ClassProgressive(ProgressiveConfig(window=100), NAMES)
-    again.thaw(whole.freeze(), bases=whole.faded_bases)
+    again.thaw(whole.freeze(), {**NEW, **whole.header()})
     assert again.figures() == whole.figures() == cut.figures()
     assert again.history() == whole.history()
 
@@ -74,7 +75,7 @@ def test_events_that_were_not_learnt_are_left_out_and_huge_margins_are_held() ->
     margin[5], label[9] = np.inf, 77.0
     refused = np.isin(np.arange(N), [9])
     found = ClassProgressive(ProgressiveConfig(), NAMES)
-    found.observe(margin, label, weight, refused, 1)
+    found.add(margin, label, weight, refused, 1)
     assert (found.examples, found.refused) == (N - 1, 1)
     assert np.isfinite(found.figures()["cumulative"]["log_loss"])
 
@@ -85,7 +86,7 @@ def test_a_label_that_is_no_class_is_refused() -> None:
         label[9] = wrong
         found = ClassProgressive(ProgressiveConfig(), NAMES)
         with pytest.raises(ValueError, match="a label is not the number of one of 4 classes"):
-            found.observe(margin, label, weight, np.zeros(N, np.bool_), 1)
+            found.add(margin, label, weight, np.zeros(N, np.bool_), 1)
         assert found.examples == 9
 
 

@@ -13,6 +13,7 @@ from riata.maths.links import HINGE, LINKS, LOGISTIC, REAL, Answers
 from riata.watch.drift import SIGNALS, DriftDetector
 from riata.wire.batch import Batch, slice_rows
 from tests.twins import drift as twin
+from tests.watch.streams import shown
 
 N, CHANGE = 16_000, 8_000
 
@@ -39,7 +40,7 @@ def watched(batch: Batch, margin: Any, refused: Any, step: int, answers: Answers
     detector = DriftDetector(answers, 2000)
     for start in range(0, batch.n, step):
         rows, part = slice_rows(batch, start, min(start + step, batch.n)), slice(start, start + step)
-        detector.observe([rows], (margin[part], rows.label, rows.weight), refused[part], start + 1)
+        detector.observe(*shown([rows], margin[part], refused[part], start + 1))
     return detector
 
 
@@ -79,7 +80,7 @@ def test_the_split_into_batches_and_a_thaw_change_no_bit() -> None:
         again.thaw(parts.freeze())
         parts, rows, part = again, slice_rows(batch, start, min(start + 337, N)), slice(start, start + 337)
         halves = [slice_rows(rows, 0, 7), slice_rows(rows, 7, rows.n)]
-        parts.observe(halves, (margin[part], rows.label, rows.weight), refused[part], start + 1)
+        parts.observe(*shown(halves, margin[part], refused[part], start + 1))
     for name, array in parts.freeze().items():
         np.testing.assert_array_equal(array, whole[name], err_msg=name)
 
@@ -104,7 +105,7 @@ def test_a_change_of_names_that_costs_nothing_is_not_costly() -> None:
 def test_alarms_of_another_log_are_dropped_and_its_reference_is_kept() -> None:
     detector = watched(*stream("loss"), 1000)
     before = detector.figures()["signals"]["loss"]["reference"]
-    detector.carry()
+    detector.carry(1)
     assert (detector.alarms, detector.unanswered, sum(detector.raised.values())) == ([], None, 0)
     assert detector.figures()["signals"]["loss"]["reference"] == before
 

@@ -15,16 +15,16 @@ SLACK_MS = STEP_MS
 
 def learn(progressive: Progressive, n: int, margin: float = 1.0, label: float = 1.0) -> None:
     shape = (n, len(progressive.names)) if isinstance(progressive, ClassProgressive) else n
-    progressive.observe(np.full(shape, margin), np.full(n, label), np.ones(n), np.zeros(n, np.bool_), progressive.examples + 1)
+    progressive.add(np.full(shape, margin), np.full(n, label), np.ones(n), np.zeros(n, np.bool_), progressive.examples + 1)
 
 
 def asked(minute: Minute, progressive: Progressive, now_ms: int, age_ms: int = 0) -> dict[str, Any]:
-    return of_last_minute(minute.figures(progressive, now_ms), age_ms)
+    return of_last_minute(minute.note(progressive, now_ms).figures(progressive), age_ms)
 
 
 def test_a_steady_stream_has_the_events_of_60_to_65_seconds() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
-    minute.figures(progressive, 1_000_007)
+    minute.note(progressive, 1_000_007)
     for number in range(1, 2000):  # 20 events, five times a second
         learn(progressive, 20)
         now_ms = 1_000_007 + 200 * number
@@ -39,7 +39,7 @@ def test_a_steady_stream_has_the_events_of_60_to_65_seconds() -> None:
 def test_a_fault_of_the_last_seconds_is_seen_at_once_and_forgotten_after_a_minute() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
     learn(progressive, 500_000)
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     for second in range(100):
         learn(progressive, 100, label=0.0 if 10 <= second < 15 else 1.0)
         told = asked(minute, progressive, 1000 * second)
@@ -50,10 +50,10 @@ def test_a_fault_of_the_last_seconds_is_seen_at_once_and_forgotten_after_a_minut
 
 def test_figures_age_although_nothing_is_published_any_more() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     for second in range(1, 201):
         learn(progressive, 10)
-        published = minute.figures(progressive, 1000 * second)
+        published = minute.note(progressive, 1000 * second).figures(progressive)
     counts = [of_last_minute(published, 1000 * age)["examples"] for age in range(0, 120, 10)]
     assert all(later <= earlier for earlier, later in itertools.pairwise(counts))
     assert counts[0] >= 600
@@ -65,9 +65,9 @@ def test_figures_age_although_nothing_is_published_any_more() -> None:
 
 def test_a_burst_after_an_hour_counts_alone() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     learn(progressive, 1000)
-    minute.figures(progressive, 700)
+    minute.note(progressive, 700)
     learn(progressive, 7)
     told = asked(minute, progressive, 3_600_123)
     assert (told["examples"], told["seconds"]) == (7, 60.0)
@@ -75,7 +75,7 @@ def test_a_burst_after_an_hour_counts_alone() -> None:
 
 def test_another_past_begins_anew() -> None:
     minute, progressive, restored = Minute(), Progressive(ProgressiveConfig()), Progressive(ProgressiveConfig())
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     learn(progressive, 50)
     assert asked(minute, progressive, 30_000)["examples"] == 50
     learn(restored, 20)
@@ -89,13 +89,13 @@ def test_it_keeps_no_more_than_a_minute() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
     for second in range(1000):
         learn(progressive, 1)
-        told = minute.figures(progressive, 1000 * second)
+        told = minute.note(progressive, 1000 * second).figures(progressive)
     assert len(told["steps"]) <= (SPAN_MS + STEP_MS) // STEP_MS + 2
 
 
 def test_several_classes_have_an_error_and_no_auc() -> None:
     minute, progressive = Minute(), ClassProgressive(ProgressiveConfig(window=10), ("a", "b"))
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     learn(progressive, 30, label=1.0)
     told, recent = asked(minute, progressive, 1000), progressive.figures()["recent"]
     assert (told["examples"], told["error"], told["auc"], told["base_rate"]) == (30, 1.0, None, None)

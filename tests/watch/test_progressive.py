@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.links import LINKS, Answers
+from riata.watch.header import NEW
 from riata.watch.progressive import Progressive, ProgressiveConfig
 
 ALL: list[Answers] = list(LINKS)
@@ -34,7 +35,7 @@ class Stream:
     def feed(self, progressive: Progressive, start: int, stop: int) -> None:
         """Observe events start..stop - 1; event i has sequence number i + 1."""
         part = slice(start, stop)
-        progressive.observe(self.margin[part], self.label[part], self.weight[part], self.refused[part], start + 1)
+        progressive.add(self.margin[part], self.label[part], self.weight[part], self.refused[part], start + 1)
 
 
 def watched(answers: Answers = "logistic") -> Progressive:
@@ -106,7 +107,7 @@ def test_faded_figures_agree_with_faded_weights_in_scikit_learn() -> None:
 def test_base_log_loss_is_that_of_the_running_base_rate() -> None:
     progressive = watched()
     label = np.array([1.0, 1.0, 0.0])
-    progressive.observe(np.zeros(3), label, np.ones(3), np.zeros(3, np.bool_), 1)
+    progressive.add(np.zeros(3), label, np.ones(3), np.zeros(3, np.bool_), 1)
     expected = -(math.log(0.5 / 1) + math.log(1.5 / 2) + math.log(1 - 2.5 / 3)) / 3
     assert progressive.figures()["cumulative"]["base_log_loss"] == pytest.approx(expected, rel=1e-14)
 
@@ -167,14 +168,14 @@ def test_a_state_without_faded_losses_of_the_base_rate_goes_on_with_them() -> No
     stream.feed(new, 1500, 2500)
     told = [point["faded_base_log_loss"] is None for point in new.history()]
     assert told == [point["examples"] <= 1500 for point in new.history()]
-    for bases in ([0.5], [math.inf] * len(old.faded_bases)):
+    for bases in ([0.5], [math.inf] * len(old.history())):
         with pytest.raises(Corrupt, match="base rate"):
-            watched().thaw(old.freeze(), bases=bases)
+            watched().thaw(old.freeze(), {**NEW, "faded_bases": bases})
 
 
 def test_faded_weight_approaches_that_of_the_half_life() -> None:
     progressive = Progressive(ProgressiveConfig())
-    progressive.observe(np.zeros(400_000), np.zeros(400_000), np.ones(400_000), np.zeros(400_000, np.bool_), 1)
+    progressive.add(np.zeros(400_000), np.zeros(400_000), np.ones(400_000), np.zeros(400_000, np.bool_), 1)
     assert progressive.figures()["faded"]["weight"] == pytest.approx(14427.45, abs=0.01)  # 1 / (1 - 2^-1/10000)
 
 
@@ -203,7 +204,7 @@ def test_thawed_state_continues_bit_for_bit(answers: Answers, at: int) -> None:
     one.note_non_zeros(17)
     frozen = one.freeze()
     other = watched(answers)
-    other.thaw(frozen, bases=one.faded_bases)
+    other.thaw(frozen, {**NEW, **one.header()})
     before = bits(frozen)
     for progressive in (one, other):
         stream.feed(progressive, at, 2500)
@@ -231,7 +232,7 @@ def test_figures_are_json_after_any_margins(answers: Answers) -> None:
     progressive = watched(answers)
     margin = np.array([np.inf, -np.inf, np.nan, 1.7e308, -1.7e308, 0.0, 5e-324, -800.0, 800.0, 8.0, -8.0, 1.0])
     label = np.array([0.0, 1.0] * 6)
-    progressive.observe(margin, label, np.full(12, 1000.0), np.zeros(12, np.bool_), 1)
+    progressive.add(margin, label, np.full(12, 1000.0), np.zeros(12, np.bool_), 1)
     json.dumps([progressive.figures(), progressive.history()], allow_nan=False)
     assert progressive.figures()["cumulative"]["loss"] is not None
     other = watched(answers)
@@ -246,7 +247,7 @@ def test_links_without_probability_show_their_own_loss(answers: Answers, loss: f
     progressive = watched(answers)
     label = np.array([1.0, 0.0]) if answers == "hinge" else np.array([0.0, 1.0])
     margin = np.array([2.0, 0.5])
-    progressive.observe(margin, label, np.ones(2), np.zeros(2, np.bool_), 1)
+    progressive.add(margin, label, np.ones(2), np.zeros(2, np.bool_), 1)
     found = progressive.figures()
     assert (found["cumulative"]["loss"], found["cumulative"]["base_loss"]) == (loss, base)
     assert found["cumulative"]["log_loss"] is None
@@ -258,7 +259,7 @@ def test_refused_events_are_counted_and_left_out() -> None:
     stream, progressive, clean = Stream(500), watched(), watched()
     stream.feed(progressive, 0, 500)
     keep = ~stream.refused
-    clean.observe(stream.margin[keep], stream.label[keep], stream.weight[keep], np.zeros(int(keep.sum()), np.bool_), 1)
+    clean.add(stream.margin[keep], stream.label[keep], stream.weight[keep], np.zeros(int(keep.sum()), np.bool_), 1)
     assert progressive.figures() == clean.figures()
     assert progressive.refused == int(stream.refused.sum()) > 0
     assert progressive.examples + progressive.refused == 500
@@ -288,17 +289,22 @@ def test_history_reports_losses_and_non_zeros_at_chosen_events() -> None:
         assert last[name] == figures[horizon][figure]
 
 
-def test_observe_says_when_the_curve_awaits_non_zeros() -> None:
+def test_it_says_when_the_curve_awaits_non_zeros() -> None:
     progressive = watched()
     nine: tuple[F64, F64, F64, BOOL] = (np.zeros(9), np.zeros(9), np.ones(9), np.zeros(9, np.bool_))
     one: tuple[F64, F64, F64, BOOL] = (np.zeros(1), np.zeros(1), np.ones(1), np.zeros(1, np.bool_))
-    assert not progressive.observe(*nine, 1)
-    assert progressive.observe(*nine, 10)  # event 10 has a point
-    assert progressive.observe(*one, 19)  # still waiting
+    progressive.add(*nine, 1)
+    assert not progressive.awaits_count
+    progressive.add(*nine, 10)  # event 10 has a point
+    assert progressive.awaits_count
+    progressive.add(*one, 19)
+    assert progressive.awaits_count
     progressive.note_non_zeros(1)
-    assert progressive.observe(*one, 20)
+    progressive.add(*one, 20)
+    assert progressive.awaits_count
     progressive.note_non_zeros(2)
-    assert not progressive.observe(*nine, 21)
+    progressive.add(*nine, 21)
+    assert not progressive.awaits_count
     assert [point["non_zeros"] for point in progressive.history()] == [1, 2]
 
 
@@ -309,7 +315,8 @@ def learn(progressive: Progressive, non_zeros: Callable[[int], int], cuts: Itera
         while (at := progressive.examples) < stop:
             n = min(stop - at, progressive.until_count)
             margin = np.sin(np.arange(at, at + n, dtype=np.float64))
-            if progressive.observe(margin, (margin > 0.5).astype(np.float64), np.ones(n), np.zeros(n, np.bool_), at + 1):
+            progressive.add(margin, (margin > 0.5).astype(np.float64), np.ones(n), np.zeros(n, np.bool_), at + 1)
+            if progressive.awaits_count:
                 progressive.note_non_zeros(non_zeros(progressive.examples))
 
 
@@ -404,7 +411,7 @@ def test_the_history_follows_every_change_of_the_curve() -> None:
     watched = Progressive(ProgressiveConfig())
     assert watched.history() == []
     n = 10
-    watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1)
+    watched.add(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1)
     first = watched.history()
     assert [(point["seq"], point["non_zeros"]) for point in first] == [(10, None)]
     assert watched.history() is first
@@ -420,12 +427,12 @@ def test_a_history_that_grows_is_that_of_a_curve_written_again() -> None:
     n, reported = 10, 0
     for start in range(0, 3000, n):
         before = watched.history()
-        grew = watched.observe(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1 + start)
+        watched.add(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n, np.bool_), 1 + start)
         assert len(before) == reported
-        if grew:
+        if watched.awaits_count:
             watched.note_non_zeros(start)
         again = Progressive(ProgressiveConfig(window=10))
-        again.thaw(watched.freeze(), bases=watched.faded_bases)
+        again.thaw(watched.freeze(), {**NEW, **watched.header()})
         assert watched.history() == again.history()
         assert all(one is other for one, other in zip(watched.history(), before, strict=False))
         reported = len(watched.history())

@@ -10,12 +10,14 @@ import pytest
 
 from riata.base.arrays import BOOL
 from riata.base.errors import Corrupt
+from riata.learn.learner import Stepped
 from riata.run.files.fit import unlogged
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import replay
 from riata.store import layout
 from riata.store.store import Append
+from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import VALUES_MAX, Slices, wanted
 from riata.wire.batch import Batch, slice_rows
@@ -44,7 +46,9 @@ def followed(rows: Batch, answered: tuple[np.ndarray, ...], refused: np.ndarray,
     slices.follow(HASHES)
     for start, stop in zip([0, *cuts], [*cuts, N], strict=True):
         some = [slice_rows(rows, start, (start + stop) // 2), slice_rows(rows, (start + stop) // 2, stop)]
-        slices.observe(some, tuple(part[start:stop] for part in answered), refused[start:stop])  # type: ignore[arg-type]
+        margin, label, weight = (part[start:stop] for part in answered)
+        stepped = Stepped(margin, refused[start:stop], label, weight, 0)
+        slices.observe(Rows(some, 1 + start), stepped)
     return slices
 
 
@@ -57,7 +61,7 @@ def test_figures_are_those_of_the_events_with_the_feature_alone() -> None:
         mine = has(rows, HASHES[f"country={value}"]) & ~refused
         alone = Progressive(ProgressiveConfig(answers="logistic"))
         margin, label, weight = (part[mine] for part in answered)
-        alone.observe(np.nan_to_num(margin), label, weight, np.zeros(len(margin), np.bool_), 1)
+        alone.add(np.nan_to_num(margin), label, weight, np.zeros(len(margin), np.bool_), 1)
         expected = alone.figures()
         assert found[value]["examples"] == int(mine.sum()) > 10
         for horizon in ("cumulative", "faded"):
@@ -71,8 +75,8 @@ def test_the_cut_into_batches_changes_no_bit_and_a_thawed_copy_goes_on_alike() -
     copy = Slices("logistic", ["country"])
     copy.thaw(cut.freeze())
     for one in (cut, copy):
-        one.observe([rows], answered, refused)
-    whole.observe([rows], answered, refused)
+        one.observe(Rows([rows], 1), Stepped(answered[0], refused, *answered[1:], 0))
+    whole.observe(Rows([rows], 1), Stepped(answered[0], refused, *answered[1:], 0))
     for name, array in whole.freeze().items():
         assert array.tobytes() == cut.freeze()[name].tobytes() == copy.freeze()[name].tobytes()
     assert copy.names == whole.names
@@ -123,13 +127,12 @@ def test_the_state_counts_from_the_event_that_names_a_value_and_replay_gives_the
     counted = random_batch(rng, 500)
     log_batch(store, counted)
     state = replay(store, "m").state
-    assert state.slices is not None
-    found = {one["value"]: one["examples"] for one in state.slices.figures()}
+    found = {one["value"]: one["examples"] for one in state.observers[Slices].figures()}
     assert found["de"] == has(counted, HASHES["country=de"]).sum() > 0
     thawed = ModelState.thaw(*layout.decode_checkpoint(state.freeze().encode()))
     assert thawed.freeze().digest() == state.freeze().digest()
     off = replace(config, slices=())
     for one in (state, thawed):
         one.apply(unlogged(one, "config", 1, config_payload(off)))
-        assert one.slices is None
+        assert one.observers.get(Slices) is None
         assert not [name for name in one.freeze().arrays if name.startswith("slices.")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from riata.watch.columns import TRACKED_MAX, Column, Columns
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.warnings import CODES, refused_warning, warnings_of
 from riata.wire.batch import Batch
+from tests.watch.streams import shown
 
 N = 4000
 ADVICE = dict.fromkeys(CODES, "Do this.")
@@ -16,7 +19,7 @@ ADVICE = dict.fromkeys(CODES, "Do this.")
 
 def told(margin: F64, label: F64, count: int = N) -> list[str]:
     watched = Progressive(ProgressiveConfig())
-    watched.observe(margin[:count], label[:count], np.ones(count), np.zeros(count, np.bool_), 1)
+    watched.add(margin[:count], label[:count], np.ones(count), np.zeros(count, np.bool_), 1)
     found = warnings_of(watched.figures(), [], ADVICE)
     assert all(warning["detail"].endswith("Do this.") for warning in found)
     return [warning["code"] for warning in found]
@@ -58,7 +61,7 @@ def test_a_model_that_has_seen_one_label_only_is_told(labels: float, expected: l
 
 def test_the_warning_names_the_label_that_is_missing() -> None:
     watched = Progressive(ProgressiveConfig())
-    watched.observe(np.full(1612, 9.0), np.ones(1612), np.ones(1612), np.zeros(1612, np.bool_), 1)
+    watched.add(np.full(1612, 9.0), np.ones(1612), np.ones(1612), np.zeros(1612, np.bool_), 1)
     (warning,) = warnings_of(watched.figures(), [], {})
     assert warning["detail"].startswith("all 1,612 events so far have the label 1, so the model can only predict that one. If ")
     assert "rows with the label 0" in warning["detail"]
@@ -84,15 +87,19 @@ def rows(value: F64) -> Batch:
     return Batch(np.arange(0, n * m + 1, m), hashes, value.ravel(), np.zeros(n), np.ones(n), ids, none)
 
 
+def look(columns: Columns, batch: Batch) -> None:
+    columns.observe(*shown([batch], np.zeros(batch.n), np.zeros(batch.n, np.bool_)))
+
+
 def test_columns_with_large_values_in_many_rows_are_named_the_largest_first() -> None:
     value = np.ones((200, 4))
     value[:, 1] = -40.0
     value[::10, 2] = 5e4  # one row in ten
     value[::50, 3] = 9e9  # an outlier
     columns = Columns(4)
-    columns.observe(rows(value[:40]))
+    look(columns, rows(value[:40]))
     assert columns.large() == []
-    columns.observe(rows(value[40:]))
+    look(columns, rows(value[40:]))
     assert columns.large() == [Column(2, 5e4), Column(1, 40.0)]
     (warning,) = warnings_of(Progressive(ProgressiveConfig()).figures(), columns.large(), ADVICE)
     assert (warning["code"], warning["slots"]) == ("columns_not_scaled", [2, 1])
@@ -103,12 +110,12 @@ def test_a_column_that_is_scaled_later_is_forgotten_and_the_memory_is_bounded() 
     columns = Columns(32)
     batch = rows(np.full((1, 2 * TRACKED_MAX), 1e3))
     hashes = np.arange(2 * TRACKED_MAX, dtype=np.uint32)
-    columns.observe(Batch(batch.indptr, hashes, batch.value, batch.label, batch.weight, batch.event_id, batch.has_id))
+    look(columns, replace(batch, hash=hashes))
     for _ in range(60):
-        columns.observe(rows(np.full((100, 1), 1e3)))
+        look(columns, rows(np.full((100, 1), 1e3)))
     assert len(columns.large()) <= TRACKED_MAX
     for _ in range(400):
-        columns.observe(rows(np.ones((1000, 1))))
+        look(columns, rows(np.ones((1000, 1))))
     assert columns.large() == []
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt
-from riata.watch.weight_history import POINTS_MAX, WeightHistory, history_as_asked
+from riata.learn.learner import Weights
+from riata.watch.weight_history import POINTS_MAX, FollowedWeights, WeightHistory, followed_as_asked
 
 NAMES = ("age", "country=de")
 
@@ -16,6 +17,10 @@ def followed(points: int, every: int = 1000) -> WeightHistory:
     for i in range(1, points + 1):
         history = history.with_point(i * every, [float(i), -float(i)])
     return history
+
+
+def unasked() -> Weights:
+    raise AssertionError("nothing is to be counted")
 
 
 def test_points_stay_evenly_spaced_and_bounded() -> None:
@@ -34,12 +39,13 @@ def test_a_feature_that_is_followed_later_is_unknown_before() -> None:
         "examples": [1000, 2000, 3000], "weights": {"late": [None, None, 8.0]},
     }  # fmt: skip
     assert history.with_point(3000, [3.0, -3.0, 8.0]) is history  # no event later, and not asked for
-    fewer = history_as_asked(("late", "age"), history)
-    assert fewer is not None
+    held = followed_as_asked(("late", "age"), None, (0, unasked), FollowedWeights(history))
+    assert held is not None
+    fewer = held.history
     assert fewer.names == ("age", "late")
     assert fewer.weights[:, 0].tolist() == [1.0, 2.0, 3.0]
     assert fewer.hash.tolist() == [7, 4]
-    assert history_as_asked((), history) is None
+    assert followed_as_asked((), None, (0, unasked), FollowedWeights(history)) is None
 
 
 def test_a_state_comes_back_and_spoilt_ones_are_refused() -> None:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 
+from riata.learn.learner import Stepped
 from riata.run.health import Sharing
+from riata.run.writer.published import Known
 from riata.watch.minute import Minute
+from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
@@ -56,10 +59,10 @@ def test_slices_have_their_route_and_their_metrics(client: Client, service: Fake
     slices.follow({"country=de": 7})
     no, one = np.zeros(1, np.bool_), np.ones(1)
     batch = Batch(np.array([0, 1], np.int64), np.array([7], np.uint32), one, one, one, np.zeros((1, 16), np.uint8), no)
-    slices.observe([batch], (one, one, one), no)
+    slices.observe(Rows([batch], 1), Stepped(one, no, one, one, 0))
     published = service.published("default")
     config = replace(published.config, slices=("country",))
-    sliced = replace(published, config=config, figures={**published.figures, "slices": slices.figures()})
+    sliced = replace(published, config=config, shown=Known({**published.figures, "slices": slices.figures()}, []))
     monkeypatch.setattr(service, "published", lambda _model: sliced)
     found = client.get("/models/default/slices").json()
     assert (found["fields"], [one["value"] for one in found["slices"]]) == (["country"], ["de"])
@@ -122,7 +125,7 @@ def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bo
     assert figures["cumulative"]["loss"] < figures["cumulative"]["base_loss"]
     figures["warnings"] = warnings_of(figures, [], {})
     published = service.published("default")
-    object.__setattr__(published, "figures", figures)
+    object.__setattr__(published, "shown", Known(figures, []))
     told = attention_of(service.health(), {"default": (published, published.warnings(service.names("default")))})
     assert [one.code for one in told] == codes
     assert all(one.action for one in told)
@@ -200,7 +203,7 @@ def test_an_alarm_of_the_drift_detector_is_shown_in_words_and_counted(
     quiet = client.get("/models/default/metrics").json()
     assert "drift" not in quiet
     figures = {**published.figures, "drift": {"action": "forget", **detector.figures()}}
-    monkeypatch.setattr(service, "published", lambda _model: replace(published, figures=figures))
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=Known(figures, [])))
     assert client.get("/models/default/metrics").json()["drift"]["alarms"][0]["signal"] == "loss"
     text = client.get("/metrics").text
     assert 'riata_drift_alarms_total{model="default",signal="loss"} 1.0' in text
@@ -219,13 +222,13 @@ def test_the_last_events_and_the_last_minute_are_in_the_metrics(
     client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progressive, minute = Progressive(ProgressiveConfig()), Minute()
-    minute.figures(progressive, 0)
+    minute.note(progressive, 0)
     n = 1500
-    progressive.observe(np.zeros(n), np.arange(n, dtype=np.float64) % 2.0, np.ones(n), np.zeros(n, np.bool_), 1)
-    figures = {**progressive.figures(), "minute": minute.figures(progressive, 10_000)}
+    progressive.add(np.zeros(n), np.arange(n, dtype=np.float64) % 2.0, np.ones(n), np.zeros(n, np.bool_), 1)
+    figures = {**progressive.figures(), "minute": minute.note(progressive, 10_000).figures(progressive)}
     published = service.published("default")
     monkeypatch.setattr(
-        service, "published", lambda _model: replace(published, figures=figures, published_ms=service.clock.unix_ms())
+        service, "published", lambda _model: replace(published, shown=Known(figures, []), published_ms=service.clock.unix_ms())
     )
     client.post("/observe", '{"label": 7, "features": {"a": 1}}')
     lines = '{"label": 1, "features": {"a": 1}}\n{"label": 7, "features": {"a": 1}}'
@@ -246,7 +249,7 @@ def test_models_of_an_older_version_have_no_such_figures(
 ) -> None:
     published = service.published("default")
     old = {name: value for name, value in published.figures.items() if name != "recent"}
-    monkeypatch.setattr(service, "published", lambda _model: replace(published, figures=old))
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=Known(old, [])))
     assert not {"recent", "minute"} & set(client.get("/models/default/metrics").json())
     assert 'riata_recent_loss{model="default"}' not in client.get("/metrics").text
 

@@ -9,7 +9,6 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.estimators.columns import Columns
-from riata.predict.explain import weights_of
 from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
@@ -67,7 +66,7 @@ class Learnt:
 
     def weights(self) -> F64:
         """Return the weight of each column, f64[d]."""
-        return np.array(weights_of(self.model.weights, self.columns.hash.tolist()))[self.columns.place]
+        return np.array(self.model.weights.of(self.columns.hash.tolist()))[self.columns.place]
 
     @property
     def model(self) -> Model:

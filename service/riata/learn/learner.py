@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,17 @@ class Weights:
     def non_zeros(self) -> int:
         """Number of weights, the intercept not counted."""
         return len(self.slot)
+
+    def of(self, hash32: Iterable[int]) -> list[float]:
+        """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""
+        keys = np.array([h >> (32 - self.bits) for h in hash32], dtype=np.uint32)
+        at = np.searchsorted(self.slot, keys)
+        inside = at < len(self.slot)
+        hit = inside.copy()
+        hit[inside] = self.slot[at[inside]] == keys[inside]
+        beta = np.zeros(len(keys))
+        beta[hit] = self.beta[at[hit]]
+        return [float(b) for b in beta]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,18 +68,6 @@ class Explanation:
         return {"bias": self.bias, "contributions": contributions}
 
 
-def weights_of(weights: Weights, hash32: Iterable[int]) -> list[float]:
-    """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""
-    keys = np.array([h >> (32 - weights.bits) for h in hash32], dtype=np.uint32)
-    at = np.searchsorted(weights.slot, keys)
-    inside = at < len(weights.slot)
-    hit = inside.copy()
-    hit[inside] = weights.slot[at[inside]] == keys[inside]
-    beta = np.zeros(len(keys))
-    beta[hit] = weights.beta[at[hit]]
-    return [float(b) for b in beta]
-
-
 def held(number: float) -> float:
     """Return `number`, or the largest double of its sign if it is infinite."""
     return min(max(number, -LARGEST), LARGEST)
@@ -106,7 +94,7 @@ def explain(
     for hash32, _, names in row:
         in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
     parts = []
-    for (hash32, value, names), weight in zip(row, weights_of(weights, [h for h, _, _ in row]), strict=True):
+    for (hash32, value, names), weight in zip(row, weights.of([h for h, _, _ in row]), strict=True):
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0

@@ -14,7 +14,7 @@ from riata.learn.learner import Weights
 from riata.maths.links import LINKS, LinkFunction, answers
 from riata.native.library import core, struct
 from riata.native.rows import features_of
-from riata.predict.explain import Explanation, explain, held, weights_of
+from riata.predict.explain import Explanation, explain, held
 from riata.predict.model import Origin, Scores
 from riata.predict.one_row import Plan
 from riata.predict.uncertainty import SPREAD, Uncertainty
@@ -123,6 +123,6 @@ class LinearModel:
         for i in np.flatnonzero(~np.isfinite(margin)):
             row = slice(int(batch.indptr[i]), int(batch.indptr[i + 1]))
             total = self.weights.intercept
-            for beta, x in zip(weights_of(self.weights, batch.hash[row].tolist()), batch.value[row].tolist(), strict=True):
+            for beta, x in zip(self.weights.of(batch.hash[row].tolist()), batch.value[row].tolist(), strict=True):
                 total = held(total + held(beta * x))
             margin[i] = total

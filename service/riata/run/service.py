@@ -301,7 +301,7 @@ class Service:
             "name": served_model.name,
             "learner": published.config.learner.kind,
             "mode": getattr(published.config.learner, "mode", None),
-            "examples": published.figures["cumulative"]["examples"],
+            "examples": published.examples,
             "skipped": published.skipped,
             "non_zeros": published.model.weights.non_zeros,
             "seq_logged": served_model.logged,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +32,8 @@ from riata.watch.accumulate import (
     SUMS,
     WEIGHT,
 )
-from riata.watch.curves import NOTHING_CARRIED, Carried
 from riata.watch.figures import Figures, calibration_cells, calibration_error, horizon_figures, ratio
+from riata.watch.header import NEW
 from riata.watch.progressive import RECENT, Progressive, ProgressiveConfig
 
 # Columns of `by_class`, sums of weights over the events of a class, or that were given the class.
@@ -98,8 +98,8 @@ class ClassProgressive(Progressive):
         """Return copies of the state, which determine every later figure to the last bit."""
         return {**super().freeze(), "by_class": self._by_class.copy()}
 
-    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()) -> None:
-        """Restore the state from `freeze`, `carried` and `faded_bases`, with the same classes. Raises `Corrupt`, and then changes
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any] = NEW) -> None:
+        """Restore the state from `freeze` and a header, with the same classes. Raises as `Observer.thaw` does, and then changes
         nothing."""
         rows = arrays.get("by_class")
         if rows is None or rows.dtype != np.float64 or rows.shape != self._by_class.shape:
@@ -110,13 +110,17 @@ class ClassProgressive(Progressive):
         window = arrays.get("window", np.zeros((PAST_OF_CLASSES, 0)))
         if window.ndim != 2 or len(window) != PAST_OF_CLASSES or not _are_classes(window, len(self.names)):
             raise Corrupt("watch: the window has an event of a class that the model does not have")
-        super().thaw(arrays, carried, bases)
+        super().thaw(arrays, header)
         self._by_class = sums
         self._core = self._made_core(self.examples)
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         return {**super().memory(), "by_class": self._by_class.nbytes}
+
+    def _leave_arrays(self) -> None:
+        super()._leave_arrays()
+        self._by_class = self._by_class.copy()
 
     def _arrays(self) -> dict[str, F64]:
         return {**super()._arrays(), "by_class": self._by_class, "chance": np.empty(len(self.names))}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,7 +62,6 @@ class Curve:
     def __init__(self) -> None:
         self.carried = NOTHING_CARRIED
         self.spacing = SPACING
-        self.changes = 0  # incremented when the points change
         self._points: F64 = np.zeros((0, POINT))
         self._noted = 0  # points whose number of non-zeros was set, or that never get one
         self._rested = 0  # number of events from which non-zeros may be counted again; a function of the points alone
@@ -83,7 +83,6 @@ class Curve:
 
     def add(self, point: F64) -> None:
         """Append a point (f64[POINT], non-zeros NaN). If there is no room, first drop every second regular point."""
-        self.changes += 1
         while len(self._points) >= POINTS_MAX:
             self.spacing *= 2
             keep = self._belongs(self._points[:, EXAMPLES])
@@ -98,7 +97,6 @@ class Curve:
 
     def note_non_zeros(self, non_zeros: int) -> None:
         """Set the number of non-zero weights of the points added since the last call."""
-        self.changes += 1
         self._points[self._noted :, NON_ZEROS] = non_zeros
         self._noted = len(self._points)
         self._look_for_rest()
@@ -119,7 +117,6 @@ class Curve:
 
     def carry(self, seq: int, examples: int) -> None:
         """Note that event `seq` of a new log brought this curve, of `examples` events, into that log."""
-        self.changes += 1
         self.carried = Carried(seq, examples)
 
     def freeze(self) -> tuple[F64, list[int]]:
@@ -146,7 +143,6 @@ class Curve:
         own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # event numbers of other logs mean nothing
         if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
             raise Corrupt("learning curve: points are out of order")
-        self.changes += 1
         self.carried = carried
         faded = np.array([math.nan if base is None else base for base in bases] or [math.nan] * len(points), np.float64)
         if len(faded) != len(points) or np.isinf(faded).any():
@@ -155,6 +151,12 @@ class Curve:
         if not self._belongs(points[:, EXAMPLES]).all():
             raise Corrupt(f"learning curve: a point is at an event that spacing {spacing} does not include")
         self._look_for_rest()
+
+    def copy(self) -> Curve:
+        """Return a copy that later points do not change."""
+        found = copy(self)
+        found._points = self._points.copy()
+        return found
 
     def memory(self) -> int:
         """Return bytes."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U8, Arrays
+from riata.base.arrays import F64, I64, U8, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.learner import Stepped
 from riata.maths.links import LINKS, Answers
 from riata.native.library import core, struct
-from riata.wire.batch import Batch, in_one_piece, join_batches
+from riata.watch.observer import Observer, Rows
 
 SIGNALS: Final = ("loss", "label_rate", "unknown_features")
 EVENTS_MAX: Final = 2**53  # no log is longer, and float64 holds such numbers exactly
@@ -79,17 +81,18 @@ class Alarm:
         return asdict(self)
 
 
-class DriftDetector:
+class DriftDetector(Observer):
     """Detects changes of the loss, of the label rate and of the share of features not met before. Bounded memory.
 
     A pure function of the events in order: the split into batches changes no bit. For one thread.
     """
 
-    def __init__(self, answers: Answers, rest: int) -> None:
+    def __init__(self, answers: Answers, rest: int, action: str = "note") -> None:
         """answers : as `ProgressiveConfig.answers`
+        action  : what follows an alarm, for the figures; may be changed at any time
         rest    : events after an alarm, and at the start, in which no alarm is raised; may be changed at any time
         """
-        self.rest = rest
+        self.rest, self.action = rest, action
         self._link = LINKS[answers].code
         self._state = DriftState(
             np.zeros(BLOCK_SUMS),
@@ -101,17 +104,13 @@ class DriftDetector:
         )
         self._core = struct("riata_drift", **self._state._asdict())
 
-    def observe(self, rows: Sequence[Batch], answered: tuple[F64, F64, F64], refused: BOOL, first: int) -> None:
-        """Add the events first, first + 1, ... of all `rows`.
-
-        answered : margin before learning, label and importance, f64[n] each
-        refused  : bool[n], events that were not learnt; they are left out
-        """
-        batch = in_one_piece(rows[0] if len(rows) == 1 else join_batches(rows))
+    def observe(self, rows: Rows, stepped: Stepped) -> None:
+        """Add the events of `rows` that were learnt."""
+        batch, answered = rows.whole, (stepped.margin, stepped.label, stepped.weight)
         margin, label, weight = (np.ascontiguousarray(part, np.float64) for part in answered)
-        arrays = {"label": label, "weight": weight, "skip": np.ascontiguousarray(refused)}
+        arrays = {"label": label, "weight": weight, "skip": np.ascontiguousarray(stepped.refused)}
         events = struct("riata_rows", indptr=batch.indptr, hash=batch.hash, n=batch.n, features=batch.nnz, **arrays)
-        core.watch_drift(self._core, self._link, self.rest, events, margin, first)
+        core.watch_drift(self._core, self._link, self.rest, events, margin, rows.first)
 
     @property
     def raised(self) -> dict[str, int]:
@@ -140,14 +139,14 @@ class DriftDetector:
         """Note that an event of the log answers the alarm at event `seq`, and with it all before."""
         self._state.counts[ANSWERED] = max(seq, int(self._state.counts[ANSWERED]))
 
-    def carry(self) -> None:
+    def carry(self, seq: int) -> None:  # noqa: ARG002
         """Drop the alarms, whose event numbers are those of another log."""
         self._state.alarm[:] = 0.0
         self._state.side[:] = 0.0
         self._state.counts[ALARMS:] = 0
 
     def figures(self) -> dict[str, Any]:
-        """Return what is shown: each signal with its reference, `statistic` of `bound`, and the last alarms."""
+        """Return what is shown: the action, each signal with its reference, `statistic` of `bound`, and the last alarms."""
         reference, side = self._state.reference, self._state.side
         judged = [
             {
@@ -160,21 +159,30 @@ class DriftDetector:
         ]
         rest = max(self.rest, WARM * BLOCK) - int(self._state.counts[RESTED])
         return {
+            "action": self.action,
             "bound": ALARM_AT,
             "rests_for": max(rest, 0),
             "signals": dict(zip(SIGNALS, judged, strict=True)),
             "alarms": [alarm.document() for alarm in self.alarms],
         }
 
-    def memory(self) -> int:
-        """Return bytes."""
-        return sum(array.nbytes for array in self._state)
+    def copy(self) -> DriftDetector:
+        """As of an `Observer`: a copy of what the figures depend on."""
+        found, state = copy(self), self._state
+        found._state = state._replace(
+            reference=state.reference.copy(), side=state.side.copy(), alarm=state.alarm.copy(), counts=state.counts.copy()
+        )
+        return found
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        return {"drift": sum(array.nbytes for array in self._state)}
 
     def freeze(self) -> Arrays:
         """Return copies of the state, which determine every later alarm."""
         return {name: array.copy() for name, array in self._state._asdict().items()}
 
-    def thaw(self, arrays: Arrays) -> None:
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
         """Restore the state from `freeze`. Raises `Corrupt`, and then changes nothing."""
         found: dict[str, Any] = {}
         for name, mine in self._state._asdict().items():
@@ -196,11 +204,17 @@ class DriftDetector:
         self._core = struct("riata_drift", **state._asdict())
 
 
-def detector_as_asked(rest: int | None, answers: Answers, held: DriftDetector | None) -> DriftDetector | None:
-    """Return a detector with this rest: a new one, or the one held. rest : None if there is to be none"""
-    if rest is None:
+def detector_as_asked(
+    action: str, rest: int, alarm: Mapping[str, Any] | None, answers: Answers, held: DriftDetector | None
+) -> DriftDetector | None:
+    """Return a detector with this action and rest: a new one, or the one held; None if the action is "off".
+
+    alarm : that an event of the log answers; None if it answers none
+    """
+    if action == "off":
         return None
-    if held is None:
-        return DriftDetector(answers, rest)
-    held.rest = rest
-    return held
+    detector = DriftDetector(answers, rest) if held is None else held
+    detector.rest, detector.action = rest, action
+    if alarm is not None:
+        detector.answer(alarm["seq"])
+    return detector

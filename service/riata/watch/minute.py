@@ -9,13 +9,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from riata.watch.figures import Figures
 from riata.watch.progressive import Progressive, Tally
 
 STEP_MS: Final = 5000
 SPAN_MS: Final = 60_000
+
+
+class Noted(NamedTuple):
+    """What was learnt up to one moment. known_ms : since when it is known; steps : how long ago, and what all events added up to
+    then, oldest first; the last is the moment itself"""
+
+    known_ms: int
+    steps: tuple[tuple[int, Tally], ...]
+
+    def figures(self, progressive: Progressive) -> Figures:
+        """Return the figures from each step up to the moment, for `of_last_minute`: `known_ms`, and `steps`, each with `ago_ms`
+        and figures. progressive : what was noted, or a copy of it"""
+        now = self.steps[-1][1]
+        steps = [{"ago_ms": ago_ms, **progressive.since(tally, now)} for ago_ms, tally in self.steps]
+        return {"known_ms": self.known_ms, "steps": steps}
 
 
 class Minute:
@@ -27,12 +42,9 @@ class Minute:
         self._noted: deque[tuple[int, Tally]] = deque()
         self._before: Tally | None = None
 
-    def figures(self, progressive: Progressive, now_ms: int) -> Figures:
-        """Return the figures from each step of the last minute up to now, for `of_last_minute`. Call it whenever events were
-        learnt, with a clock that never goes back. Another object than before is another past, of which nothing is known.
-
-        Keys: known_ms, since when the figures are known; steps, oldest first: each with `ago_ms` and figures
-        """
+    def note(self, progressive: Progressive, now_ms: int) -> Noted:
+        """Note what was learnt up to now. Call it whenever events were learnt, with a clock that never goes back. Another object
+        than before is another past, of which nothing is known."""
         now = progressive.tally()
         if progressive is not self._of or self._before is None:
             self._of, self._began_ms, self._before = progressive, now_ms, now
@@ -43,8 +55,7 @@ class Minute:
         self._before = now
         while self._noted[0][0] < now_ms - SPAN_MS - STEP_MS:
             self._noted.popleft()
-        steps = [{"ago_ms": now_ms - at_ms, **progressive.since(tally, now)} for at_ms, tally in self._noted]
-        return {"known_ms": now_ms - self._began_ms, "steps": [*steps, {"ago_ms": 0, **progressive.since(now, now)}]}
+        return Noted(now_ms - self._began_ms, (*((now_ms - at_ms, tally) for at_ms, tally in self._noted), (0, now)))
 
 
 def of_last_minute(told: Mapping[str, Any], age_ms: int) -> Figures:

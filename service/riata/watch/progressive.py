@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -12,14 +13,17 @@ from annotated_types import Ge, Le
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.learner import Stepped, Weights
 from riata.learn.slot_table import zero_table
 from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import LINKS, REAL, Answers
 from riata.native.library import core
 from riata.watch import accumulate, curves
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
-from riata.watch.curves import NOTHING_CARRIED, Carried, Curve
+from riata.watch.curves import Curve
 from riata.watch.figures import Figures, calibration_cells, calibration_error, has_probability, horizon_figures
+from riata.watch.header import CARRIED, FADED_BASES, NEW, carried, faded_bases
+from riata.watch.observer import Observer, Rows
 
 RECENT: Final = 1000  # events of the shortest horizon
 COARSE: Final = 256  # bins of a tally: 16 of the histogram, 1/12 wide where nearly all margins are
@@ -47,7 +51,7 @@ class ProgressiveConfig:
     ] = 10_000
 
 
-class Progressive:
+class Progressive(Observer):
     """Metrics of the margins predicted before learning: cumulative, exponentially faded, and over a window of the last events.
 
     A pure function of the events in order: the split into batches changes no bit. For one thread, including `figures` and
@@ -67,8 +71,8 @@ class Progressive:
         self._window: F64 = zero_table(self.past_rows, config.window)  # takes memory as events come
         self._core = self._made_core(0)
         self._curve = Curve()
-        # Cache of `history`: its curve, number of changes and `since`; the bytes of its points; and what it returned.
-        self._told: tuple[tuple[Curve, int, int], bytes, list[Figures]] = ((self._curve, -1, 0), b"", [])
+        self._is_shared = False  # whether a copy has the same arrays and the same curve
+        self._told: list[tuple[bytes, list[Figures]]] = [(b"", [])]  # the last points of `history`; copies have the same list
 
     @property
     def examples(self) -> int:
@@ -96,14 +100,22 @@ class Progressive:
         """
         return self._curve.next_count_after(self.examples) - self.examples
 
-    def observe(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> bool:
+    @property
+    def awaits_count(self) -> bool:
+        """Whether the learning curve has a new point that needs `count`."""
+        return self._curve.awaits_non_zeros
+
+    def observe(self, rows: Rows, stepped: Stepped) -> None:
+        """Add the events of `rows`."""
+        self.add(stepped.margin, stepped.label, stepped.weight, stepped.refused, rows.first)
+
+    def add(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> None:
         """Add the learner's predictions for the events first_seq, first_seq + 1, ..., made before it learnt them.
 
         margin, label, weight : f64[n], labels 0 or 1 (or any number if `answers` is "real"), importance positive
         refused               : bool[n], events that were not learnt; they are counted and skipped
-
-        Returns whether the learning curve grew and awaits `note_non_zeros`.
         """
+        self._own()
         margin, label, weight = (np.ascontiguousarray(part) for part in (margin, label, weight))
         kept: I64 | None = None  # which of them were learnt; None for all, the common case
         if refused.any() or not (np.abs(margin) <= MARGIN_HELD).all():
@@ -119,10 +131,14 @@ class Progressive:
             if self.examples == due:
                 self._curve.add(self._point(first_seq + (stop - 1 if kept is None else int(kept[stop - 1]))))
             start = stop
-        return self._curve.awaits_non_zeros
+
+    def count(self, examples: int, weights: Weights) -> None:  # noqa: ARG002
+        """Note the number of non-zero weights."""
+        self.note_non_zeros(weights.non_zeros)
 
     def note_non_zeros(self, non_zeros: int) -> None:
         """Set the current number of non-zero weights; it applies to the points of the curve added since the last call."""
+        self._own()
         self._curve.note_non_zeros(non_zeros)
 
     def figures(self) -> Figures:
@@ -159,6 +175,33 @@ class Progressive:
         auc = histogram_auc(*np.maximum(now.histogram - before.histogram, 0.0))
         return {"examples": now.examples - before.examples, **self._whole(sums, auc)}
 
+    def window_losses(self) -> Figures:
+        """Return the figures of the window that are sums: those without its AUC, which takes longest."""
+        sums, _ = accumulate.window_sums(self._core, self._held)
+        return {"examples": self._held, **self._whole(sums, math.nan)}
+
+    def copy(self) -> Progressive:
+        """As of an `Observer`. The copy has the same arrays until this one changes: it costs an idle model no memory."""
+        self._is_shared = True
+        return copy(self)
+
+    def _own(self) -> None:
+        """Before anything is changed: leave the arrays to the copy that has them too."""
+        if self._is_shared:
+            self._is_shared = False
+            self._leave_arrays()
+            self._core = self._made_core(self.examples)
+
+    def _leave_arrays(self) -> None:
+        self._sums, self._calibration = self._sums.copy(), self._calibration.copy()
+        self._histogram, self._curve = self._histogram.copy(), self._curve.copy()
+        if self._held == self.config.window:
+            self._window = self._window.copy()
+            return
+        window = zero_table(self.past_rows, self.config.window)  # takes memory as events come
+        window[:, : self._held] = self._window[:, : self._held]
+        self._window = window
+
     def past(self) -> F64:
         """Return the events of the window, f64[PAST, n], in no order: a view, valid until the next event."""
         return self._window[:, : self._held]
@@ -170,15 +213,13 @@ class Progressive:
         window_log_loss, base_log_loss; without "log_" if there is no probability), auc, non_zeros, and the loss of the base
         rate, faded like that of the model (faded_base_log_loss); None where unknown.
         """
-        of_curve, before, told = self._told
-        if (self._curve, self._curve.changes, since) == of_curve:  # the common case: published five times a second
-            return told
+        before, told = self._told[0]
         found = self._curve.since(since)
         content = found.tobytes()
         if content != before:  # usually points were appended, rarely changed
             told = told if content.startswith(before) else []
             told = [*told, *self._as_documents(found[len(told) :])]
-        self._told = ((self._curve, self._curve.changes, since), content, told)
+            self._told[0] = content, told
         return told
 
     def _as_documents(self, found: F64) -> list[Figures]:
@@ -222,25 +263,18 @@ class Progressive:
             "curve": points,
         }
 
-    @property
-    def carried(self) -> Carried:
-        """Which points of the learning curve were made in another log."""
-        return self._curve.carried
+    def header(self) -> dict[str, Any]:
+        """Return which points of the learning curve were made in another log, and what the arrays do not have of the points."""
+        return {CARRIED: list(self._curve.carried), FADED_BASES: self._curve.faded_bases()}
 
     def carry(self, seq: int) -> None:
         """Note that event `seq` of a new log brought everything observed so far into that log."""
+        self._own()
         self._curve.carry(seq, self.examples)
 
-    @property
-    def faded_bases(self) -> list[float | None]:
-        """The faded loss of the base rate at each point of the learning curve; None where it is not known."""
-        return self._curve.faded_bases()
-
-    def thaw(self, arrays: Arrays, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()) -> None:
-        """Restore the state from `freeze`, `carried` and `faded_bases`, under the same configuration.
-
-        Raises `Corrupt`, and then changes nothing.
-        """
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any] = NEW) -> None:
+        """Restore the state from `freeze` and a header, under the same configuration. Raises as `Observer.thaw` does, and then
+        changes nothing."""
         counts = _require(arrays, "counts", np.dtype(np.int64), (4,))
         examples, refused, spacing, noted = (int(number) for number in counts)
         if not 0 <= examples <= _EXAMPLES_MAX or not 0 <= refused <= _EXAMPLES_MAX:
@@ -262,8 +296,8 @@ class Progressive:
         if points is None or points.dtype != real:
             raise Corrupt("watch: no learning curve")
         curve = Curve()
-        curve.thaw(points.astype(np.float64), spacing, noted, carried, bases)
-        self._curve, self._refused = curve, refused
+        curve.thaw(points.astype(np.float64), spacing, noted, carried(header), faded_bases(header))
+        self._curve, self._refused, self._is_shared = curve, refused, False
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
         self._window = zero_table(self.past_rows, self.config.window)
         self._window[:, :count] = window

@@ -12,6 +12,7 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,13 +20,14 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.learner import Stepped
 from riata.maths.auc import BINS
 from riata.maths.links import LINKS, Answers
 from riata.watch import accumulate
 from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, SCALE, SUMS, WEIGHT
 from riata.watch.figures import Figures, horizon_figures
 from riata.watch.name_arrays import freeze_names, thaw_names
-from riata.wire.batch import Batch, in_one_piece, join_batches
+from riata.watch.observer import Observer, Rows
 
 FIELDS_MAX: Final = 4
 VALUES_MAX: Final = 64  # of a field
@@ -36,7 +38,7 @@ _UPPER: Final = np.uint32(16)
 SLICE_FIGURES: Final = ("loss", "base_loss", "log_loss", "normalised_entropy", "calibration_ratio", "base_rate")
 
 
-class Slices:
+class Slices(Observer):
     """Sums of each slice. A pure function of the events and of the calls of `follow`, in order: the split into batches changes no
     bit. For one thread. Memory: 68 KiB and 200 bytes for each slice."""
 
@@ -80,27 +82,23 @@ class Slices:
         self._sums = np.concatenate([self._sums, sums])
         self._index()
 
-    def observe(self, rows: Sequence[Batch], answered: tuple[F64, F64, F64], refused: BOOL) -> None:
-        """Add the events of all `rows`.
-
-        answered : margin before learning, label and importance, f64[n] each
-        refused  : bool[n], events that were not learnt; they are left out
-        """
+    def observe(self, rows: Rows, stepped: Stepped) -> None:
+        """Add the events of `rows` that were learnt."""
         if not self._names:
             return
-        batch = in_one_piece(rows[0] if len(rows) == 1 else join_batches(rows))
+        batch = rows.whole
         at = np.flatnonzero(self._may_be[batch.hash >> _UPPER])
         place = np.minimum(np.searchsorted(self._sorted, batch.hash[at]), len(self._sorted) - 1)
         same = self._sorted[place] == batch.hash[at]
         row = np.searchsorted(batch.indptr, at[same], "right") - 1
         which = self._order[place[same]]
-        learnt = ~refused[row]
+        learnt = ~stepped.refused[row]
         row, which = row[learnt], which[learnt]
         by_slice = np.argsort(which, kind="stable")  # rows of a slice stay in order
         row, which = row[by_slice], which[by_slice]
         edges = np.flatnonzero(np.diff(which, prepend=-1)).tolist()
         for start, stop in pairwise([*edges, len(which)]):
-            self._add(int(which[start]), np.unique(row[start:stop]), answered)
+            self._add(int(which[start]), np.unique(row[start:stop]), stepped)
 
     def figures(self) -> list[Figures]:
         """Return field, value, number of events, and the figures of all and of faded events, None where undefined; the slice with
@@ -122,17 +120,23 @@ class Slices:
             )
         return sorted(found, key=lambda one: -one["examples"])
 
-    def memory(self) -> int:
-        """Return bytes."""
+    def copy(self) -> Slices:
+        """As of an `Observer`: a copy of what the figures depend on."""
+        found = copy(self)
+        found._names, found._examples, found._sums = list(self._names), self._examples.copy(), self._sums.copy()
+        return found
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
         arrays: list[Any] = [self._hash, self._examples, self._sums, self._may_be, *self._unused.values()]
-        return sum(int(array.nbytes) for array in arrays) + sum(map(len, self._names))
+        return {"slices": sum(int(array.nbytes) for array in arrays) + sum(map(len, self._names))}
 
     def freeze(self) -> Arrays:
         """Return copies of the state, which determine every later figure to the last bit."""
         own: Arrays = {"hash": self._hash.copy(), "examples": self._examples.copy(), "sums": self._sums.copy()}
         return {**own, **freeze_names(self._names)}
 
-    def thaw(self, arrays: Arrays) -> None:
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002
         """Restore the state from `freeze`, for the same fields. Raises `Corrupt`, and then changes nothing."""
         found: dict[str, Any] = {}
         k = len(arrays["hash"]) if "hash" in arrays and arrays["hash"].ndim == 1 else -1
@@ -155,8 +159,8 @@ class Slices:
         self._hash, self._examples, self._sums = found["hash"], examples, sums
         self.keep(self.fields)
 
-    def _add(self, i: int, row: I64, answered: tuple[F64, F64, F64]) -> None:
-        margin, label, weight = (part[row] for part in answered)
+    def _add(self, i: int, row: I64, stepped: Stepped) -> None:
+        margin, label, weight = (part[row] for part in (stepped.margin, stepped.label, stepped.weight))
         margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
         self._tally.sums = self._sums[i]
         accumulate.tally_rows(self._tally, margin, label, weight)
@@ -175,15 +179,20 @@ class Slices:
         self._may_be[self._hash >> _UPPER] = True
 
 
-def slices_as_asked(fields: Sequence[str], answers: Answers, held: Slices | None) -> Slices | None:
-    """Return slices by these fields: new ones, those held after they follow these fields only, or None if there are no fields."""
+def slices_as_asked(
+    fields: Sequence[str], found: Mapping[str, int] | None, answers: Answers, held: Slices | None
+) -> Slices | None:
+    """Return slices by these fields: new ones, those held after they follow these fields only, or None if there are no fields.
+
+    found : features that an event of the log names, by hash; None if it names none
+    """
     if not fields:
         return None
-    if held is None:
-        return Slices(answers, fields)
-    if held.fields != tuple(fields):
-        held.keep(fields)
-    return held
+    slices = Slices(answers, fields) if held is None else held
+    if slices.fields != tuple(fields):
+        slices.keep(fields)
+    slices.follow(found or {})
+    return slices
 
 
 def field_of(name: str, fields: Sequence[str]) -> str | None:

@@ -60,6 +60,11 @@ def warnings_of(
     ]
 
 
+def is_worse_than_base(window: Mapping[str, Any]) -> bool:
+    """Whether `warnings_of` says WORSE_THAN_BASE. window : of `Progressive.window_losses`, or of its figures"""
+    return window["examples"] >= EVENTS_MIN and bool(_loss(window))
+
+
 def refused_warning(refused: int, accepted: int) -> dict[str, Any] | None:
     """Return the warning that more rows were refused than accepted, None if they were not.
 

@@ -9,7 +9,7 @@ A history is never changed: each step returns another one, so the model that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,7 +17,9 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.learner import Weights
 from riata.watch.name_arrays import freeze_names, thaw_names
+from riata.watch.observer import Observer
 
 FOLLOWED_MAX: Final = 32
 POINTS_MAX: Final = 256
@@ -127,8 +129,50 @@ class WeightHistory:
         return found
 
 
-def history_as_asked(names: Sequence[str], held: WeightHistory | None) -> WeightHistory | None:
-    """Return the history of these features: that held, without others, a new one, or None if none is asked for."""
+class FollowedWeights(Observer):
+    """Has the history of the followed weights of a model."""
+
+    def __init__(self, history: WeightHistory | None = None) -> None:
+        self.history = history or WeightHistory()
+
+    def count(self, examples: int, weights: Weights, is_extra: bool = False) -> None:
+        """Add a point to the history. is_extra : as in `WeightHistory.with_point`"""
+        self.history = self.history.with_point(examples, weights.of(self.history.hash.tolist()), is_extra)
+
+    def copy(self) -> FollowedWeights:
+        """As of an `Observer`."""
+        return FollowedWeights(self.history)
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        return {"followed": self.history.memory()}
+
+    def freeze(self) -> Arrays:
+        """Return arrays that determine every later point; not to be written to."""
+        return self.history.freeze()
+
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Restore the history from `freeze`. Raises `Corrupt`."""
+        self.history = WeightHistory.thaw(arrays)
+
+
+def followed_as_asked(
+    names: Sequence[str],
+    found: Mapping[str, int] | None,
+    now: tuple[int, Callable[[], Weights]],
+    held: FollowedWeights | None,
+) -> FollowedWeights | None:
+    """Return what follows these features: a new one, or the one held, without others; None if no feature is asked for.
+
+    found : features that an event of the log names, by hash: they are followed from here on. None if it names none
+    now   : the number of events that were learnt, and what returns the weights
+    """
     if not names:
         return None
-    return WeightHistory() if held is None else held.kept(names)
+    followed = FollowedWeights() if held is None else held
+    followed.history = followed.history.kept(names)
+    if found is not None:
+        followed.history = followed.history.following(found, names)
+        examples, weights = now
+        followed.count(examples, weights(), is_extra=True)
+    return followed

@@ -36,6 +36,7 @@ from riata.run.state.replay import in_this_thread
 from riata.run.writer.turn_size import TURN_ROWS_MAX, runs
 from riata.store.control_events import Counted
 from riata.store.store import Record, Store
+from riata.watch.drift import DriftDetector
 from riata.wire.batch import Batch
 
 OWN: Final = "in force"
@@ -95,7 +96,7 @@ class Contestant:
 
     def document(self) -> dict[str, Any]:
         """Return the figures of this configuration; None where unknown."""
-        progressive = self.state.progressive
+        progressive, drift = self.state.progressive, self.state.observers.get(DriftDetector)
         figures = progressive.figures()
         loss = "loss" if figures["cumulative"]["log_loss"] is None else "log_loss"
         return {
@@ -108,7 +109,7 @@ class Contestant:
             "base_loss": figures["cumulative"][f"base_{loss}"],
             "calibration_ratio": figures["cumulative"]["calibration_ratio"],
             "non_zeros": self.state.learner.weights().non_zeros,
-            "drift_alarms": 0 if self.state.drift is None else sum(self.state.drift.raised.values()),
+            "drift_alarms": 0 if drift is None else sum(drift.raised.values()),
             **self.compared(),
             "history": [
                 {"events": point["examples"], "faded_loss": point[f"faded_{loss}"], "non_zeros": point["non_zeros"]}

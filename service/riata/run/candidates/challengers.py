@@ -301,7 +301,7 @@ def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
     had learnt the same events. theirs : the leader at that event or before"""
     candidate = ModelState.thaw(*layout.decode_checkpoint(content))
     model, name = theirs.model.origin.name, candidate.name
-    ours, shared = candidate.pairs.shared[OWN], theirs.pairs.shared[name]
+    ours, shared = candidate.observers[Pairs].shared[OWN], theirs.pairs.shared[name]
     seq, log_chain, events, chain = theirs.applied, theirs.chain, shared.losses.events, shared.chain
     try:
         for record in read_log(call, model, theirs.applied):
@@ -317,7 +317,7 @@ def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
     candidate.name, candidate.lineage, candidate.applied, candidate.chain = model, theirs.model.origin.lineage, seq, log_chain
     learnt = candidate.config  # settings that its weights depend on
     candidate.config = replace(theirs.config, learner=learnt.learner, label_weight=learnt.label_weight)
-    candidate.pairs = Pairs()
+    candidate.observers.put("pairs", Pairs(candidate.answers))
     return candidate
 
 

@@ -9,8 +9,7 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +19,10 @@ from riata.learn.learner import Stepped
 from riata.maths.links import Answers
 from riata.run.candidates.event_losses import event_losses, measure_of
 from riata.run.candidates.paired import BLOCKS, ERRORS, BlockSums
-from riata.run.state.header import part, typed
 from riata.store.records import next_chain
 from riata.store.store import Record
+from riata.watch.header import part, typed
+from riata.watch.observer import Observer, Rows
 
 BACKFILL: Final = "backfill"  # setting of a challenger, and key of the source of the `restore` event that carries what it learnt
 COMPARED: Final = ("measure", "compared", "difference", "standard_error", "interval")
@@ -58,62 +58,54 @@ class SharedEvents:
         return found
 
 
-class Pairs:
-    """The part of a state that is about other models. Empty for most models.
+class Pairs(Observer):
+    """The part of a state that is about other models. Empty for most models. Another state that is put in place keeps it.
 
+    answers : of the learner now, as `ProgressiveConfig.answers`
     follows : the model whose events are learnt; empty for none
     shared  : by follower; of a follower itself, by `OWN`
     past    : of a follower that learnt the log of its leader first: how its losses compare with those that the settings of the
               leader have over the same events, by the names in COMPARED; otherwise empty
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Answers = "logistic") -> None:
+        self.answers = answers
         self.follows = ""
         self.shared: dict[str, SharedEvents] = {}
         self.past: dict[str, Any] = {}
-        self._paused = False
 
     @property
     def challengers(self) -> tuple[str, ...]:
         """The models that follow this one."""
         return tuple(name for name in self.shared if name != OWN)
 
-    def configure(self, follow: str | None, challengers: Sequence[str] | None, answers: Answers) -> None:
+    def configure(self, follow: str | None, challengers: Sequence[str] | None) -> None:
         """Apply what a config event says of other models; None if it says nothing."""
         if follow is not None:
-            self.follows, self.shared = follow, {OWN: SharedEvents(answers)}
+            self.follows, self.shared = follow, {OWN: SharedEvents(self.answers)}
         if challengers is not None:
-            self.shared = {name: self.shared.get(name) or SharedEvents(answers) for name in challengers}
+            self.shared = {name: self.shared.get(name) or SharedEvents(self.answers) for name in challengers}
 
     def note_source(self, source: Mapping[str, Any]) -> None:
         """Note where a state that a `restore` event carries comes from."""
         if BACKFILL in source:
             self.past = {name: source.get(name) for name in COMPARED}
 
-    def note_records(self, run: Sequence[Record]) -> None:
-        """Note records of examples that are learnt now."""
+    def note_digests(self, digests: Sequence[bytes]) -> None:
+        """Note the digests of records of examples that were learnt."""
         for shared in self.shared.values():
-            for record in run:
-                shared.chain = next_chain(shared.chain, record.digest)
+            for digest in digests:
+                shared.chain = next_chain(shared.chain, digest)
 
-    def note_losses(self, stepped: Stepped, answers: Answers) -> None:
-        """Add the losses of events before they were learnt. Those of another kind than before count as refused."""
-        if not self.shared or self._paused:
+    def observe(self, rows: Rows, stepped: Stepped) -> None:
+        """Add the losses of events before they were learnt. Losses of another kind than before count as refused."""
+        if not self.shared or rows.again:
             return
-        loss = event_losses(stepped, answers)
+        loss = event_losses(stepped, self.answers)
         learnt = ~np.isnan(loss)
         for shared in self.shared.values():
-            counts = learnt & (shared.answers == answers)
+            counts = learnt & (shared.answers == self.answers)
             shared.losses.add(np.where(counts, loss, 0.0), np.where(counts, stepped.weight, 0.0))
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Within it, events that are learnt again are not counted again."""
-        self._paused = True
-        try:
-            yield
-        finally:
-            self._paused = False
 
     def header(self) -> dict[str, Any]:
         """Return what a checkpoint says of it; empty if there is nothing to say."""
@@ -125,22 +117,31 @@ class Pairs:
         """Return a copy as arrays, by name and a dot."""
         return {f"{name}.{key}": array for name, shared in self.shared.items() for key, array in shared.freeze().items()}
 
-    @staticmethod
-    def thaw(header: dict[str, Any], arrays: Arrays) -> Pairs:
-        """Return what was frozen. Raises `KeyError` or `ValueError`."""
-        pairs = Pairs()
+    def thaw(self, arrays: Arrays, header: Mapping[str, Any]) -> None:
+        """Take what was frozen. Raises `KeyError` or `ValueError`."""
         if told := typed(header.get("pairs", {}), dict):
-            pairs.follows = typed(told["follows"], str)
-            answers, pairs.past = typed(told["answers"], dict), typed(told.get("past", {}), dict)
-            pairs.shared = {name: SharedEvents.thaw(kind, part(arrays, f"{name}.")) for name, kind in answers.items()}
-        return pairs
+            self.follows = typed(told["follows"], str)
+            answers, self.past = typed(told["answers"], dict), typed(told.get("past", {}), dict)
+            self.shared = {name: SharedEvents.thaw(kind, part(arrays, f"{name}.")) for name, kind in answers.items()}
 
     def copy(self) -> Pairs:
         """Return a copy that later events do not change; of an empty one the same object."""
-        return Pairs.thaw(self.header(), self.freeze()) if self.shared or self.past else NO_PAIRS
+        if not (self.shared or self.past):
+            return NO_PAIRS
+        copy = Pairs(self.answers)
+        copy.thaw(self.freeze(), self.header())
+        return copy
 
 
 NO_PAIRS: Final = Pairs()
+
+
+def pairs_as_asked(follow: str | None, challengers: Sequence[str] | None, answers: Answers, held: Pairs | None) -> Pairs:
+    """Return the pairs of a state after a config event: new ones, or those held. As for `Pairs.configure`."""
+    pairs = Pairs(answers) if held is None else held
+    pairs.answers = answers
+    pairs.configure(follow, challengers)
+    return pairs
 
 
 def has_followed(follower: Pairs, leader: str, theirs: SharedEvents) -> bool:
@@ -157,7 +158,7 @@ def at_the_end(pairs: Pairs, rest: Iterable[Record]) -> Pairs:
     ahead = pairs.copy()
     for record in rest if ahead.shared else ():
         if record.kind == "observe":
-            ahead.note_records([record])
+            ahead.note_digests([record.digest])
             for shared in ahead.shared.values():
                 shared.losses.events += record.count
     return ahead

@@ -37,7 +37,6 @@ from riata.run.log.row_groups import joined, parts_without
 from riata.run.state.config import ModelConfig, change_from_payload, config_payload
 from riata.run.state.config_changes import config_in
 from riata.run.state.model_state import ModelState
-from riata.run.state.parts import grow
 from riata.run.writer.turn_size import runs
 from riata.store import records
 from riata.store.control_events import NOT_OF_THIS_LOG, ControlEventsSeen, Counted, forgotten_by
@@ -236,8 +235,7 @@ class Relearning:
                 return
             known = state.config.classes.names
             if self._classes[: len(known)] == known:  # numbers of classes are for ever
-                state.config = replace(state.config, classes=replace(state.config.classes, names=self._classes))
-                grow(state.learner, state.progressive, state.config.classes)
+                state.know_classes(replace(state.config.classes, names=self._classes))
             state.restored = True
             state.note_change(event)
         elif self._log.counts(event) and not (state.changes and state.changes[-1] > through.seq):

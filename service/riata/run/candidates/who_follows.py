@@ -44,7 +44,7 @@ class WhoFollows:
         with self._lock:
             names = []
             for found in several:
-                name, pairs = found.state.name, found.state.pairs
+                name, pairs = found.state.name, found.state.observers[Pairs]
                 if pairs.shared:
                     pairs = at_the_end(pairs, self._rest(found))
                 self._known[name] = pairs

@@ -6,6 +6,7 @@ from typing import Final
 
 from riata.run.state.config import config_payload
 from riata.run.state.model_state import ModelState
+from riata.watch.drift import Alarm, DriftDetector
 
 AGAIN_EVENTS: Final = 10_000  # learnt since an answer was asked for that has not come: the store may have refused it
 
@@ -18,7 +19,7 @@ def asks_for(state: ModelState, before: Asked | None) -> Asked | None:
     before : what this function returned when an answer was last asked for
     An answer is void if the configuration was changed meanwhile; then it is asked for again.
     """
-    alarm = None if state.drift is None else state.drift.unanswered
+    alarm = _open_alarm(state)
     if alarm is None:
         return None
     asked = alarm.seq, state.changes[-1] if state.changes else 0, state.applied
@@ -32,9 +33,14 @@ def answer_payload(state: ModelState) -> bytes:
 
     Forgetting is for changes that cost something: if only names or labels changed and the loss did not, nothing is forgotten.
     """
-    alarm = None if state.drift is None else state.drift.unanswered
+    alarm = _open_alarm(state)
     if alarm is None:
         raise ValueError("there is no alarm to answer")
     drift = state.config.drift
     keep = drift.keep if drift.action == "forget" and alarm.is_costly else None
     return config_payload(state.config, state.changes[-1] if state.changes else 0, forget=keep, alarm=alarm.document())
+
+
+def _open_alarm(state: ModelState) -> Alarm | None:
+    detector = state.observers.get(DriftDetector)
+    return None if detector is None else detector.unanswered

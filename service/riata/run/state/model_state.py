@@ -7,45 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.one_vs_rest import each
+from riata.learn.one_vs_rest import OneVsRest, each
 from riata.learn.registry import spec_of
-from riata.predict.explain import weights_of
-from riata.run.candidates.pairs import Pairs
+from riata.learn.tuned import Tuned
+from riata.maths.links import Answers
 from riata.run.log.log_reading import ReadAgain
 from riata.run.log.row_groups import counted, joined, skip_mask
-from riata.run.state.config import ModelConfig, change_from_payload, read_stored, stored_document
+from riata.run.state.config import Change, ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights
 from riata.run.state.drift import forget
-from riata.run.state.header import FADED_BASES, carried, faded_bases, number, part, typed
-from riata.run.state.parts import build_parts, grow, why_refused
+from riata.run.state.parts import Asked, Observers, build_parts, why_refused
 from riata.run.state.provenance import current, read_provenance
 from riata.run.writer.loop_yield import no_yield
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Record
-from riata.watch.columns import Columns
-from riata.watch.drift import DriftDetector, detector_as_asked
+from riata.watch.header import number, part, typed
+from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive
-from riata.watch.slices import Slices, slices_as_asked
-from riata.watch.weight_history import WeightHistory, history_as_asked
 from riata.wire.batch import Batch, slice_rows
+from riata.wire.classes import ClassesConfig
 
-T = TypeVar("T")
-
-LEARNER = "learner."  # prefixes of the named arrays of a checkpoint
-WATCH = "watch."
-DRIFT = "drift."
-SLICES = "slices."
-FOLLOWED = "followed."
-PAIRS = "pairs."
+LEARNER = "learner."  # prefix of the named arrays of the learner in a checkpoint
 CHANGES_KEPT: Final = 64
 
 
@@ -74,11 +65,7 @@ class ModelState:
 
     config: ModelConfig
     learner: Learner
-    progressive: Progressive
-    drift: DriftDetector | None  # if the configuration asks for it
-    slices: Slices | None  # likewise
-    followed: WeightHistory | None  # likewise
-    columns: Columns | None  # of rows learnt since the process started, if the learner wants scaled values; not part of the state
+    answers: Answers  # of the learner, as `ProgressiveConfig.answers`
 
     def __init__(self, name: str, lineage: bytes) -> None:
         self.name = name
@@ -95,7 +82,12 @@ class ModelState:
         self.left_out: frozenset[int] = frozenset()  # events that skip events of the log remove, as far as they are known
         self.careful_to = 0  # a process has died in a step up to here: records are learnt one by one, that with it event by event
         self.changes: tuple[int, ...] = ()  # the last events that set the configuration; empty if unknown
-        self.pairs = Pairs()
+        self.observers = Observers()
+
+    @property
+    def progressive(self) -> Progressive:
+        """The observer that every model has."""
+        return self.observers.progressive
 
     @property
     def has_learnt(self) -> bool:
@@ -118,7 +110,7 @@ class ModelState:
                 with self.stepping(self.name, self.lineage, first, first + rows.n - 1):
                     refused.update(self.learn(first, [rows], skips | self.left_out))
                 first += rows.n
-            self.pairs.note_records([record])
+            self._note_records([record])
         elif record.kind == "config":
             self._configure(record)
         elif record.kind == "restore":
@@ -140,7 +132,7 @@ class ModelState:
         rows = joined(run, batches, spec_of(self.config.learner).takes_many)
         with self.stepping(self.name, self.lineage, run[0].first, run[-1].last):
             refused = self.learn(run[0].first, rows, skips | self.left_out)
-        self.pairs.note_records(run)
+        self._note_records(run)
         self.applied = run[-1].last
         self.chain = run[-1].chain
         return refused
@@ -157,15 +149,10 @@ class ModelState:
             "skipped": self.skipped,
             "restored": self.restored,
             "changes": list(self.changes),
-            "carried": list(self.progressive.carried),
-            FADED_BASES: self.progressive.faded_bases,
-            **self.pairs.header(),
+            **self.observers.header(),
         }
-        parts: tuple[Any, ...] = (self.learner, self.progressive, self.drift, self.slices, self.followed, self.pairs)
-        named = zip((LEARNER, WATCH, DRIFT, SLICES, FOLLOWED, PAIRS), parts, strict=True)
-        return Frozen(
-            header, {first + key: array for first, one in named if one is not None for key, array in one.freeze().items()}
-        )
+        learner = {LEARNER + name: array for name, array in self.learner.freeze().items()}
+        return Frozen(header, {**learner, **self.observers.freeze()})
 
     @staticmethod
     def thaw(header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> ModelState:
@@ -180,7 +167,6 @@ class ModelState:
             state.chain = bytes.fromhex(header["chain"])
             state.restored = typed(header["restored"], bool)
             state.learnt_under = read_provenance(header)
-            state.pairs = Pairs.thaw(header, part(arrays, PAIRS))
             state.changes = tuple(number(seq) for seq in header.get("changes", ()))  # older checkpoints do not have them
         except (KeyError, TypeError, ValueError, BadInput) as error:
             raise Corrupt(f"the snapshot's header cannot be read: {error!r}") from error
@@ -192,8 +178,7 @@ class ModelState:
 
     def memory(self) -> dict[str, int]:
         """Return the bytes of memory by part."""
-        more = sum(one.memory() for one in (self.drift, self.slices, self.followed) if one is not None)
-        return {**self.learner.memory(), "watch": sum(self.progressive.memory().values()) + more}
+        return {**self.learner.memory(), "watch": self.observers.memory()}
 
     def _configure(self, record: Record) -> None:
         """Adopt another configuration, unless it was derived from one that is no longer in force: then nothing changes, and its
@@ -208,27 +193,21 @@ class ModelState:
             for one in each(self.learner):
                 spec_of(change.config.learner).adjust(one, change.config.learner)
         self.config = change.config
-        grow(self.learner, self.progressive, change.config.classes)
-        self._watch_as_asked()
-        self.pairs.configure(change.follow, change.challengers, self.progressive.config.answers)
         if change.forget is not None:
             forget(spec_of(self.config.learner), self.learner, change.forget)
-        if change.alarm is not None and self.drift is not None:
-            self.drift.answer(change.alarm["seq"])
-        if change.names is not None and self.slices is not None:
-            self.slices.follow(change.names)
-        if change.names is not None and self.followed is not None:
-            self.followed = self.followed.following(change.names, self.config.weights_followed)
-            self._note_weights(self.learner.weights(), is_extra=True)
+        self._adapt(change)
         self.note_change(record.last)
 
-    def _watch_as_asked(self) -> None:
-        """Have a detector, slices and a history of weights if the configuration asks for them: new ones, or those there are with
-        other settings."""
-        asked, answers = self.config.drift, self.progressive.config.answers
-        self.slices = slices_as_asked(self.config.slices, answers, self.slices)
-        self.followed = history_as_asked(self.config.weights_followed, self.followed)
-        self.drift = detector_as_asked(None if asked.action == "off" else asked.rest_events, answers, self.drift)
+    def know_classes(self, classes: ClassesConfig) -> None:
+        """Know these classes, of which the classes so far are the first."""
+        self.config = replace(self.config, classes=classes)
+        self._adapt(Change(self.config))
+
+    def _adapt(self, change: Change) -> None:
+        """Have the learner know the classes of the configuration, and have the observers that the change asks for."""
+        if self.config.has_classes and isinstance(self.learner, OneVsRest | Tuned):
+            self.learner.grow(len(self.config.classes.names))
+        self.observers.configure(Asked(change, self.answers, (self.observers.examples, self.learner.weights)))
 
     def note_change(self, seq: int) -> None:
         """Note that event `seq` set the configuration or the state."""
@@ -236,18 +215,24 @@ class ModelState:
 
     def _start_over(self, config: ModelConfig, bits: int | None = None) -> None:
         self.config = config
-        self.learner, self.progressive = build_parts(config, config.encoder.bits if bits is None else bits)
-        spec = spec_of(config.learner)
-        self.columns = Columns(spec.slot_bits(config.learner, config.encoder.bits)) if spec.wants_scaled(config.learner) else None
-        self.drift = self.slices = self.followed = None
-        self._watch_as_asked()
+        self.learner, self.answers = build_parts(config, config.encoder.bits if bits is None else bits)
+        self.observers = self.observers.lasting()
+        self._adapt(Change(config))
 
-    def learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int]) -> dict[int, str]:
-        """The part of `apply` for the rows of observe records, from event `first` on. The caller sets `applied` and `chain`."""
+    def _note_records(self, run: Sequence[Record]) -> None:
+        digests = [record.digest for record in run]
+        for one in self.observers:
+            one.note_digests(digests)
+
+    def learn(self, first: int, batches: Sequence[Batch], skips: frozenset[int], *, again: bool = False) -> dict[int, str]:
+        """The part of `apply` for the rows of observe records, from event `first` on. The caller sets `applied` and `chain`.
+
+        again : as in `Rows`
+        """
         refused: dict[int, str] = {}
-        for rows in self._until_counts(batches):
-            count = sum(batch.n for batch in rows)
-            refused.update(self._learn_rows(rows, skip_mask(first, count, skips), first))
+        for some in self._until_counts(batches):
+            count = sum(batch.n for batch in some)
+            refused.update(self._learn_rows(Rows(some, first, again), skip_mask(first, count, skips)))
             first += count
         return refused
 
@@ -270,36 +255,20 @@ class ModelState:
         if rows:
             yield rows
 
-    def _learn_rows(self, rows: Sequence[Batch], skip: BOOL | None, first: int) -> dict[int, str]:
+    def _learn_rows(self, rows: Rows, skip: BOOL | None) -> dict[int, str]:
         """Test, then train. Weights are counted for the learning curve right after the event of its point, so that the cut into
         batches has no effect on it."""
         self.yield_to_loop()
-        if self.columns is not None:
-            self.columns.observe(rows[0])  # a sample: small batches are learnt many at a time
-        stepped = self.config.label_weight.step_all(self.learner, rows, skip)
+        stepped = self.config.label_weight.step_all(self.learner, rows.batches, skip)
         self.yield_to_loop()
         if self.on_learnt is not None:
             self.on_learnt(stepped)
-        if self.drift is not None:
-            self.drift.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused, first)
-        self.pairs.note_losses(stepped, self.progressive.config.answers)
-        if self.slices is not None:
-            self.slices.observe(rows, (stepped.margin, stepped.label, stepped.weight), stepped.refused)
-        if self.progressive.observe(stepped.margin, stepped.label, stepped.weight, stepped.refused, first):
-            weights = self.learner.weights()
-            self.progressive.note_non_zeros(weights.non_zeros)
-            self._note_weights(weights)
+        self.observers.observe(rows, stepped, self.learner.weights)
         if not stepped.refusals:
             return {}
         self.skipped += stepped.refusals
         new = stepped.refused if skip is None else stepped.refused & ~skip
-        return {first + i: why_refused(stepped, i) for i in np.flatnonzero(new).tolist()}
-
-    def _note_weights(self, weights: Weights, is_extra: bool = False) -> None:
-        """Add a point to the history of the followed weights, if there is one."""
-        if self.followed is not None:
-            beta = weights_of(weights, self.followed.hash.tolist())
-            self.followed = self.followed.with_point(self.progressive.examples, beta, is_extra)
+        return {rows.first + i: why_refused(stepped, i) for i in np.flatnonzero(new).tolist()}
 
     def _restore(self, record: Record, skips: frozenset[int]) -> None:
         """Adopt the state that `record` carries. If that state has learnt this log up to an event before the record, a promotion,
@@ -320,29 +289,22 @@ class ModelState:
         known = self.config.classes
         self._take_content(header, arrays)
         if known.names[: len(self.config.classes.names)] == self.config.classes.names:  # numbers of classes are for ever
-            self.config = replace(self.config, classes=replace(self.config.classes, names=known.names))
-            grow(self.learner, self.progressive, self.config.classes)
+            self.know_classes(replace(self.config.classes, names=known.names))
         self.restored = True
-        self.pairs.note_source(source)
-        if header["lineage"] != self.lineage.hex():
-            self.progressive.carry(record.last)
-            if self.drift is not None:
-                self.drift.carry()
+        for one in self.observers:
+            one.note_source(source)
+            if header["lineage"] != self.lineage.hex():
+                one.carry(record.last)
         self.note_change(record.last)
-        with self.pairs.paused():
-            for run in again.runs if again is not None else ():
-                if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion
-                    self.learn(run[0].first, joined(run, [], True), skips)
+        for run in again.runs if again is not None else ():
+            if run[0].kind == "observe":  # a refusal needs no skip event: that would exclude the event before the promotion
+                self.learn(run[0].first, joined(run, [], True), skips, again=True)
 
     def _take_content(self, header: dict[str, Any], arrays: Arrays, bits: int | None = None) -> None:
+        kept = self.observers.lasting()
         self._start_over(read_stored(header["config"]), bits)
         self.learner.thaw(part(arrays, LEARNER))
-        self.progressive.thaw(part(arrays, WATCH), carried(header), faded_bases(header))
-        for prefix, one in ((DRIFT, self.drift), (SLICES, self.slices)):
-            if one is not None:
-                one.thaw(part(arrays, prefix))
-        if self.followed is not None:
-            self.followed = WeightHistory.thaw(part(arrays, FOLLOWED))
+        self.observers.thaw(arrays, header, but=kept)
         self.skipped = number(header["skipped"])
 
 

@@ -159,7 +159,7 @@ class ModelTurns:
 
     def _answer_drift(self, model: str, cell: Cell) -> None:
         """Have an alarm of the drift detector answered by an event of the log, if one is open."""
-        if cell.state.drift is not None and (asked := asks_for(cell.state, cell.asked)) is not None:
+        if (asked := asks_for(cell.state, cell.asked)) is not None:
             cell.asked = asked
             self._hooks.drifted(model, answer_payload(cell.state))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from riata.base.arrays import U32
 from riata.predict.model import Model
@@ -14,14 +14,41 @@ from riata.run.state.config import ModelConfig
 from riata.watch.weight_history import WeightHistory
 
 
+class Shown(Protocol):
+    """The figures and the learning curve of a model at one moment. Any thread may ask for them; do not change what it gets."""
+
+    @property
+    def examples(self) -> int:
+        """Number of events in the figures."""
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The figures, by horizon and feature."""
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The points of the learning curve, as `Progressive.history`."""
+
+
+class Known(NamedTuple):
+    """Figures that another process computed."""
+
+    figures: dict[str, Any]
+    history: list[dict[str, Any]]
+
+    @property
+    def examples(self) -> int:
+        """Number of events in the figures."""
+        return int(self.figures["cumulative"]["examples"])
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A model after `model.seq` events, with the figures of that moment."""
 
     model: Model
     config: ModelConfig
-    figures: dict[str, Any]
-    history: list[dict[str, Any]]
+    shown: Shown
     memory: dict[str, int]  # bytes by part
     applied: int  # log position; differs from model.seq while nothing was learnt
     skipped: int
@@ -37,6 +64,21 @@ class Published:
     pairs: Pairs = NO_PAIRS  # what it follows, and what follows it
     partition: Partition | None = None  # its groups and runs of features, if it has them
     replaying: bool = False  # whether events that were logged before the start of the process are missing in it
+
+    @property
+    def examples(self) -> int:
+        """Number of events in the figures. Takes no time, other than `figures`."""
+        return self.shown.examples
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """See `Shown`. They are computed when they are first asked for."""
+        return self.shown.figures
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """See `Shown`."""
+        return self.shown.history
 
     @property
     def is_checked_row_by_row(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from riata.base.clock import Clock
 from riata.learn.learner import Weights
@@ -11,14 +11,20 @@ from riata.maths.links import LINKS
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.uncertainty import Covariance
+from riata.run.candidates.pairs import Pairs
+from riata.run.state.config import ModelConfig
 from riata.run.state.core import Schedule
 from riata.run.state.decision import margin_shift
 from riata.run.state.model_state import ModelState
+from riata.run.state.parts import Observers
 from riata.run.writer.published import Published
+from riata.watch.columns import Columns
 from riata.watch.costs import cost_figures
 from riata.watch.figures import Figures
-from riata.watch.minute import Minute
-from riata.watch.warnings import WORSE_THAN_BASE, warnings_of
+from riata.watch.minute import Minute, Noted
+from riata.watch.progressive import Progressive
+from riata.watch.warnings import is_worse_than_base, warnings_of
+from riata.watch.weight_history import FollowedWeights
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
 
@@ -57,35 +63,25 @@ def publish(
     state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
 ) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
-    spec_of(state.config.learner).rest(state.learner)
+    spec = spec_of(state.config.learner)
+    spec.rest(state.learner)
     weights = state.served_weights()
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()
-    figures = state.progressive.figures()
-    if minute is not None:
-        figures["minute"] = minute.figures(state.progressive, now_ms)
-    if state.config.decision.is_wanted:
-        figures["cost"] = _cost(state)
-    if state.drift is not None:
-        figures["drift"] = {"action": state.config.drift.action, **state.drift.figures()}
-    if state.slices is not None:
-        figures["slices"] = state.slices.figures()
-    if chosen := spec_of(state.config.learner).chosen(state.learner):
-        figures["tuned"] = dict(chosen)
-    columns = [] if state.columns is None else state.columns.large()
-    spec = spec_of(state.config.learner)
-    figures["warnings"] = warnings_of(figures, columns, spec.advice, spec.too_much(state.config.learner))
+    noted = None if minute is None else minute.note(state.progressive, now_ms)
+    observers = state.observers.copy()
+    shown = Watched(state.config, observers, noted, dict(spec.chosen(state.learner)))
     state.yield_to_loop()
-    no_std_error = _no_std_error(state, weights, covariance, figures)
+    no_std_error = _no_std_error(state, weights, covariance)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
     seq = state.applied if state.has_learnt else 0
     model = make_model(origin, weights, gen, seq, None if no_std_error else covariance)
+    followed = observers.get(FollowedWeights)
     state.yield_to_loop()
     return Published(
         model=model,
         config=state.config,
-        figures=figures,
-        history=state.progressive.history(),
+        shown=shown,
         memory=state.memory(),
         applied=state.applied,
         skipped=state.skipped,
@@ -96,18 +92,61 @@ def publish(
         no_std_error=no_std_error,
         chain=state.chain,
         changes=state.changes,
-        followed=state.followed,
-        pairs=state.pairs.copy(),
+        followed=None if followed is None else followed.history,
+        pairs=observers[Pairs],
     )
 
 
-def _cost(state: ModelState) -> Figures:
-    decision, shift = state.config.decision, margin_shift(state.config.negatives_kept)
-    link = LINKS[state.progressive.config.answers].code
-    return cost_figures(state.progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
+class Watched:
+    """What the observers of a model show at one moment, computed when somebody first asks, in that thread.
+
+    noted  : of the last minute; None if nothing is noted
+    chosen : of the learner's spec
+    """
+
+    def __init__(self, config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any]) -> None:
+        self._config, self._observers, self._noted, self._chosen = config, observers, noted, chosen
+        self._figures: Figures | None = None
+
+    @property
+    def examples(self) -> int:
+        """Number of events in the figures."""
+        return self._observers.progressive.examples
+
+    @property
+    def history(self) -> list[Figures]:
+        """The points of the learning curve."""
+        return self._observers.progressive.history()
+
+    @property
+    def figures(self) -> Figures:
+        """The figures of the observers, of the last minute, of decisions and of the learner, and the warnings."""
+        if self._figures is None:  # two threads that ask at once find the same
+            self._figures = self._computed()
+        return self._figures
+
+    def _computed(self) -> Figures:
+        config, observers = self._config, self._observers
+        figures = observers.figures()
+        if self._noted is not None:
+            figures["minute"] = self._noted.figures(observers.progressive)
+        if config.decision.is_wanted:
+            figures["cost"] = _cost(config, observers.progressive)
+        if self._chosen:
+            figures["tuned"] = self._chosen
+        spec, columns = spec_of(config.learner), observers.get(Columns)
+        large = [] if columns is None else columns.large()
+        figures["warnings"] = warnings_of(figures, large, spec.advice, spec.too_much(config.learner))
+        return figures
 
 
-def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None, figures: Figures) -> str:
+def _cost(config: ModelConfig, progressive: Progressive) -> Figures:
+    decision, shift = config.decision, margin_shift(config.negatives_kept)
+    link = LINKS[progressive.config.answers].code
+    return cost_figures(progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
+
+
+def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:
     """Return why predictions have no standard errors; empty if they have them.
 
     A standard error says how far the weights scatter about those that fit the stream best. A model that is worse than its base
@@ -121,7 +160,7 @@ def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | 
         return "no event has been learnt yet"
     if covariance is None:
         return "the learner keeps no curvature"
-    if any(warning["code"] == WORSE_THAN_BASE for warning in figures["warnings"]):
+    if is_worse_than_base(state.progressive.window_losses()):
         return "the model is worse than its base rate over the last events: see warnings"
     return covariance.why_not
 

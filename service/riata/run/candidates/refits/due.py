@@ -15,7 +15,7 @@ EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never b
 
 def is_scheduled(published: Published, known: Callable[[], Sequence[RefitJob]], every_s: float, now_ms: int) -> bool:
     """Whether a model has new examples, and its last refit began long enough ago. known : returns its refits, oldest first."""
-    examples = int(published.figures["cumulative"]["examples"])
+    examples = published.examples
     of_two_classes = published.config.labels not in ("real", "classes") and published.model.weights.link in LINKS
     if not every_s or examples < EXAMPLES_MIN or not of_two_classes:
         return False
@@ -27,11 +27,11 @@ def is_scheduled(published: Published, known: Callable[[], Sequence[RefitJob]], 
 def request_after_drift(published: Published, known: Callable[[], Sequence[RefitJob]]) -> dict[str, Any] | None:
     """Return the request for the refit that follows the last alarm, once there are enough events after it, unless one began
     since. None if none is due. known : returns the refits of the model."""
-    drift, asked = published.figures.get("drift"), published.config.drift
-    if drift is None or asked.action != "refit" or not drift["alarms"]:
+    asked = published.config.drift
+    if asked.action != "refit" or not (drift := published.figures.get("drift")) or not drift["alarms"]:
         return None
     since = published.applied - drift["alarms"][0]["seq"]
-    enough = int(published.figures["cumulative"]["examples"]) - since + asked.refit_events
+    enough = published.examples - since + asked.refit_events
     if since < asked.refit_events or any(job.examples >= enough for job in known()):
         return None
     return {"window": {"events": asked.refit_events}, "promote": "if_better"}

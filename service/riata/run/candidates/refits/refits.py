@@ -82,7 +82,7 @@ class Refits:
         self._known(model)
         published = self._engine.published(model)
         link_of(published.config)
-        examples = int(published.figures["cumulative"]["examples"])
+        examples = published.examples
         if not published.model.seq and published.applied >= self._engine.served_model(model).logged:
             raise BadInput(f"model {model} has learnt nothing yet, so there is nothing to refit", "no_events")
         if self._running is not None:

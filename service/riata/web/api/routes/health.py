@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 import riata
+from riata.base.errors import RiataError
 from riata.run.health import Health
+from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, record
@@ -63,9 +66,24 @@ async def version(call: Call) -> Answer:
     return json_answer({**document, "dedupe_events": call.parts.settings.dedupe_events})
 
 
+async def served(call: Call, health: Health) -> dict[str, Published]:
+    """Return what is served of each model that the key may see. Another thread computes the figures that nobody has asked for
+    yet: of many models that takes long."""
+    found: dict[str, Published] = {}
+    for name in health.models:
+        if visible(call.request.scope, name):
+            try:
+                found[name] = call.parts.service.published(name)
+            except RiataError:  # just dropped, or nothing is served yet
+                continue
+    await asyncio.to_thread(lambda: [one.figures for one in found.values()])
+    return found
+
+
 async def metrics(call: Call) -> Answer:
     """Metrics in the text format of Prometheus, with the models and keys that the key may see."""
     scope = call.request.scope
+    await served(call, call.parts.service.health())
     return Answer(200, call.parts.meters.text(partial(visible, scope), partial(sees_key, scope)), PROMETHEUS_TEXT)
 
 

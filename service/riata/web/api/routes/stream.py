@@ -114,7 +114,7 @@ def shown(published: Published) -> dict[str, Any]:
         "seq": published.applied,
         "version": published.version,
         "published": rfc3339(published.published_ms),
-        "examples": published.figures["cumulative"]["examples"],
+        "examples": published.examples,
         "non_zeros": published.model.weights.non_zeros,
         "skipped": published.skipped,
         "configured": published.changes[-1] if published.changes else None,

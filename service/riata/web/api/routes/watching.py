@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import riata
 from riata.base.clock import rfc3339
-from riata.base.errors import BadInput, RiataError, nearest
+from riata.base.errors import BadInput, nearest
 from riata.run.state.changes import KINDS
 from riata.run.writer.published import Published
 from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
@@ -17,7 +17,7 @@ from riata.web.api.attention import attention_of
 from riata.web.api.options import whole
 from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.routes.health import REPLAYING, replaying, standing
+from riata.web.api.routes.health import REPLAYING, replaying, served, standing
 from riata.web.api.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
 from riata.web.auth.keys import EVERY_MODEL, KEY, Key, sees_key, visible
 from riata.web.auth.scopes import ADMIN, ANY, PREDICT, SCOPES, WATCH
@@ -50,14 +50,8 @@ async def status(call: Call) -> Answer:
     """This process, the models that the key may see, and what needs attention in words."""
     call.options()
     service, health = call.parts.service, call.parts.service.health()
-    published: dict[str, Published] = {}
-    for name in health.models:
-        if visible(call.request.scope, name):
-            try:
-                published[name] = service.published(name)
-            except RiataError:  # just dropped, or nothing is served yet
-                continue
-    served = {name: (one, call.parts.meters.warnings(one, service.names(name))) for name, one in published.items()}
+    published = await served(call, health)
+    warned = {name: (one, call.parts.meters.warnings(one, service.names(name))) for name, one in published.items()}
     sharing = health.sharing
     document = {
         "version": riata.__version__,
@@ -76,7 +70,7 @@ async def status(call: Call) -> Answer:
         "replaying": replaying(call, health),
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
         "attention": [
-            one.document() for one in attention_of(health, served) if one.model is None or visible(call.request.scope, one.model)
+            one.document() for one in attention_of(health, warned) if one.model is None or visible(call.request.scope, one.model)
         ],
     }
     return tagged(call, document)
@@ -103,7 +97,7 @@ def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
         "age_s": round(at.age_s, 1),
         "stale_s": round(at.stale_s, 1),
         "non_zeros": at.non_zeros,
-        "examples": published.figures["cumulative"]["examples"],
+        "examples": published.examples,
         "skipped": published.skipped,
         "lost": at.lost,
         "accepting": at.accepting,
