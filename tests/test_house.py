@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -319,6 +322,99 @@ def test_the_check_of_readers_sees_a_reader_named() -> None:
         "cli/source.py names text/x-vw",
     ]
     assert names_a_reader("wire/readers/vw/reader.py", tree) == []
+
+
+WIRING = PACKAGE / "wiring.py"
+INNER_SETTINGS = {
+    "EngineSettings",
+    "ArchiveSettings",
+    "RefitSettings",
+    "Retention",
+    "SqliteSettings",
+    "RedisSettings",
+    "WebSettings",
+    "Bounds",
+}
+
+
+def settings_passed(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of `wiring` that pass something of the settings on: the dotted name of what is called, and the call."""
+    origin = {
+        alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        name = origin.get(node.func.id, "")
+        if name.startswith("riata.") and any(_reads_settings(value) for value in given(node)):
+            yield name, node
+
+
+def given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _reads_settings(value: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "settings"
+        for node in ast.walk(value)
+    )
+
+
+def second_defaults(signature: inspect.Signature, call: ast.Call) -> list[str]:
+    """The parameters that are given something of the settings, and have a default of their own."""
+    bound = signature.bind(*call.args, **{keyword.arg or "": keyword.value for keyword in call.keywords}).arguments
+    return [
+        name
+        for name, value in bound.items()
+        if _reads_settings(value) and signature.parameters[name].default is not inspect.Parameter.empty
+    ]
+
+
+def called(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def test_what_the_operator_sets_has_a_default_in_one_place() -> None:
+    passed = list(settings_passed(ast.parse(WIRING.read_text(encoding="utf-8"))))
+    wrong = [f"{name}: {found}" for name, call in passed for found in second_defaults(inspect.signature(called(name)), call)]
+    assert wrong == []
+    assert {name.rpartition(".")[2] for name, _ in passed} >= INNER_SETTINGS | {"Buckets", "MemoryStore"}
+
+
+def test_settings_of_inner_layers_have_no_defaults() -> None:
+    found = {
+        node.name: [ast.unparse(field) for field in node.body if isinstance(field, ast.AnnAssign) and has_default(field)]
+        for room, _, tree in modules()
+        for node in ast.walk(tree)
+        if room in ("store", "run", "web") and isinstance(node, ast.ClassDef)
+        and (node.name in INNER_SETTINGS or node.name.endswith("Settings"))
+    }  # fmt: skip
+    assert {name: fields for name, fields in found.items() if fields} == {}
+    assert found.keys() >= INNER_SETTINGS
+
+
+def has_default(field: ast.AnnAssign) -> bool:
+    """Whether a field of a dataclass has a default; `field(repr=False)` gives none."""
+    if not isinstance(field.value, ast.Call):
+        return field.value is not None
+    return any(keyword.arg in ("default", "default_factory") for keyword in field.value.keywords)
+
+
+def test_the_check_of_defaults_sees_them() -> None:
+    tree = ast.parse("from riata.web.auth.buckets import Buckets\nBuckets(settings.a, together=2 * settings.b)\nBuckets(1, 2)")
+    passed = list(settings_passed(tree))
+    assert [name for name, _ in passed] == ["riata.web.auth.buckets.Buckets"]
+
+    def two(per_key: float, together: float = 0.0) -> None: ...
+
+    assert second_defaults(inspect.signature(two), passed[0][1]) == ["together"]
+    fields = ast.parse("a: int\nb: int = 1\nc: str = field(repr=False)\nd: dict = field(default_factory=dict)").body
+    assert [has_default(field) for field in fields if isinstance(field, ast.AnnAssign)] == [False, True, False, True]
 
 
 def test_functions_stay_short() -> None:

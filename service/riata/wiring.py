@@ -35,13 +35,13 @@ from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
 from riata.store.segments import FOLDER
 from riata.store.sqlite.directory import require_free
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.metrics.front_meters import FrontCollector
-from riata.web.server.bounds import Bounds, ListenerState
+from riata.web.server.bounds import TARGET_BYTES_MAX, Bounds, ListenerState
 from riata.web.server.guard import is_loopback, require_safe_host
 from riata.web.server.health_listener import health_app, health_listener
 from riata.web.server.server import build_server, listen, run
@@ -57,6 +57,7 @@ log = logging.getLogger("riata")
 EXIT_STORE_FAILED = 70  # the disk failed: the next start reads what it holds
 EXIT_LOST = 75  # another process owns the store, or the store was rolled back: the next start accepts its state
 FILES_MAX = 65_536
+COPY_BYTES_PER_S = 16 * 2**20  # of the log, for archives and refits; 1,000,000 events of 75 features take about two minutes
 NOTE = "store.note"  # in the data directory of each process on a shared store
 _M_TRIM_THRESHOLD = -1  # parameter numbers of glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
@@ -68,17 +69,26 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
     scheme = settings.store_scheme
     if scheme.shared and read_url(settings.store).aside:
         raise BadInput("store URL: a model that was set aside is not served; leave out aside", "bad_store_url")
-    engine_settings = EngineSettings(
+    kind = SharedEngine if scheme.shared else AloneEngine
+    made = engine_settings(settings)
+    return kind(lambda: open_store(settings), made, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """Return the settings of the engine. Raises `BadInput` if the store cannot have the archive that they ask for."""
+    scheme = settings.store_scheme
+    return EngineSettings(
         host=f"{socket.gethostname()} pid {os.getpid()}",
-        retention=Retention(
-            settings.generations_kept, settings.log_keep_events, settings.snapshots_bytes_max, settings.saved_bytes_max
-        ),
+        retention=Retention(settings.generations_kept, settings.log_keep_events, settings.snapshots_bytes_max),
         durability=scheme.durability,
+        saved_bytes_max=settings.saved_bytes_max,
         inbox_requests_max=settings.inbox_requests_max,
         lag_events_max=settings.lag_events_max,
         memory_bytes_max=settings.memory_bytes_max,
         observe_timeout_ms=settings.observe_timeout_ms,
         min_seq_wait_ms=settings.min_seq_wait_ms,
+        scrub_every_s=600.0,
+        scrub_bytes_per_s=4 * 2**20,  # of the log: 14 GiB an hour
         remember_bytes_max=settings.remember_bytes_max,
         role=settings.role,
         shared=scheme.shared,
@@ -92,8 +102,6 @@ def build_engine(settings: Settings, on_fatal: Callable[[str], None], on_lost: C
         lost_events_max=settings.lost_events_max,
         crash_note=None if scheme.kind == "memory" else settings.data / CRASH_NOTE,
     )
-    kind = SharedEngine if scheme.shared else AloneEngine
-    return kind(lambda: open_store(settings), engine_settings, SystemClock(), secrets.token_bytes, on_fatal, on_lost)
 
 
 def archive_settings(settings: Settings) -> ArchiveSettings | None:
@@ -108,7 +116,7 @@ def archive_settings(settings: Settings) -> ArchiveSettings | None:
             "bad_setting",
         )
     keep, reserve = settings.log_keep_events, 2 * settings.disk_reserve_bytes  # for the ballast, and for the reserve of events
-    return ArchiveSettings(settings.data / FOLDER, settings.archive_bytes_max, keep, reserve)
+    return ArchiveSettings(settings.data / FOLDER, settings.archive_bytes_max, keep, reserve, COPY_BYTES_PER_S)
 
 
 def refit_settings(settings: Settings) -> RefitSettings:
@@ -117,6 +125,7 @@ def refit_settings(settings: Settings) -> RefitSettings:
     return RefitSettings(
         directory,
         2 * settings.disk_reserve_bytes,
+        COPY_BYTES_PER_S,
         every_s=settings.refit_every_s,
         promote=settings.refit_promote,
         niceness=settings.refit_nice,
@@ -129,8 +138,13 @@ def open_store(settings: Settings) -> Store:
 
 
 def _open_sqlite(settings: Settings) -> Store:
+    return open_sqlite(settings.data, sqlite_settings(settings))
+
+
+def sqlite_settings(settings: Settings) -> SqliteSettings:
+    """Return the settings of the embedded store."""
     reserve = settings.disk_reserve_bytes
-    return open_sqlite(settings.data, SqliteSettings(reserve, reserve, settings.dedupe_events))
+    return SqliteSettings(reserve, reserve, settings.dedupe_events, WAL_BYTES_MAX, LONG_BYTES)
 
 
 def _open_memory(settings: Settings) -> Store:
@@ -176,20 +190,12 @@ def serve(settings: Settings) -> None:
         server.should_exit = True
 
     service = Service(engine) if spans is None else TracedService(engine)
-    web_settings = WebSettings(
-        settings.body_bytes_max,
-        bodies_bytes_max=settings.bodies_bytes_max,
-        body_deadline_s=settings.body_timeout_s,
-        docs=settings.docs,
-        console=settings.console,
-        busy_poll_us=settings.busy_poll_us,
-        dedupe_events=settings.dedupe_events,
-    )
     gate.quotas.ledger = ledger_of(settings, engine)
-    app = create_app(service, Admin(engine), web_settings, engine.clock, on_start_failed, gate)
+    app = create_app(service, Admin(engine), web_settings(settings), engine.clock, on_start_failed, gate)
     if spans is not None:
         trace_requests(app, spans)
-    front = ListenerState(connection_bounds(settings), hosts=hosts_of(settings, gate))
+    bounds = connection_bounds(settings)
+    front = ListenerState(bounds, hosts=hosts_of(settings, gate))
     server = build_server(app, settings.host, settings.port, settings.graceful_stop_s, front)
     app.state.leave = partial(leave, engine)
     app.state.meters.registry.register(FrontCollector(server, gate))
@@ -203,12 +209,30 @@ def serve(settings: Settings) -> None:
         if settings.health_port is not None:
             probes = health_app(app.state.parts, server.stopping)
             probed = beside.enter_context(
-                health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts)
+                health_listener(probes, settings.health_host, settings.health_port, settings.allowed_hosts, bounds)
             )
             log.info("probes and metrics on http://%s:%d", settings.health_host, probed)
         run(server, [listener])
     if failures:
         raise failures[0]
+
+
+def web_settings(settings: Settings) -> WebSettings:
+    """Return the settings of the HTTP server."""
+    return WebSettings(
+        body_bytes_max=settings.body_bytes_max,
+        import_bytes_max=512 * 2**20,
+        bodies_bytes_max=settings.bodies_bytes_max,
+        body_deadline_s=settings.body_timeout_s,
+        parse_threads=2,
+        docs=settings.docs,
+        console=settings.console,
+        fast_path=True,
+        streams_max=100,
+        streams_per_key=20,
+        busy_poll_us=settings.busy_poll_us,
+        dedupe_events=settings.dedupe_events,
+    )
 
 
 def spans_of(settings: Settings) -> Spans | None:
@@ -273,10 +297,18 @@ def hosts_of(settings: Settings, gate: Gate) -> Hosts | None:
 def connection_bounds(settings: Settings) -> Bounds:
     """Return the timeouts and limits of a connection, from the settings."""
     return Bounds(
+        head_bytes_max=16 * 2**10,
+        headers_max=64,
+        target_bytes_max=TARGET_BYTES_MAX,
         head_s=settings.head_timeout_s,
         body_idle_s=settings.body_idle_timeout_s,
         write_s=settings.write_timeout_s,
+        write_bytes_per_s=64 * 2**10,
         idle_s=settings.idle_timeout_s,
+        linger_s=1.0,
+        linger_bytes_max=4 * 2**20,
+        lingering_max=128,
+        pipelined_max=64,
         connections_max=settings.connections_max,
     )
 

@@ -24,10 +24,11 @@ import httpx
 import numpy as np
 
 from riata.run.state.config import config_payload, read_config
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.bench.report import arguments, conditions, publish, table
 from tests.running import Running
+from tests.settings import sqlite_settings
 
 NAME: Final = "noisy_neighbours"
 EVENT_S_MAX, PREDICTION_S_MAX, STOP_S_MAX = 0.2, 0.1, 2.0
@@ -103,7 +104,7 @@ def bodies(hostile: Hostile) -> Iterator[bytes]:
 
 def prepare(data: Path, hostile: Sequence[Hostile]) -> None:
     """Make a store that has these models, whether new models may have such settings or not."""
-    store = open_sqlite(data, SqliteSettings(0, 0, 1000))
+    store = open_sqlite(data, sqlite_settings(dedupe_events=1000))
     try:
         for one in hostile:
             store.create(one.name, one.name.encode().ljust(16, b"\0"))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 
 from riata.run.state.replay import replay
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
+from tests.settings import redis_settings
 
 
 def main(url: str, namespace: str, model: str) -> int:
-    store = open_redis(url, RedisSettings(namespace=namespace, timeout_ms=60_000))
+    store = open_redis(url, redis_settings(namespace=namespace, timeout_ms=60_000))
     try:
         report = replay(store, model)
     finally:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import riata.wiring
 from riata.cli.main import main
-from riata.run.engine_settings import EngineSettings
 
 if __name__ == "__main__":
-    setattr(riata.wiring, "EngineSettings", partial(EngineSettings, scrub_every_s=0.1, scrub_bytes_per_s=2**30))  # noqa: B010
+    made = riata.wiring.engine_settings
+    riata.wiring.engine_settings = lambda settings: replace(made(settings), scrub_every_s=0.1, scrub_bytes_per_s=2**30)
     main()

@@ -23,10 +23,11 @@ from riata.run.state.config import read_stored
 from riata.run.state.generations import check_generation, thaw_generation
 from riata.run.state.model_state import Frozen, ModelState
 from riata.store import layout
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.store import Generation, Head
 from tests.fuzz.targets.state import LEARNERS, frozen, observed, rows
 from tests.redis_server import RedisServer, redis_version
+from tests.settings import redis_settings
 from tests.store.batches import generation, save
 from tests.store.test_layout import signed
 
@@ -233,13 +234,13 @@ def test_a_model_saved_by_the_first_release_is_read_and_learns_on(name: str) -> 
 def test_chunks_and_descriptions_of_another_generation_model_or_service_are_refused(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server, ExitStack() as stack:
         for namespace in ("one", "other"):
-            store = stack.enter_context(closing(open_redis(server.url, RedisSettings(namespace=namespace))))
+            store = stack.enter_context(closing(open_redis(server.url, redis_settings(namespace=namespace))))
             owner = store.acquire(bytes(16), 1, "here", 0)
             for number, model in enumerate(("a", "b")):
                 head = store.create(model, bytes([number] * 16))
                 for gen in (1, 2):
                     save(store, owner, model, head, f"{namespace} {model} {gen}".encode() * 100)
-        mine = stack.enter_context(closing(open_redis(server.url, RedisSettings(namespace="one"))))
+        mine = stack.enter_context(closing(open_redis(server.url, redis_settings(namespace="one"))))
         content = mine.open_generation("a", 2)
         here, client = "{riata:one}:m:1:", stack.enter_context(server.client())
         for source, key in (("{riata:one}:m:1:", "c:1"), ("{riata:one}:m:2:", "c:2"), ("{riata:other}:m:1:", "c:2")):

@@ -15,11 +15,12 @@ import pytest
 
 from riata.client import ApiError, Riata
 from riata.run.state.replay import replay
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from tests.redis_server import RedisServer, redis_version
 from tests.run.test_forgetting import never, of, rows
 from tests.running import Running
+from tests.settings import redis_settings
 
 ROWS: Final = 100  # of a request, of which a fifth are of each of two subjects
 REQUESTS: Final = 4
@@ -79,7 +80,7 @@ def test_on_a_shared_store_the_writer_forgets_and_the_web_processes_serve_the_re
             assert (answer["rows"], answer["of"]) == (ROWS // 5, ROWS)
             riata.predict([{"features": {"size": 1}}], min_seq=answer["seq"])
             assert riata.metrics()["cumulative"]["examples"] == ROWS - ROWS // 5
-        store = open_redis(redis.url, RedisSettings())
+        store = open_redis(redis.url, redis_settings())
         try:
             report = replay(store, "default")
             assert report.equal

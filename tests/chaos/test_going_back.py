@@ -30,13 +30,14 @@ from riata.run.state.model_state import Frozen, ModelState
 from riata.run.state.replay import replay
 from riata.run.writer.publishing import publish
 from riata.store import layout, records
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Store
 from riata.wire.parse import Context, parse_examples
 from tests.redis_server import RedisServer, redis_version
 from tests.run.refit_rows import rows
 from tests.running import Running
+from tests.settings import redis_settings
 
 NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 ENVIRONMENT: Final = {"RIATA_DISK_RESERVE_BYTES": "0"}
@@ -254,7 +255,7 @@ def on_redis(directory: Path, times: int, seed: int) -> Found:
         for number in range(times):
             trial.round(number)
         assert running.stop() == 0, running.output()
-        store = open_redis(redis.url, RedisSettings())
+        store = open_redis(redis.url, redis_settings())
         try:
             check(store, trial.found)
         finally:

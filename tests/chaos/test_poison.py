@@ -17,6 +17,7 @@ from riata.store.sqlite.store import read_sqlite
 from tests.chaos.poisoned import HELD, HOLDS, POISON
 from tests.redis_server import RedisServer, redis_version
 from tests.running import HANG_S, Running
+from tests.settings import redis_settings
 
 ROWS = 30
 POISONED = 17
@@ -122,7 +123,7 @@ def test_an_event_that_kills_the_writer_of_a_shared_store_is_skipped_alone_while
         assert (reported["examples"], reported["skipped"]) == (ROWS + 2, 1)
         assert web.stop() == 0
         assert writer.stop() == 0
-        store = open_redis(redis.url)
+        store = open_redis(redis.url, redis_settings())
         try:
             report = replay(store, "default")
         finally:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from riata.run.state.config import config_payload, read_config
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.running import HANG_S, Running
+from tests.settings import sqlite_settings
 
 ONE_EACH = httpx.Limits(max_keepalive_connections=0)  # a service that got no processor for long may close one that waits
 STOP_S = 60.0  # the bench measures it; a step that is not given up takes hours
@@ -30,7 +31,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     """A service on a store that an older release left, which allowed such settings."""
     data = tmp_path / "data"
     data.mkdir()
-    store = open_sqlite(data, SqliteSettings(0, 0, 1000))
+    store = open_sqlite(data, sqlite_settings(dedupe_events=1000))
     store.create("slow", bytes(range(16)))
     store.append([Append("slow", "config", 0, payload=config_payload(read_config({"learner": HOURS})))])
     store.close()
@@ -107,7 +108,7 @@ def test_a_stop_signal_ends_the_service_in_the_middle_of_a_step_and_saves_the_ot
     begun = time.monotonic()
     assert running.stop() == 0
     assert time.monotonic() - begun < STOP_S
-    store = open_sqlite(running.directory, SqliteSettings(0, 0, 1000))
+    store = open_sqlite(running.directory, sqlite_settings(dedupe_events=1000))
     try:
         assert store.generations("default")[0].applied == store.head("default").seq
         assert store.head("slow").seq == 18  # what is not learnt is in the log

@@ -8,18 +8,19 @@ import pytest
 
 from riata.store import records
 from riata.store.segments import FOLDER
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.cli.test_verbs import run
 from tests.run.events import create_model
 from tests.run.test_log_export import read
 from tests.run.test_segment_building import content, learn
+from tests.settings import sqlite_settings
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     directory = tmp_path / "data"
-    store = open_sqlite(directory, SqliteSettings(ballast_bytes=0, reserve_bytes=0))
+    store = open_sqlite(directory, sqlite_settings())
     create_model(store)
     learn(store, 100)
     store.append([Append("m", "skip", 0, payload=records.encode_skip(5, "bad"))])
@@ -32,7 +33,7 @@ def test_an_export_has_the_examples_that_count_and_says_what_it_left_out(data: P
     done = run("log", "export", "m", "--to", str(to), "--data", str(data))
     assert done.exit_code == 0, done.output
     assert "99 examples of events 1 to 102 of 102; 1 skipped and 0 undone by a restore are left out" in done.output
-    store = open_sqlite(data, SqliteSettings(ballast_bytes=0, reserve_bytes=0))
+    store = open_sqlite(data, sqlite_settings())
     assert read(to.read_bytes())[0] == [row for row in content(store) if row[0] != 5]
     store.close()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["m.arrow"]

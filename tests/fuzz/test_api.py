@@ -39,8 +39,8 @@ from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, entry_text, new_token
-from riata.web.settings import WebSettings
 from riata.wiring import build_engine
+from tests.settings import web_settings
 from tests.web.serving import serving, wait_until_ready
 
 RESPONSE_S_MAX: Final = 20.0  # of a machine that may be busy with other tests
@@ -72,8 +72,8 @@ def keyed_app(directory: Path, token: str) -> FastAPI:
         raise AssertionError(reason)
 
     engine = build_engine(Settings(store="memory:", refit_nice=0), fatal)
-    gate = Gate(engine.clock, file, Buckets())
-    return create_app(Service(engine), Admin(engine), WebSettings(), engine.clock, gate=gate)
+    gate = Gate(engine.clock, file, Buckets(0.0, 0.0))
+    return create_app(Service(engine), Admin(engine), web_settings(), engine.clock, gate=gate)
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,10 @@ from pathlib import Path
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
-from riata.run.writer.checkpointer import Retention
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from tests.run.node import Node, events
+from tests.settings import engine_settings, retention, sqlite_settings
 
 CONFIG = {"encoder": {"bits": 12}, "checkpoint_every_s": 3600}
 INTO = Path(__file__).parent / "carried_curve.db.gz"
@@ -31,10 +30,10 @@ INTO = Path(__file__).parent / "carried_curve.db.gz"
 async def fill(directory: Path) -> None:
     """Fifty events that bring a point of the curve at position 51, and one more that comes to stand at 42."""
     numbers = itertools.count(1)
-    settings = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, long_bytes=2**26)
+    settings = sqlite_settings(ballast_bytes=2**16, long_bytes=2**26)
     engine = AloneEngine(
         lambda: open_sqlite(directory, settings),
-        EngineSettings("golden", Retention(2, 0), "fsync"),
+        engine_settings(host="golden", retention=retention(generations=2, events=0), durability="fsync"),
         SystemClock(),
         lambda size: next(numbers).to_bytes(size, "big"),
         lambda _reason: None,

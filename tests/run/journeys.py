@@ -19,16 +19,15 @@ from riata.base.clock import SystemClock
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.files.fit import Fit
 from riata.run.files.reading import Block
 from riata.run.service import Service
 from riata.run.state.config import read_config
 from riata.run.state.config_changes import may_change
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Retention
-from riata.store.sqlite.store import SqliteSettings, open_sqlite, read_sqlite
+from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests.run.node import Node, replayed
+from tests.settings import engine_settings, retention, sqlite_settings
 
 SKETCH: Final[dict[str, Any]] = {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20}
 LEARNERS: Final[dict[str, dict[str, Any]]] = {
@@ -49,7 +48,7 @@ STEPS: Final = ("export", "return", "restore", "fit", "drop", "change")
 STEPS_MAX: Final = 5
 SAVES_MAX: Final = GENERATIONS_KEPT_MIN  # as many let go all of the log before them
 ROWS: Final = (0, 1, 9, 41, 60, 130)  # the first points of a learning curve are at 10, 20, 50, 100 and 200 examples
-SMALL: Final = SqliteSettings(ballast_bytes=2**14, reserve_bytes=0, wal_bytes_max=2**18, long_bytes=2**15)
+SMALL: Final = sqlite_settings(ballast_bytes=2**14, wal_bytes_max=2**18, long_bytes=2**15)
 
 
 def service_on(directory: Path) -> Node:
@@ -57,7 +56,9 @@ def service_on(directory: Path) -> Node:
     fatal: list[str] = []
     engine = AloneEngine(
         lambda: open_sqlite(directory, SMALL),
-        EngineSettings("journey", Retention(2, 0), "fsync", observe_timeout_ms=120_000),
+        engine_settings(
+            host="journey", retention=retention(generations=2, events=0), durability="fsync", observe_timeout_ms=120_000
+        ),
         SystemClock(),
         random.Random(str(directory)).randbytes,
         fatal.append,

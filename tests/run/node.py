@@ -15,12 +15,11 @@ from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
-from riata.run.writer.checkpointer import Retention
 from riata.wire.parsed import Parsed
 from riata.wire.store_context import parse_for_store
 from tests.doubles.memory_store import MemoryStore
+from tests.settings import engine_settings
 
 SMALL: dict[str, Any] = {"encoder": {"bits": 12}, "publish_every_ms": 1}
 
@@ -53,7 +52,7 @@ def build(store: MemoryStore, **settings: Any) -> Node:
     numbers = itertools.count(1)
     engine = AloneEngine(
         lambda: store,
-        EngineSettings("test", Retention(3, 10**6), "memory", **settings),
+        engine_settings(**settings),
         SystemClock(),
         lambda size: next(numbers).to_bytes(size, "big"),
         fatal.append,

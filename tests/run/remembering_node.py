@@ -15,19 +15,18 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.labels import expiry
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.labels.remembering import RememberedTally
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.service import Service
-from riata.run.writer.checkpointer import Retention
 from riata.store.payload import decode_batch
 from riata.store.store import Store
 from riata.wire.batch import Batch
 from riata.wire.parse import parse_examples
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, replayed
+from tests.settings import engine_settings
 
 WAIT_S = 900.0
 
@@ -84,7 +83,7 @@ def build(store: MemoryStore, **settings: Any) -> RememberingNode:
     numbers = itertools.count(1)
     engine = AloneEngine(
         lambda: store,
-        EngineSettings("test", Retention(3, 10**6), "memory", **settings),
+        engine_settings(**settings),
         MovedClock(),
         lambda size: next(numbers).to_bytes(size, "big"),
         fatal.append,

@@ -14,14 +14,14 @@ from typing import Any
 
 from riata.base.clock import SystemClock
 from riata.run.admin import Admin
-from riata.run.engine_settings import EngineSettings, Role
+from riata.run.engine_settings import Role
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
-from riata.run.writer.checkpointer import Retention
 from riata.wire.parse import parse_examples
 from riata.wire.parsed import Parsed
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
+from tests.settings import engine_settings
 
 WAIT_S = 900.0
 _nonces = itertools.count(1)
@@ -82,10 +82,8 @@ def build(store: SharedMemoryStore, role: Role, copies: Path | None = None, **se
     lost: list[str] = []
     engine = SharedEngine(
         open_store,
-        EngineSettings(
-            f"host-{number}",
-            Retention(3, 10**6),
-            "memory",
+        engine_settings(
+            host=f"host-{number}",
             role=role,
             shared=True,
             copies=copies,

@@ -13,11 +13,12 @@ from riata.base.errors import Conflict, LogGap, NotFound
 from riata.run.state.accept_loss import Accepted, accept, find
 from riata.run.state.recovery import Recovery
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records
 from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Owner
 from tests.run.events import create_model, here, log_batch, random_batch
+from tests.settings import retention
 from tests.store.killed import SETTINGS, WAL, flip, image
 
 NOW_MS = 1_800_000_000_000
@@ -30,7 +31,7 @@ def learn(store: SqliteStore, owner: Owner) -> int:
 
 def save(store: SqliteStore, owner: Owner) -> None:
     state = Recovery(here(store), owner, lambda: NOW_MS).recover("m").state
-    assert Checkpointer(here(store), owner, Retention(3, 10**6)).save(state.freeze(), 0, {}).generation is not None
+    assert Checkpointer(here(store), owner, retention()).save(state.freeze(), 0, {}).generation is not None
 
 
 def grow(store: SqliteStore, rows: int) -> None:

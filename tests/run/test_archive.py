@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from riata import wiring
 from riata.base.errors import BadInput, Unavailable
 from riata.base.read_settings import load_settings
 from riata.run.candidates.segment_building import build_segments, segments_of
-from riata.run.engine_settings import ArchiveSettings
 from riata.run.log import archive
 from riata.run.log.archive import Archive
 from riata.run.log.effective_log import read_effective_log
 from riata.run.state.recovery import Recovery
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records, segment
 from riata.store.segment import Segment
 from riata.store.segments import Segments
 from riata.store.store import Append, Owner, Store
-from riata.wiring import archive_settings
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here
 from tests.run.node import Node, events, run_with
 from tests.run.test_segment_building import ORIGIN, content, held, learn
+from tests.settings import archive_settings, retention
 
 FAST = 2**40  # bytes per second
 
@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, folder: Path, keep_events: int = 20, bytes_max: int = 2**40) -> None:
         self.folder = folder
-        self.settings = ArchiveSettings(folder, bytes_max, keep_events, bytes_per_s=FAST)
+        self.settings = archive_settings(folder, bytes_max, keep_events, bytes_per_s=FAST)
         self.store = MemoryStore()
         create_model(self.store)
         self.every = content(self.store)
@@ -57,8 +57,7 @@ class World:
         self.call = here(self.store)
         self.owner: Owner = self.store.acquire(os.urandom(16), 1, "here", 0)
         self.archive = Archive(self.settings, self.call, lambda: [ORIGIN], lambda: 0)
-        retention = Retention(3, self.settings.keep_events)
-        self.checkpointer = Checkpointer(self.call, self.owner, retention, self.archive.bound)
+        self.checkpointer = Checkpointer(self.call, self.owner, retention(events=self.settings.keep_events), self.archive.bound)
 
     def observe(self, rows: int, seed: int) -> None:
         before = self.store.head("m").seq
@@ -114,7 +113,7 @@ def test_every_event_is_in_a_segment_or_in_the_log_whatever_happens(seed: int, t
 
 def test_without_an_archive_the_same_log_is_trimmed_to_the_same_event(tmp_path: Path) -> None:
     world = World(tmp_path / "segments", keep_events=0)
-    for checkpointer in (world.checkpointer, Checkpointer(world.call, world.owner, Retention(3, 0))):
+    for checkpointer in (world.checkpointer, Checkpointer(world.call, world.owner, retention(events=0))):
         world.observe(70, 1)
         for _ in range(3):
             state = Recovery(world.call, world.owner, lambda: 0).recover("m").state
@@ -143,7 +142,7 @@ def test_a_full_disk_stops_the_archive_and_with_it_the_trim(tmp_path: Path) -> N
     world = World(tmp_path / "segments", keep_events=0)
     world.observe(100, 1)
     world.save_all()
-    world.archive._settings = ArchiveSettings(world.folder, 2**40, 0, reserve_bytes=2**62, bytes_per_s=FAST)
+    world.archive._settings = archive_settings(world.folder, 2**40, 0, reserve_bytes=2**62, bytes_per_s=FAST)
     with pytest.raises(Unavailable, match="reserved for snapshots"):
         world.archive.step()
     for _ in range(3):
@@ -169,7 +168,7 @@ def test_the_oldest_segments_go_beyond_the_bound_but_none_that_the_log_still_has
     found = world.segments()
     assert len(found) > 5
     bytes_max = sum(one.bytes for one in found[-3:])
-    world.archive._settings = ArchiveSettings(world.folder, bytes_max, 0, bytes_per_s=FAST)
+    world.archive._settings = archive_settings(world.folder, bytes_max, 0, bytes_per_s=FAST)
     world.observe(100, 2)
     world.archive.step()
     assert world.kept() == world.every  # nothing was trimmed yet
@@ -198,7 +197,7 @@ def test_what_fills_no_segment_is_not_read_again_and_again(tmp_path: Path, monke
     world.archive._call = counted
     world.observe(41, 1)
     world.save_all()
-    world.archive._settings = ArchiveSettings(world.folder, 2**40, 10, bytes_per_s=FAST)
+    world.archive._settings = archive_settings(world.folder, 2**40, 10, bytes_per_s=FAST)
     world.archive._next[ORIGIN.lineage] = 0
     world.archive.step()
     first = len(read)
@@ -247,7 +246,7 @@ def test_segments_that_a_refit_made_of_the_log_do_not_push_out_the_archive(tmp_p
     before = world.segments()
     build_segments(world.call, ORIGIN, Segments(world.folder / "m"))  # as a refit does
     assert world.segments()[-1].last == world.store.head("m").seq
-    world.archive._settings = ArchiveSettings(world.folder, sum(one.bytes for one in before), 2000, bytes_per_s=FAST)
+    world.archive._settings = archive_settings(world.folder, sum(one.bytes for one in before), 2000, bytes_per_s=FAST)
     learn(world.store, 600, 2, of=100)
     world.save_all()
     world.archive.step()
@@ -316,7 +315,7 @@ def test_a_damaged_segment_is_not_merged(tmp_path: Path) -> None:
 
 
 def test_a_service_archives_warns_and_deletes_the_archive_of_a_model_that_is_dropped(tmp_path: Path) -> None:
-    settings = ArchiveSettings(tmp_path / "segments", 2**40, 0, bytes_per_s=FAST)
+    settings = archive_settings(tmp_path / "segments", 2**40, 0, bytes_per_s=FAST)
 
     async def work(node: Node) -> None:
         loop = asyncio.get_running_loop()
@@ -354,10 +353,10 @@ def test_a_service_without_an_archive_has_no_thread_for_it() -> None:
 
 def test_the_setting_asks_for_the_embedded_store(tmp_path: Path) -> None:
     given = {"data": tmp_path, "archive_bytes_max": 10**9, "log_keep_events": 7}
-    made = archive_settings(load_settings(given))
+    made = wiring.archive_settings(load_settings(given))
     assert made is not None
     assert (made.directory, made.bytes_max, made.keep_events) == (tmp_path / "segments", 10**9, 7)
-    assert archive_settings(load_settings({"data": tmp_path})) is None
+    assert wiring.archive_settings(load_settings({"data": tmp_path})) is None
     for store in ("memory:", "redis://localhost:6379/0"):
         with pytest.raises(BadInput, match="only the store sqlite: has an archive"):
-            archive_settings(load_settings({**given, "store": store}))
+            wiring.archive_settings(load_settings({**given, "store": store}))

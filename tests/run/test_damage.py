@@ -18,25 +18,24 @@ from riata.base.clock import SystemClock
 from riata.base.errors import Corrupt, LogFork, RiataError
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.health import Health
 from riata.run.log.scrubbing import LogScrub
 from riata.run.served_model import Catalogue
 from riata.run.service import Service
 from riata.run.state import starting
 from riata.run.state.damage import Damage, ModelDamaged
-from riata.run.writer.checkpointer import Retention
 from riata.run.writer.learning import Learning
 from riata.store import records
 from riata.store.records import coded_digest
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Record
 from tests import damaging
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, Node, events, replayed
 from tests.run.roles import run, running, until, with_model
+from tests.settings import engine_settings, retention, sqlite_settings
 
-SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=4096)
+SETTINGS = sqlite_settings(long_bytes=4096)
 MODELS = ("a", "b", "default")
 BATCHES, ROWS = 6, 20
 LONG_ROWS = 600  # whose payload lies in a file
@@ -47,7 +46,7 @@ def serve(directory: Path, work: Callable[[Node], Awaitable[None]], **settings: 
 
     async def whole() -> None:
         fatal: list[str] = []
-        reported = EngineSettings("test", Retention(3, settings.pop("keep_events", 10**6)), "fsync", **settings)
+        reported = engine_settings(durability="fsync", **settings)
         engine = AloneEngine(lambda: open_sqlite(directory, SETTINGS), reported, SystemClock(), os.urandom, fatal.append)
         node = Node(engine, Service(engine), Admin(engine), None, fatal)  # type: ignore[arg-type]
         await node.service.start()
@@ -192,7 +191,7 @@ def test_checkpoints_none_of_which_verifies_damage_one_model_if_the_log_is_trimm
             await observe(node, "a")
             await node.engine.save("a")
 
-    serve(directory, work, keep_events=0)
+    serve(directory, work, retention=retention(events=0))
     assert damaging.firsts(directory, "a")[:1] != [1]
     damaging.flip_generations(directory, "a")
     assert "every retained snapshot failed verification" in looked_at(directory).damaged["a"]
@@ -306,7 +305,7 @@ def test_damage_that_is_trimmed_is_no_longer_reported(directory: Path) -> None:
         assert await scrub.scrub() == []
         assert node.service.health().log_damaged == {}
 
-    serve(directory, work, keep_events=0, scrub_bytes_per_s=2**30)
+    serve(directory, work, retention=retention(events=0), scrub_bytes_per_s=2**30)
 
 
 def test_the_log_is_read_at_a_bounded_pace_and_after_waiting_requests(directory: Path) -> None:

@@ -10,14 +10,13 @@ import pytest
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, Unavailable
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.outcome import RowsRefused
 from riata.run.service import Service
-from riata.run.writer.checkpointer import Retention
 from riata.store.store import Store
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, build, events, run_with
+from tests.settings import engine_settings, retention
 
 
 def test_events_are_learnt_and_served() -> None:
@@ -376,7 +375,7 @@ def test_a_store_that_cannot_be_opened_keeps_the_service_from_starting() -> None
     def broken() -> Store:
         raise Conflict("in use", "directory_locked")
 
-    engine = AloneEngine(broken, EngineSettings("test", Retention(3, 0), "memory"), SystemClock(), bytes, lambda _reason: None)
+    engine = AloneEngine(broken, engine_settings(retention=retention(events=0)), SystemClock(), bytes, lambda _reason: None)
     with pytest.raises(Conflict, match="in use"):
         asyncio.run(Service(engine).start())
 

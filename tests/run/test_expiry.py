@@ -16,7 +16,7 @@ from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
 from riata.run.labels.joining import event_id, labelled
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
 from riata.run.state.replay import replay
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import take_rows
 from riata.wire.names import NOTHING_NAMED, NamesSeen
@@ -24,6 +24,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, random_batch
 from tests.run.node import events
 from tests.run.remembering_node import RememberingNode, labels, logged, run_node
+from tests.settings import sqlite_settings
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
@@ -180,13 +181,13 @@ def test_a_slice_is_bounded_and_the_earliest_come_first() -> None:
 
 
 def test_it_is_the_same_in_sqlite(tmp_path: Any) -> None:
-    store = open_sqlite(tmp_path, SqliteSettings(2**16, 2**10))
+    store = open_sqlite(tmp_path, sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10))
     create_model(store)
     remember(store, 5)
     with pytest.raises(KeyboardInterrupt):
         sweep(Dies(store), "m", DUE_MS, ZERO)
     store.close()
-    again = open_sqlite(tmp_path, SqliteSettings(2**16, 2**10))
+    again = open_sqlite(tmp_path, sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10))
     assert sweep(Direct(again), "m", DUE_MS, ZERO) == Swept(5, 0, 0)
     assert (again.remembered("m"), again.head("m").seq) == ((0, 0), 6)
     again.close()

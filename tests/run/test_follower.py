@@ -64,12 +64,17 @@ class Writer:
         self.publisher.step(self.store)
 
 
+def unread() -> Ledger:
+    """Nothing is known of the store yet, and no loss is accepted."""
+    return Ledger(StoreIdentityFile(None), 0)
+
+
 def setting() -> tuple[ManualClock, Writer, Follower, Catalogue]:
     clock = ManualClock(10_000)
     writer = Writer(clock)
     writer.create("default")
     catalogue = Catalogue()
-    return clock, writer, Follower(catalogue, clock, ledger=Ledger(StoreIdentityFile(None), 100)), catalogue
+    return clock, writer, Follower(catalogue, clock, Ledger(StoreIdentityFile(None), 100)), catalogue
 
 
 def test_new_models_appear_are_replaced_and_vanish() -> None:
@@ -238,7 +243,7 @@ def test_an_emptied_store_removes_no_served_model_and_the_note_of_it_outlives_th
     clock, writer, _follower, _board = setting()
     path = tmp_path / "d" / "store.note"
     catalogue = Catalogue()
-    follower = Follower(catalogue, clock, ledger=Ledger(StoreIdentityFile(path)))
+    follower = Follower(catalogue, clock, Ledger(StoreIdentityFile(path), 0))
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -248,7 +253,7 @@ def test_an_emptied_store_removes_no_served_model_and_the_note_of_it_outlives_th
     assert (follower.strange_code, follower.counts.strange) == ("store_strange", 1)
     assert "emptied" in follower.strange
     assert catalogue.served_models["default"].served == 6
-    reborn = Follower(Catalogue(), clock, ledger=Ledger(StoreIdentityFile(path)))
+    reborn = Follower(Catalogue(), clock, Ledger(StoreIdentityFile(path), 0))
     reborn.step(empty)
     assert "model default: all 6 events are missing" in reborn.strange
     assert str(path) in reborn.strange
@@ -261,7 +266,7 @@ def test_an_emptied_store_removes_no_served_model_and_the_note_of_it_outlives_th
     reborn.step(empty)
     assert reborn.strange_code == "store_strange"
     fresh = Catalogue()
-    Follower(fresh, clock).step(empty)  # and another one
+    Follower(fresh, clock, unread()).step(empty)  # and another one
     assert fresh.served_models["default"].lineage == bytes([9]) * 16
 
 
@@ -315,7 +320,7 @@ def test_copies_are_written_now_and_then_and_read_again_with_the_names(tmp_path:
     clock, writer, _follower, _board = setting()
     catalogue = Catalogue()
     copies = Copies(tmp_path / "copies", catalogue, clock)
-    follower = Follower(catalogue, clock, copies.offer)
+    follower = Follower(catalogue, clock, unread(), copies.offer)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -346,7 +351,7 @@ def test_a_copy_is_as_old_as_the_moment_it_was_last_known_to_be_the_newest(tmp_p
     clock, writer, _follower, _board = setting()
     catalogue = Catalogue()
     copies = Copies(tmp_path, catalogue, clock)
-    follower = Follower(catalogue, clock, copies.offer)
+    follower = Follower(catalogue, clock, unread(), copies.offer)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -368,7 +373,7 @@ def test_a_copy_is_as_old_as_the_moment_it_was_last_known_to_be_the_newest(tmp_p
 def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     catalogue, seen = Catalogue(), list[Fetched]()
-    follower = Follower(catalogue, clock, seen.append)
+    follower = Follower(catalogue, clock, unread(), seen.append)
     writer.learn("default")
     writer.step()
     follower.step(writer.store)
@@ -395,10 +400,10 @@ def test_a_copy_with_any_byte_changed_or_missing_is_refused(tmp_path: Path) -> N
 def test_a_copy_that_cannot_be_written_is_only_reported(tmp_path: Path) -> None:
     clock, writer, _follower, _board = setting()
     catalogue, seen = Catalogue(), list[Fetched]()
-    Follower(catalogue, clock, seen.append).step(writer.store)
+    Follower(catalogue, clock, unread(), seen.append).step(writer.store)
     writer.learn("default")
     writer.step()
-    Follower(catalogue, clock, seen.append).step(writer.store)
+    Follower(catalogue, clock, unread(), seen.append).step(writer.store)
     (tmp_path / "file").write_text("")
     copies = Copies(tmp_path / "file", catalogue, clock)
     copies.offer(seen[0])

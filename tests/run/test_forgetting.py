@@ -14,7 +14,6 @@ import pytest
 
 from riata.base.errors import Conflict
 from riata.run.candidates.forget_jobs import FOLDER, TRIES
-from riata.run.engine_settings import RefitSettings
 from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.state.config import config_payload, read_config
@@ -33,6 +32,7 @@ from tests.run.events import create_model, log_batch
 from tests.run.journeys import LEARNERS
 from tests.run.node import SMALL, Node, run_with
 from tests.run.promotions import another_state, promote
+from tests.settings import refit_settings
 
 NOTHING = records.encode_document({"action": "cut", "events": 0, "from": 0, "to": 0})
 KINDS: dict[str, dict[str, Any]] = {
@@ -340,7 +340,7 @@ def test_remembered_predictions_of_the_subject_are_deleted() -> None:
 
 
 def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path) -> None:
-    store, kept = MemoryStore(), RefitSettings(tmp_path)
+    store, kept = MemoryStore(), refit_settings(tmp_path)
 
     async def begin(node: Node) -> None:
         await node.observe(rows(100, 1))

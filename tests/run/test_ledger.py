@@ -112,7 +112,7 @@ def test_a_log_that_was_put_back_is_refused_and_the_marks_present_are_counted(tm
 
 def test_marks_of_this_process_alone_make_the_count_exact() -> None:
     store = begun("m")
-    ledger = Ledger(StoreIdentityFile(None))
+    ledger = Ledger(StoreIdentityFile(None), 0)
     look(ledger, store)
     backup = kept(store)
     lineage = store.head("m").lineage
@@ -211,7 +211,7 @@ def test_an_acknowledgement_that_comes_after_its_loss_was_counted_is_not_counted
 def test_an_acknowledgement_of_a_loss_that_another_process_accepted_needs_an_acceptance_too() -> None:
     store = begun("m")
     lineage = store.head("m").lineage
-    one, other = Ledger(StoreIdentityFile(None)), Ledger(StoreIdentityFile(None))
+    one, other = Ledger(StoreIdentityFile(None), 0), Ledger(StoreIdentityFile(None), 0)
     look(one, store)
     look(other, store)
     backup = kept(store)
@@ -272,7 +272,7 @@ def test_a_model_that_was_dropped_is_not_missing_and_one_that_a_rollback_took_is
 def test_a_model_dropped_and_made_again_is_another_one_and_nothing_of_it_is_missing() -> None:
     store = begun("m")
     learn(store, "m", 9)
-    ledger = Ledger(StoreIdentityFile(None))
+    ledger = Ledger(StoreIdentityFile(None), 0)
     look(ledger, store)
     store.drop(store.acquire(bytes(16), 1, "w", 0), "m")
     begin(store, "m")
@@ -313,7 +313,7 @@ def test_accepting_is_a_record_after_which_every_process_continues_and_which_cha
     for ledger in again:
         ledger.close()
     assert [reopened(path).lost() for path in paths] == [{"m": 10}, {"m": 19}]
-    fresh = Ledger(StoreIdentityFile(None))
+    fresh = Ledger(StoreIdentityFile(None), 0)
     assert look(fresh, backup) == Judgement()
     assert fresh.lost() == {"m": 10}  # also who had no note
 
@@ -329,7 +329,7 @@ def test_accepting_is_a_record_after_which_every_process_continues_and_which_cha
 
 def test_an_acceptance_outlives_the_trimming_of_its_record() -> None:
     store = begun("m")
-    ledger = Ledger(StoreIdentityFile(None))
+    ledger = Ledger(StoreIdentityFile(None), 0)
     learn(store, "m", 5)
     look(ledger, store)
     late = kept(store)
@@ -346,7 +346,7 @@ def test_an_acceptance_outlives_the_trimming_of_its_record() -> None:
 
 
 def copy_of(ledger: Ledger) -> Ledger:
-    other = Ledger(StoreIdentityFile(None))
+    other = Ledger(StoreIdentityFile(None), 0)
     other._noted = decode(encode(ledger._noted))
     return other
 
@@ -385,7 +385,7 @@ def test_accepting_an_emptied_store_creates_a_default_model_and_names_the_ones_i
 
 def test_nothing_is_accepted_if_nothing_is_missing() -> None:
     store = begun("m")
-    ledger = Ledger(StoreIdentityFile(None))
+    ledger = Ledger(StoreIdentityFile(None), 0)
     look(ledger, store)
     assert accept(store, ledger, 0, draw) == {}
     assert store.head("m").seq == store.head("default").seq == 1
@@ -451,7 +451,7 @@ def test_a_note_of_which_a_bit_was_flipped_is_never_used(tmp_path: Path) -> None
 
 def test_a_note_that_cannot_be_written_says_so_and_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    ledger = Ledger(StoreIdentityFile(tmp_path / "file" / "store.note"))
+    ledger = Ledger(StoreIdentityFile(tmp_path / "file" / "store.note"), 0)
     look(ledger, begun())
     assert "cannot be written" in ledger.note.problem
     (tmp_path / "file").unlink()
@@ -477,4 +477,4 @@ def test_an_invalid_acceptance_accepts_nothing(payload: bytes) -> None:
     store = begun("m")
     store._kept.models["m"].accepted = payload
     assert acceptance(store.standings()["m"]) is None
-    assert look(Ledger(StoreIdentityFile(None)), store) == Judgement()
+    assert look(Ledger(StoreIdentityFile(None), 0), store) == Judgement()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from riata.store.records import decode_document
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from tests.chaos.proxy import Proxy
 from tests.chaos.repeats import slow
 from tests.redis_server import RedisServer, redis_version
@@ -22,6 +22,7 @@ from tests.run import test_roles_redis
 from tests.run.node import events
 from tests.run.test_roles_redis import Fleet, make_model, metric, observe, observe_until_taken, predict, ready
 from tests.running import HANG_S, ROOT, Running
+from tests.settings import redis_settings
 
 pytestmark = [
     pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer"),
@@ -153,7 +154,7 @@ def test_after_an_older_file_is_restored_no_process_continues_until_the_loss_is_
     accepted = accept_loss(writer.directory, fleet.redis.url, "--yes")
     assert accepted.returncode == 0, accepted.stderr
     assert "model m: at least 30 events are missing" in accepted.stdout
-    store = open_redis(fleet.redis.url, RedisSettings())
+    store = open_redis(fleet.redis.url, redis_settings())
     [record] = [record for record in store.read("m", 21) if record.kind == "repair"]
     document = decode_document(record.payload)
     assert {name: document[name] for name in ("action", "missing", "from", "to")} == {
@@ -208,7 +209,7 @@ def test_a_failover_to_a_lagging_copy_is_counted_and_recorded_permanently(fleet:
             assert "12 events" in web.output()
             assert sum("within lost_events_max, so accepted" in one.output() for one in running.values()) >= 1
 
-            store = open_redis(second.url, RedisSettings())
+            store = open_redis(second.url, redis_settings())
             documents = [decode_document(record.payload) for record in store.read("m", 0) if record.kind == "repair"]
             store.close()
             assert {(one["action"], one["missing"], one["from"], one["to"]) for one in documents} == {("accept_loss", 12, 22, 33)}

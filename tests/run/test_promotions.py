@@ -12,12 +12,13 @@ from riata.run.state.model_state import Frozen, ModelState
 from riata.run.state.provenance import current
 from riata.run.state.recovery import Recovered, Recovery
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records
 from riata.store.store import Append, Owner, Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import CONFIG, create_model, here, log_batch, random_batch
 from tests.run.promotions import another_state, learnt, promote, promotion, straight
+from tests.settings import retention
 from tests.upgrades.another import VERSION, being
 
 THROUGH = 41  # 1 configuration, 20 + 20 rows
@@ -45,7 +46,7 @@ class Kept:
         """Save what a start finds; returns the event."""
         state = self.start().state
         assert self.owner is not None
-        saved = Checkpointer(here(self.store), self.owner, Retention(3, keep_events)).save(state.freeze(), 0, {})
+        saved = Checkpointer(here(self.store), self.owner, retention(events=keep_events)).save(state.freeze(), 0, {})
         assert saved.generation is not None
         return state.applied
 

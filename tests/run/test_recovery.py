@@ -12,13 +12,14 @@ from riata.run.state.config import config_payload
 from riata.run.state.crash_note import Crash, CrashNote
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import DEATHS_MAX, Recovered, Recovery
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner, Store, Verdict
 from riata.wire.batch import Batch
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import CONFIG, create_model, here, log_batch, random_batch
+from tests.settings import retention
 
 LINEAGE = bytes(range(16))
 STARTS_MAX = 12
@@ -33,7 +34,7 @@ def recover(store: Store, owner: Owner | None = None) -> Recovered:
 
 
 def save(store: Store, owner: Owner, state: ModelState) -> Verdict | None:
-    checkpointer = Checkpointer(here(store), owner, Retention(3, 10**6))
+    checkpointer = Checkpointer(here(store), owner, retention())
     return checkpointer.save(state.freeze(), 0, {}).verdict
 
 

@@ -12,12 +12,12 @@ import pytest
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.candidates.refits import due
 from riata.run.candidates.refits import refits as module
-from riata.run.engine_settings import RefitSettings
 from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with
 from tests.run.promotions import learnt, straight
 from tests.run.refit_rows import SLOW, rows
+from tests.settings import refit_settings
 
 
 async def ended(node: Node, refit: str, model: str = "m") -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
-    settings = RefitSettings(tmp_path, niceness=0)
+    settings = refit_settings(tmp_path, niceness=0)
 
     async def work(node: Node) -> None:
         refits = node.service.refits
@@ -133,7 +133,7 @@ def test_drift_is_answered_by_a_refit_of_the_events_since_that_is_judged_and_pro
         assert again.equal
         assert node.engine.published("m").model.weights.beta.tobytes() == again.state.learner.weights().beta.tobytes()
 
-    run_with(store, work, TURNED, refits=RefitSettings(tmp_path, niceness=0))
+    run_with(store, work, TURNED, refits=refit_settings(tmp_path, niceness=0))
 
 
 def _check_figures(found: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def test_what_has_no_batch_optimum_is_refused_at_once(tmp_path: Path) -> None:
         assert unknown.value.code == "model_not_found"
         assert list(tmp_path.iterdir()) == []
 
-    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path, niceness=0))
+    run_with(MemoryStore(), work, refits=refit_settings(tmp_path, niceness=0))
 
 
 def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_nothing(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_no
         assert refits.counts() == {}
         assert not list(tmp_path.glob("refits/m/*"))
 
-    run_with(MemoryStore(), work, refits=RefitSettings(tmp_path, niceness=0))
+    run_with(MemoryStore(), work, refits=refit_settings(tmp_path, niceness=0))
 
 
 def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
@@ -204,7 +204,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         raise BadInput("tried", "tried")
 
     store = MemoryStore()
-    settings = RefitSettings(tmp_path, niceness=0, every_s=3600.0, promote="if_better")
+    settings = refit_settings(tmp_path, niceness=0, every_s=3600.0, promote="if_better")
 
     async def work(node: Node) -> None:
         refits = node.service.refits

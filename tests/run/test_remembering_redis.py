@@ -12,10 +12,11 @@ import pytest
 
 from riata.run.state.replay import replay
 from riata.store.payload import decode_batch
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.test_roles_redis import Fleet, make_model, patiently, until
 from tests.running import Running
+from tests.settings import redis_settings
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
 
@@ -47,7 +48,7 @@ def examples(running: Running) -> int:
 
 def logged_labels(server: RedisServer) -> list[float]:
     """The labels in the log. A replay of the log must give the saved model."""
-    store = open_redis(server.url, RedisSettings())
+    store = open_redis(server.url, redis_settings())
     try:
         assert replay(store, "m").equal
         payloads = [record.payload for record in store.read("m", 0, 2**30) if record.kind == "observe"]

@@ -10,13 +10,14 @@ from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovery
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Owner
 from riata.wire.batch import slice_rows
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
+from tests.settings import retention
 
 WILD = read_config(
     {
@@ -35,7 +36,7 @@ WILD = read_config(
 
 
 def save(store: MemoryStore, owner: Owner, state: ModelState) -> int:
-    saved = Checkpointer(here(store), owner, Retention(3, 10**6)).save(state.freeze(), 0, {})
+    saved = Checkpointer(here(store), owner, retention()).save(state.freeze(), 0, {})
     assert saved.generation is not None
     return saved.generation.gen
 

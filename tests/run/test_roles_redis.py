@@ -14,10 +14,11 @@ import httpx
 import pytest
 
 from riata.run.state.replay import replay
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from tests.redis_server import RedisServer, redis_version
 from tests.run.node import events
 from tests.running import HANG_S, Running
+from tests.settings import redis_settings
 from tests.trees.hand_made import DOWN, FLAT, UP, text_of, two_splits
 
 pytestmark = pytest.mark.skipif(redis_version() < (7,), reason="needs a Redis server of version 7 or newer")
@@ -130,7 +131,7 @@ def make_model(running: Running, document: dict[str, Any] = DOCUMENT) -> None:
 
 def replayed_margin_source(fleet: Fleet) -> tuple[bytes, str]:
     """Weights and digest of m from an offline replay."""
-    store = open_redis(fleet.redis.url, RedisSettings())
+    store = open_redis(fleet.redis.url, redis_settings())
     try:
         report = replay(store, "m")
     finally:

@@ -14,7 +14,7 @@ from riata.base.errors import BadInput, Unavailable
 from riata.run.candidates.segment_building import build_segments, origin_of, segments_of
 from riata.run.log.effective_log import read_effective_log
 from riata.run.state.recovery import Recovery
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records, segment
 from riata.store.payload import decode_batch
 from riata.store.segment import Origin, Segment
@@ -24,6 +24,7 @@ from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import CONFIG, create_model, here, log_batch, random_batch
+from tests.settings import retention
 
 ORIGIN = Origin("m", bytes(range(16)), fingerprint(CONFIG.encoder))
 ROWS = 40  # of a full segment in these tests
@@ -282,7 +283,7 @@ def test_the_origin_is_that_of_the_newest_checkpoint_or_of_the_first_event(store
     learn(store, 20)
     for _ in range(3):
         state = Recovery(here(store), owner, lambda: 0).recover("m").state
-        assert Checkpointer(here(store), owner, Retention(3, 0)).save(state.freeze(), 0, {}).generation is not None
+        assert Checkpointer(here(store), owner, retention(events=0)).save(state.freeze(), 0, {}).generation is not None
     assert store.head("m").first_seq > 1
     assert origin_of(store, "m") == ORIGIN
     store.create("empty", bytes(16))

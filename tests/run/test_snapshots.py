@@ -14,20 +14,19 @@ from riata.base.clock import SystemClock
 from riata.base.errors import Conflict, LogGap, NotFound, RiataError, Unavailable
 from riata.run.admin import Admin
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.service import Service
 from riata.run.state.recovery import Recovery
 from riata.run.state.replay import in_this_thread, replay
-from riata.run.writer.checkpointer import Retention
-from riata.store.redis.store import RedisSettings, open_redis
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.redis.store import open_redis
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Store
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer, redis_version
 from tests.run.node import SMALL, Node, events
+from tests.settings import engine_settings, redis_settings, retention, sqlite_settings
 
 KINDS = ("memory", "sqlite", "redis")
-KEEP_NOTHING = Retention(3, 0, older_bytes=2**24)
+KEEP_NOTHING = retention(events=0, older_bytes=2**24)
 
 
 class Hours(SystemClock):
@@ -47,8 +46,8 @@ class World:
         self._memory = MemoryStore()
         opened: dict[str, Callable[[], Store]] = {
             "memory": lambda: self._memory.crash(),
-            "sqlite": lambda: open_sqlite(folder / "data", SqliteSettings(2**20, 2**20)),
-            "redis": lambda: open_redis(redis.url if redis else "", RedisSettings(namespace=folder.name[:40])),
+            "sqlite": lambda: open_sqlite(folder / "data", sqlite_settings(ballast_bytes=2**20, reserve_bytes=2**20)),
+            "redis": lambda: open_redis(redis.url if redis else "", redis_settings(namespace=folder.name[:40])),
         }
         self._open = opened[kind]
 
@@ -58,13 +57,13 @@ class World:
             self._memory = store
         return store
 
-    def serve(self, work: Callable[[Node], Awaitable[None]], retention: Retention = KEEP_NOTHING) -> None:
+    def serve(self, work: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
         """Start a service, and stop it after `work`."""
 
         async def whole() -> None:
             numbers = itertools.count(int.from_bytes(b"nonce"))
-            settings = EngineSettings("test", retention, "memory")
-            engine = AloneEngine(self.open, settings, self.clock, lambda size: next(numbers).to_bytes(size, "big"), fatal.append)
+            asked = engine_settings(**{"retention": KEEP_NOTHING, **settings})
+            engine = AloneEngine(self.open, asked, self.clock, lambda size: next(numbers).to_bytes(size, "big"), fatal.append)
             node = Node(engine, Service(engine), Admin(engine), self._memory, fatal)
             await node.service.start()
             try:
@@ -157,7 +156,7 @@ def test_older_snapshots_thin_out_by_age_within_their_budget(world: World) -> No
         assert len(await node.admin.snapshots("m")) == 3
 
     world.serve(work)
-    world.serve(small, Retention(3, 0, older_bytes=1))
+    world.serve(small, retention=retention(events=0, older_bytes=1))
 
 
 def test_the_bound_of_saved_snapshots_refuses_and_names_what_to_delete(world: World) -> None:
@@ -188,8 +187,8 @@ def test_the_bound_of_saved_snapshots_refuses_and_names_what_to_delete(world: Wo
         size.append((await node.admin.snapshots("m"))[0]["bytes"])
 
     world.serve(measure)
-    world.serve(fill, Retention(3, 0, saved_bytes=size[0] * 3 // 2))
-    world.serve(none, Retention(3, 0, saved_bytes=0))
+    world.serve(fill, saved_bytes_max=size[0] * 3 // 2)
+    world.serve(none, saved_bytes_max=0)
 
 
 def test_only_saved_snapshots_can_be_deleted_and_no_number_is_given_twice(world: World) -> None:
@@ -284,7 +283,7 @@ def test_a_scrub_finds_a_saved_snapshot_that_is_damaged_and_it_stays_listed(worl
         real = learning._scrub._verifies
 
         async def verifies(name: str, generation: Any) -> bool:
-            return generation.gen != made and await real(name, generation)
+            return (name, generation.gen) != ("m", made) and await real(name, generation)
 
         learning._scrub._verifies = verifies  # type: ignore[method-assign]
         assert await learning.scrub() == ["m"]

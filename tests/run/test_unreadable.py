@@ -13,13 +13,13 @@ import pytest
 from riata.base.errors import Corrupt, Unavailable
 from riata.run.state.model_state import Frozen, ModelState
 from riata.run.writer import checkpointer
-from riata.run.writer.checkpointer import Retention
 from riata.store import layout
 from riata.store.store import Generation
 from riata.watch.curves import Curve
 from riata.watch.progressive import Progressive
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
+from tests.settings import retention
 
 _thaw = Progressive.thaw
 
@@ -44,7 +44,7 @@ def save_what_cannot_be_read(fault: str, patch: pytest.MonkeyPatch, caplog: pyte
     """Learn and save with a fault, then without it. Raises `AssertionError` if a result is wrong."""
 
     async def work(node: Node) -> None:
-        node.engine.learning._checkpointer._retention = Retention(0, 0)  # type: ignore[union-attr]  # all may go that may
+        node.engine.learning._checkpointer._retention = retention(generations=0, events=0)  # type: ignore[union-attr]  # all may go that may
         tally, store = node.engine.context.tally, node.store
         await node.admin.change("default", {"checkpoint_every_s": 3600})  # its failures would be counted too
         await node.observe(events(30))

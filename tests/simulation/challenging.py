@@ -20,15 +20,14 @@ from riata.base.errors import NotFound, RiataError, StoreFailed
 from riata.run.admin import Admin
 from riata.run.candidates.pairs import OWN
 from riata.run.engine_alone import AloneEngine
-from riata.run.engine_settings import EngineSettings
 from riata.run.state.config import ModelConfig, change_from_payload, config_payload, read_config, read_stored
 from riata.run.state.replay import replay
-from riata.run.writer.checkpointer import Retention
 from riata.store import records
 from riata.store.layout import decode_checkpoint
 from riata.store.memory import MemoryStore
 from riata.store.store import Append, Appended, Generation, Owner, Record, Verdict
 from riata.wire.batch import Batch
+from tests.settings import SERVICE, engine_settings
 from tests.simulation.clients import Answer, Client
 from tests.simulation.cluster import MODEL
 from tests.simulation.loop import LOOP, EventLoop, simulated_locks
@@ -204,7 +203,7 @@ class Disk(MemoryStore):
     """An embedded store. Writing takes time, and a process that is killed meanwhile has written all or nothing."""
 
     def __init__(self, world: World, books: Books, content: Any = None) -> None:
-        super().__init__()
+        super().__init__(SERVICE.dedupe_events)
         self.world, self.books = world, books
         if content is not None:
             self._kept = content
@@ -280,7 +279,7 @@ class Service:
         self.ready = False
         self.engine = AloneEngine(
             lambda: disk,
-            EngineSettings("host", Retention(3, 10**6), "fsync", scrub_every_s=1e6, observe_timeout_ms=2000),
+            engine_settings(host="host", durability="fsync", scrub_every_s=1e6, observe_timeout_ms=2000),
             Clock(), history.world.rng.randbytes, self._end,
         )  # fmt: skip
         self.admin: Admin | None = None

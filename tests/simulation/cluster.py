@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from riata.base.errors import RiataError
-from riata.run.engine_settings import EngineSettings, Role
+from riata.run.engine_settings import Role
 from riata.run.engine_shared import SharedEngine
 from riata.run.served_model import ServedModel
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.provenance import Provenance
-from riata.run.writer.checkpointer import Retention
 from riata.store.store import Append, SharedStore
 from riata.wire.batch import Batch
+from tests.settings import engine_settings, retention
 from tests.simulation.clients import Answer
 from tests.simulation.oracle import Oracle, Told, Violation
 from tests.simulation.releases import BASE
@@ -49,9 +49,10 @@ class SimulatedNode:
         self.unnoticed: list[Told] = []  # records that this process knew and the store took back: it must notice
         self.served: tuple[bytes, int] = (b"", 0)
         older = 2**20 if oracle.restores else 0
-        settings = EngineSettings(
-            name, Retention(3, 0, older), "fsync", role=role, shared=True, lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS,
-            observe_timeout_ms=2000, note=Path(name), lost_events_max=0 if oracle.lossless else 10**9,
+        settings = engine_settings(
+            host=name, retention=retention(events=0, older_bytes=older), durability="fsync", role=role, shared=True,
+            lease_ttl_ms=TTL_MS, follow_every_ms=FOLLOW_MS, observe_timeout_ms=2000, note=Path(name),
+            lost_events_max=0 if oracle.lossless else 10**9,
         )  # fmt: skip
         self._settings = settings
         self._open_store = open_store(self.process)

@@ -12,17 +12,18 @@ from typing import Any, Final
 import pytest
 
 from riata.store.redis.link import Credentials, Link, Refused, Reply
-from riata.store.redis.store import RedisSettings, RedisStore
+from riata.store.redis.store import RedisStore
 from riata.store.redis.url import read_url
 from riata.store.store import SharedStore
 from tests.redis_server import RedisServer
+from tests.settings import redis_settings
 from tests.simulation.lua_host import Scripts
 from tests.simulation.mini_redis import MiniRedis, RedisError, SortedSet, Stream, number_text, written
 from tests.simulation.server import Server
 from tests.simulation.world import World
 from tests.store.test_contract import Stores, Walk
 
-SETTINGS: Final = RedisSettings(dedupe_events=60)
+SETTINGS: Final = redis_settings(dedupe_events=60)
 STEPS: Final = 120
 
 

@@ -7,6 +7,8 @@ import copy
 import pytest
 
 from riata.run.cluster.follower import Follower
+from riata.run.cluster.ledger import Ledger
+from riata.run.cluster.store_identity import StoreIdentityFile
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.config import config_payload, read_config
 from riata.store.store import Append, Appended
@@ -28,7 +30,7 @@ class Followed:
         self.store.append([Append(MODEL, "config", 0, payload=config_payload(read_config({})))])
         self.catalogue = Catalogue()
         self.catalogue.put(ServedModel.open(MODEL, EncoderConfig(), 1, LINEAGE))
-        self.follower = Follower(self.catalogue, ManualClock())
+        self.follower = Follower(self.catalogue, ManualClock(), Ledger(StoreIdentityFile(None), 0))
         self.follower.step(self.store)
 
     def here(self, key: int) -> Appended:

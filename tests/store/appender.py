@@ -16,9 +16,10 @@ from pathlib import Path
 from riata.base.errors import Unavailable
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from riata.store.store import Owner
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe, save
 
-SETTINGS = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, wal_bytes_max=2**17)
+SETTINGS = sqlite_settings(ballast_bytes=2**16, wal_bytes_max=2**17)
 LONG = dataclasses.replace(SETTINGS, long_bytes=1)
 CHECKPOINT_EVERY = 10  # groups
 EVENTS_PER_GROUP = 4

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from riata.store.sqlite.schema import DATABASE_NAME
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
+from riata.store.sqlite.store import SqliteStore, open_sqlite
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, observe, one_row
 
-SETTINGS = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0)
+SETTINGS = sqlite_settings(ballast_bytes=2**16)
 WAL = DATABASE_NAME + "-wal"
 
 

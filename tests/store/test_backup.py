@@ -13,12 +13,13 @@ from riata.store.sqlite import online_backup
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.session import Session
 from riata.store.sqlite.stopped_backup import copy_stopped, verify
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
+from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Head
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe, one_row, random_batch, save
 from tests.store.test_sqlite import NONCE
 
-SETTINGS = SqliteSettings(ballast_bytes=0, reserve_bytes=0, wal_bytes_max=2**16, long_bytes=3000)
+SETTINGS = sqlite_settings(wal_bytes_max=2**16, long_bytes=3000)
 OTHER = bytes(reversed(LINEAGE))
 
 
@@ -136,7 +137,7 @@ def test_one_backup_at_a_time_and_none_on_a_disk_without_room(tmp_path: Path) ->
     first.give_up()
     store.begin_backup().give_up()
     store.close()
-    short = open_sqlite(tmp_path, SqliteSettings(ballast_bytes=0, reserve_bytes=2**62))
+    short = open_sqlite(tmp_path, sqlite_settings(reserve_bytes=2**62))
     with pytest.raises(Unavailable, match="move earlier backups away") as full:
         short.begin_backup()
     assert full.value.code == "disk_reserve"

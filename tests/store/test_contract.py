@@ -14,18 +14,19 @@ import pytest
 from riata.base.errors import RiataError
 from riata.store.layout import encode_checkpoint, split_chunks
 from riata.store.records import Through, encode_document, encode_restore, encode_skip
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.retention import CAUSE, REQUEST, SAVED
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, PendingPrediction, Record, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer
+from tests.settings import redis_settings, sqlite_settings
 from tests.store.batches import generation, observe, one_row, random_batch
 
-REDIS = RedisSettings(dedupe_events=60)
-SMALL = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=60, wal_bytes_max=2**18)
+REDIS = redis_settings(dedupe_events=60)
+SMALL = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=60, wal_bytes_max=2**18)
 MODELS = ["a", "b", "nobody"]
 
 

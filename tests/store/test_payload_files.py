@@ -17,12 +17,13 @@ from riata.base.errors import Corrupt, LogFork, RiataError, StoreFailed, Unavail
 from riata.store.sqlite import directory, payload_files
 from riata.store.sqlite.payload_files import NOWHERE, PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SCHEMA_VERSION
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
+from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
 from riata.store.store import Owner, Record
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, observe, one_row, random_batch, save
 from tests.store.test_sqlite import NONCE, edit
 
-LONG = SqliteSettings(ballast_bytes=0, reserve_bytes=0, long_bytes=1000)
+LONG = sqlite_settings(long_bytes=1000)
 Fault = Callable[..., object]
 
 

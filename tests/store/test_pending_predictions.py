@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from riata.base.errors import NotFound, StoreFailed, Unavailable
-from riata.store.redis.store import RedisSettings, open_redis
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.redis.store import open_redis
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import PendingPrediction, Store
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer
+from tests.settings import redis_settings, sqlite_settings
 from tests.store.pending_prediction_steps import Step, remembered_dump, remembered_step
 
 MODELS = ("a", "b", "nobody")
-SMALL = SqliteSettings(2**16, 2**10)
+SMALL = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10)
 KINDS = pytest.mark.parametrize("kind", ["memory", "sqlite", "redis"])
 
 
@@ -43,7 +44,7 @@ def opened(tmp_path: Path, server: RedisServer) -> Iterator[Callable[[str], Stor
         if kind == "sqlite":
             stores.append(open_sqlite(tmp_path, SMALL))
         else:
-            stores.append(open_redis(server.url, RedisSettings()))
+            stores.append(open_redis(server.url, redis_settings()))
         return stores[-1]
 
     yield make
@@ -119,7 +120,7 @@ def test_the_bytes_kept_are_those_of_the_rows(opened: Callable[[str], Store], ki
 
 
 def test_a_disk_without_room_remembers_nothing_and_reports_it(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path, SqliteSettings(ballast_bytes=0, reserve_bytes=2**62))
+    store = open_sqlite(tmp_path, sqlite_settings(reserve_bytes=2**62))
     store.create("a", bytes(16))
     with pytest.raises(Unavailable) as refused:
         store.remember("a", [PendingPrediction(key(1), 5, b"x")], 100)

@@ -18,12 +18,13 @@ from riata.store.records import encode_restore
 from riata.store.redis.conditions import ATTESTED
 from riata.store.redis.keys import Keys
 from riata.store.redis.link import Credentials, Link, Lost, Reply
-from riata.store.redis.store import RedisSettings, RedisStore, open_redis
+from riata.store.redis.store import RedisStore, open_redis
 from riata.store.redis.url import read_url
 from riata.store.store import Append, Edition, Owner, Verdict
 from tests.chaos.proxy import Proxy
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import AclRedis, RedisServer, redis_version
+from tests.settings import redis_settings
 from tests.store.batches import batch_of, generation, observe, one_row, random_batch, save
 from tests.store.test_contract import Stores, Walk
 
@@ -40,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 @pytest.fixture
 def store(server: RedisServer) -> Iterator[RedisStore]:
     server.cli("FLUSHALL")
-    opened = open_redis(server.url, RedisSettings(dedupe_events=1000))
+    opened = open_redis(server.url, redis_settings(dedupe_events=1000))
     yield opened
     opened.close()
 
@@ -50,7 +51,7 @@ def own(store: RedisStore, nonce: bytes = b"n" * 16, ttl_ms: int | None = None) 
 
 
 def test_what_each_process_has_used_of_quotas_is_added_up_and_kept_for_a_day(store: RedisStore, server: RedisServer) -> None:
-    other = open_redis(server.url, RedisSettings(dedupe_events=1000))
+    other = open_redis(server.url, redis_settings(dedupe_events=1000))
     assert store.use(7, "one", {"k": (3, 10), "l": (1, 1)}) == {}
     assert store.use(7, "one", {"k": (5, 20), "l": (1, 1)}) == {}  # all that it has used, not what is new
     assert other.use(7, "two", {"k": (1, 2)}) == {"k": (5, 20), "l": (1, 1)}
@@ -69,7 +70,7 @@ def test_a_model_that_is_set_aside_is_whole_under_its_url_and_gone_here(store: R
     owner = own(store)
     save(store, owner, "m", store.head("m"), b"content")
     head, log = store.head("m"), store.read("m", 0)
-    web = open_redis(server.url, RedisSettings(dedupe_events=1000))
+    web = open_redis(server.url, redis_settings(dedupe_events=1000))
     assert web.append([observe("m", one_row(1))])[0].seq == before.seq  # it knows the number of the model
     with pytest.raises(Conflict) as caught:
         store.set_aside(Owner(owner.epoch, b"x" * 16), "m", "m-1")
@@ -87,13 +88,13 @@ def test_a_model_that_is_set_aside_is_whole_under_its_url_and_gone_here(store: R
     store.append([observe("m", one_row(3))])
     with pytest.raises(NotFound):
         store.set_aside(owner, "nobody", "nobody-1")
-    aside = open_redis(f"{server.url}?aside=m-1")
+    aside = open_redis(f"{server.url}?aside=m-1", redis_settings())
     assert (aside.models(), aside.head("m"), aside.read("m", 0)) == (["m"], head, log)
     assert aside.open_generation("m", 1) == b"content"
     with pytest.raises(Conflict):
         aside.create("o", LINEAGE)
     with pytest.raises(NotFound) as missing:
-        open_redis(f"{server.url}?aside=m-2")
+        open_redis(f"{server.url}?aside=m-2", redis_settings())
     assert missing.value.code == "no_store"
     aside.drop(owner, "m")
     assert (aside.models(), store.models()) == ([], ["m", "n"])
@@ -155,7 +156,7 @@ def test_memory_beyond_the_reserve_is_refused_until_there_is_more(store: RedisSt
 @pytest.mark.skipif(redis_version() < (7,), reason="this server is itself refused")
 def test_a_replica_is_refused_until_it_is_promoted(tmp_path: Path, server: RedisServer) -> None:
     with RedisServer(tmp_path) as other:
-        opened = open_redis(other.url)
+        opened = open_redis(other.url, redis_settings())
         other.cli("REPLICAOF", "127.0.0.1", server.port)
         assert [refusal for refusal in opened.refusals() if "role is slave, needed is master" in refusal]
         other.cli("REPLICAOF", "NO", "ONE")
@@ -181,10 +182,10 @@ def test_settings_that_cannot_be_read_are_refused_unless_attested(tmp_path: Path
     users = "user default off\nuser admin on nopass ~* &* +@all\nuser riata on nopass ~* &* +@all -config\n"
     with AclRedis(tmp_path, users) as running:
         url = f"redis://riata:any@127.0.0.1:{running.port}/0"
-        opened = open_redis(url, RedisSettings())
+        opened = open_redis(url, redis_settings())
         assert any("durability_attested=true" in refusal for refusal in opened.refusals())
         opened.close()
-        vouched = open_redis(url, RedisSettings(attested=True))
+        vouched = open_redis(url, redis_settings(attested=True))
         assert not any("durability_attested" in refusal for refusal in vouched.refusals())
         assert vouched.warnings() == [ATTESTED]
         running.cli("REPLICAOF", "127.0.0.1", 1)
@@ -210,7 +211,7 @@ def test_without_memory_events_are_refused_and_what_frees_memory_continues(store
             with pytest.raises(Unavailable) as error:
                 refused()
             assert (error.value.code, error.value.outcome) == ("memory_reserve", "not_accepted")
-        open_redis(server.url).close()  # an operator who is to make room has to get in
+        open_redis(server.url, redis_settings()).close()  # an operator who is to make room has to get in
         assert store.heartbeat(owner, 1000) is not None
         save(store, owner, "m", before, b"y" * 1000)
         assert store.trim(owner, "m", 3, 0) > 0
@@ -270,7 +271,7 @@ class Reached(Stores):
         self.stores = [MemoryStore(dedupe_events=60), self.redis()]
 
     def redis(self) -> RedisStore:
-        opened = RedisStore(self.link, RedisSettings(dedupe_events=60))
+        opened = RedisStore(self.link, redis_settings(dedupe_events=60))
         opened.attach()
         return opened
 
@@ -302,7 +303,7 @@ def test_the_contract_holds_if_every_third_call_is_lost(server: RedisServer, see
 def test_three_lost_answers_in_a_row_leave_one_entry(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     link = Forgetful(server.url)
-    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other = RedisStore(link, redis_settings(dedupe_events=1000))
     other.attach()
     link.losing = ["", "answer", "answer", "answer"]  # the first asks where the model is
     without_id = batch_of([[(5, 1.0)]], [1.0])
@@ -316,7 +317,7 @@ def test_three_lost_answers_in_a_row_leave_one_entry(server: RedisServer, store:
 def test_a_cut_before_each_byte_of_the_answer_leaves_one_entry(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     with Proxy(server.port) as proxy:
-        other = open_redis(proxy.url_of(), RedisSettings(dedupe_events=1000))
+        other = open_redis(proxy.url_of(), redis_settings(dedupe_events=1000))
         for count in range(1, 13):
             other.head("m")  # connected
             proxy.cut_after(4 * count)
@@ -333,7 +334,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one(server: Red
     store.create("m", LINEAGE)
     store.append([observe("m", one_row(1))])
     with Proxy(server.port) as proxy:
-        other = open_redis(proxy.url_of(), RedisSettings(timeout_ms=1600))
+        other = open_redis(proxy.url_of(), redis_settings(timeout_ms=1600))
         assert other.head("m").seq == 1
         proxy.delay_s = 0.6  # longer than an attempt
         with pytest.raises(Unavailable) as error:
@@ -349,7 +350,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_one(server: Red
 def test_a_commit_executed_after_its_sender_gave_up_is_fenced_off(server: RedisServer, store: RedisStore) -> None:
     head = store.create("m", LINEAGE)
     with Proxy(server.port) as proxy:
-        zombie = open_redis(proxy.url_of(), RedisSettings(timeout_ms=1500))
+        zombie = open_redis(proxy.url_of(), redis_settings(timeout_ms=1500))
         old = own(zombie, b"1" * 16)
         assert zombie.stage(old, "m", 1, 0, b"old")
         proxy.hold_requests = True
@@ -387,7 +388,7 @@ def test_an_append_executed_after_its_sender_went_on_is_refused_as_stale(server:
             raise Unavailable("gave up", "store_unreachable", "unknown")
         return real(name, keys, arguments, timeout_ms)
 
-    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other = RedisStore(link, redis_settings(dedupe_events=1000))
     other.attach()
     link.script = holding  # type: ignore[method-assign]
     with pytest.raises(Unavailable):
@@ -427,7 +428,7 @@ def test_a_commit_that_was_given_up_takes_no_chunks_of_a_later_attempt(
     chunks.
     """
     link = Holding(server.url, "commit")
-    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other = RedisStore(link, redis_settings(dedupe_events=1000))
     other.attach()
     head = other.create("m", LINEAGE)
     owner = own(other)
@@ -463,7 +464,7 @@ def test_chunks_that_were_taken_back_with_the_end_of_the_file_are_not_committed(
 
 def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server: RedisServer, store: RedisStore) -> None:
     link = Holding(server.url, "publish", b"FLIP")
-    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other = RedisStore(link, redis_settings(dedupe_events=1000))
     other.attach()
     head = other.create("m", LINEAGE)
     owner = own(other)
@@ -497,7 +498,7 @@ def test_an_edition_that_was_given_up_takes_no_pieces_of_a_later_attempt(server:
 def test_a_store_object_without_a_ticket_starts_again_but_never_sends_twice(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
     link = Forgetful(server.url)
-    other = RedisStore(link, RedisSettings(dedupe_events=1000))
+    other = RedisStore(link, redis_settings(dedupe_events=1000))
     other.attach()
     batch = batch_of([[(5, 1.0)]], [1.0])
     other.append([observe("m", batch)])
@@ -522,7 +523,7 @@ def test_a_store_object_without_a_ticket_starts_again_but_never_sends_twice(serv
 
 def test_a_paused_server_is_unreachable_and_then_continues(server: RedisServer, store: RedisStore) -> None:
     store.create("m", LINEAGE)
-    other = open_redis(server.url, RedisSettings(timeout_ms=1500))
+    other = open_redis(server.url, redis_settings(timeout_ms=1500))
     batch = batch_of([[(5, 1.0)]], [1.0])
     other.append([observe("m", batch)])
     server.pause()
@@ -539,7 +540,7 @@ def test_a_paused_server_is_unreachable_and_then_continues(server: RedisServer, 
 
 def test_a_server_that_is_not_there_has_surely_accepted_nothing(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as gone:
-        opened = open_redis(gone.url, RedisSettings(timeout_ms=1500))
+        opened = open_redis(gone.url, redis_settings(timeout_ms=1500))
         opened.create("m", LINEAGE)
         opened.append([observe("m", one_row(1))])
         gone.kill()
@@ -569,7 +570,7 @@ def keys_of(server: RedisServer, pattern: str = "*") -> set[str]:
 
 def test_expired_ids_are_deleted_range_by_range_and_known_ones_stay(server: RedisServer) -> None:
     server.cli("FLUSHALL")
-    store = open_redis(server.url, RedisSettings(dedupe_events=300))
+    store = open_redis(server.url, redis_settings(dedupe_events=300))
     store.create("m", LINEAGE)
     rng = np.random.default_rng(3)
     ids = [rng.bytes(16) for _ in range(1000)]
@@ -611,7 +612,7 @@ def test_a_dropped_model_leaves_nothing_behind(server: RedisServer, store: Redis
 
 def test_buckets_stay_in_the_compact_form(server: RedisServer) -> None:
     server.cli("FLUSHALL")
-    store = open_redis(server.url, RedisSettings(dedupe_events=20_000))
+    store = open_redis(server.url, redis_settings(dedupe_events=20_000))
     store.create("m", LINEAGE)
     rng = np.random.default_rng(4)
     for _ in range(20):
@@ -627,7 +628,7 @@ def test_appends_of_several_processes_make_one_log(server: RedisServer, store: R
     places: list[int] = []
 
     def send(letter: int) -> None:
-        mine = open_redis(server.url, RedisSettings(dedupe_events=1000))
+        mine = open_redis(server.url, redis_settings(dedupe_events=1000))
         rng = np.random.default_rng(letter)
         for _ in range(40):
             group = [observe("m", random_batch(rng, 2, 50)) for _ in range(3)]

@@ -18,10 +18,11 @@ from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.store.layout import checkpoint_digest
 from riata.store.redis import wire as redis_wire
 from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply
-from riata.store.redis.store import RedisSettings, RedisStore, open_redis
+from riata.store.redis.store import RedisStore, open_redis
 from riata.store.redis.url import read_url
 from riata.store.store import Edition, Owner, PendingPrediction
 from tests.redis_server import RedisServer
+from tests.settings import redis_settings
 from tests.store.batches import generation, observe, one_row
 
 LINEAGE = bytes(range(16))
@@ -108,7 +109,7 @@ PASSING = [
 @pytest.mark.parametrize("error", PASSING)
 def test_an_error_that_passes_is_waited_out(error: str) -> None:
     with Scripted(f"-{error} later\r\n".encode(), f"-{error} later\r\n".encode(), OK) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=2000))
+        store = open_redis(fake.url, redis_settings(timeout_ms=2000))
         mark(store)
         assert len(fake.asked) == 4
         store.close()
@@ -117,7 +118,7 @@ def test_an_error_that_passes_is_waited_out(error: str) -> None:
 @pytest.mark.parametrize("error", PASSING)
 def test_an_error_that_does_not_pass_in_time_leaves_nothing_unknown(error: str) -> None:
     with Scripted(f"-{error} later\r\n".encode()) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=600))
+        store = open_redis(fake.url, redis_settings(timeout_ms=600))
         with pytest.raises(Unavailable, match=error.partition(" ")[0]) as raised:
             mark(store)
         assert (raised.value.code, raised.value.outcome) == ("store_unreachable", "not_accepted")
@@ -139,7 +140,7 @@ def test_an_error_that_does_not_pass_in_time_leaves_nothing_unknown(error: str) 
 )
 def test_a_permanent_error_is_reported_at_once(error: str, code: str) -> None:
     with Scripted(f"-{error}\r\n".encode()) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=60_000))
+        store = open_redis(fake.url, redis_settings(timeout_ms=60_000))
         with pytest.raises(Unavailable) as raised:
             mark(store)
         assert (raised.value.code, raised.value.outcome) == (code, "not_accepted")
@@ -150,7 +151,7 @@ def test_a_permanent_error_is_reported_at_once(error: str, code: str) -> None:
 @pytest.mark.parametrize("error", ["WRONGTYPE Operation against a key", "ERR Error running script user_script:3: nil"])
 def test_a_script_that_fails_on_the_content_reports_a_damaged_store(error: str) -> None:
     with Scripted(f"-{error}\r\n".encode()) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=60_000))
+        store = open_redis(fake.url, redis_settings(timeout_ms=60_000))
         with pytest.raises(Corrupt) as raised:
             mark(store)
         assert raised.value.code == "store_damaged"
@@ -159,7 +160,7 @@ def test_a_script_that_fails_on_the_content_reports_a_damaged_store(error: str) 
 
 def test_a_forgotten_script_is_sent_whole() -> None:
     with Scripted(b"-NOSCRIPT No matching script.\r\n", OK) as fake:
-        store = open_redis(fake.url)
+        store = open_redis(fake.url, redis_settings())
         mark(store)
         assert fake.asked == [b"EVALSHA", b"EVALSHA", b"EVAL"]
         store.close()
@@ -175,11 +176,11 @@ def test_a_forgotten_script_is_sent_whole() -> None:
 )  # fmt: skip
 def test_garbage_ends_the_connection_and_not_the_process(garbage: bytes) -> None:
     with Scripted(garbage, OK) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=2000))
+        store = open_redis(fake.url, redis_settings(timeout_ms=2000))
         mark(store)
         store.close()
     with Scripted(garbage) as fake:
-        store = open_redis(fake.url, RedisSettings(timeout_ms=2000))
+        store = open_redis(fake.url, redis_settings(timeout_ms=2000))
         store._session.timeout_ms = 400  # not for the opening: a busy machine would try it again and get the garbage
         with pytest.raises(Unavailable) as raised:
             mark(store)
@@ -360,7 +361,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     with RedisServer(tmp_path_factory.mktemp("redis"), "--appendfsync", "no") as server:
         link = Recorded(server.url)
-        store = RedisStore(link, RedisSettings(timeout_ms=2000))
+        store = RedisStore(link, redis_settings(timeout_ms=2000))
         store.attach()
         store.create("m", LINEAGE)
         store.acquire(OWNER.nonce, 1, "here", 1, 600_000)
@@ -400,7 +401,7 @@ def test_an_answer_of_the_wrong_shape_is_a_named_error(recorded: Recorded, name:
 
 def opened(recorded: Recorded, name: str, spoilt: Reply) -> RedisStore:
     recorded.spoilt = None
-    store = RedisStore(recorded, RedisSettings(timeout_ms=2000))
+    store = RedisStore(recorded, redis_settings(timeout_ms=2000))
     store.attach()
     store.models()
     recorded.spoilt = (name, spoilt)
@@ -428,7 +429,7 @@ def opened_at(answer: bytes) -> Iterator[RedisStore]:
     for _ in range(100):
         with Scripted(answer) as fake:
             try:
-                store = open_redis(fake.url, RedisSettings(timeout_ms=100))
+                store = open_redis(fake.url, redis_settings(timeout_ms=100))
             except Unavailable:
                 continue
             yield store

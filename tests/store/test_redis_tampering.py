@@ -10,16 +10,17 @@ import pytest
 
 from riata.base.errors import Corrupt, LogFork, LogGap, RiataError
 from riata.store.layout import checkpoint_digest
-from riata.store.redis.store import RedisSettings, RedisStore, open_redis
+from riata.store.redis.store import RedisStore, open_redis
 from riata.store.store import Append, Edition, Owner, PendingPrediction
 from tests.redis_server import RedisServer
+from tests.settings import redis_settings
 from tests.store.batches import batch_of, observe, one_row, random_batch, save
 from tests.store.test_contract import answer_of, plain
 
 LINEAGE = bytes(range(16))
 PREFIX = "{riata:riata}:"
 OWNER_NONCE = b"n" * 16
-SETTINGS = RedisSettings(dedupe_events=1000)
+SETTINGS = redis_settings(dedupe_events=1000)
 KEY = bytes([7] * 16)
 Calls = dict[str, Callable[[RedisStore], Any]]
 

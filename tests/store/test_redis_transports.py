@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput, Unavailable
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.redis.url import read_url
 from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import (
@@ -25,6 +25,7 @@ from tests.redis_server import (
     until,
 )
 from tests.running import ROOT
+from tests.settings import redis_settings
 from tests.store.test_contract import Stores, Walk
 
 PASSWORD = "correct horse battery staple"
@@ -37,7 +38,7 @@ class Reached(Stores):
 
     def __init__(self, url: str, password: str = "") -> None:
         self.url = url
-        self.settings = RedisSettings(dedupe_events=60, password=password, timeout_ms=20_000)
+        self.settings = redis_settings(dedupe_events=60, password=password, timeout_ms=20_000)
         self.stores = [MemoryStore(dedupe_events=60), open_redis(url, self.settings)]
 
     def restart(self, kill: bool = False) -> None:  # noqa: ARG002  what is killed here is told below
@@ -125,7 +126,7 @@ def test_a_node_that_hangs_is_passed_over(tmp_path: Path, stack: ExitStack, kind
         url = stack.enter_context(RedisCluster(tmp_path, 3, *QUICK)).url
     else:
         url = stack.enter_context(Sentinel(tmp_path / "s", stack.enter_context(RedisServer(tmp_path / "r", *QUICK)))).url
-    store = open_redis(url.replace("127.0.0.1", f"{first},127.0.0.1"), RedisSettings(timeout_ms=4000))
+    store = open_redis(url.replace("127.0.0.1", f"{first},127.0.0.1"), redis_settings(timeout_ms=4000))
     store.create("m", bytes(16))
     assert store.models() == ["m"]
     store.close()
@@ -144,9 +145,9 @@ def test_a_foreign_certificate_is_not_trusted(tmp_path: Path, stack: ExitStack) 
         pytest.skip("this redis-server was built without TLS")
     server = stack.enter_context(TlsRedis(tmp_path, *QUICK))
     with pytest.raises(Unavailable, match="certificate") as error:
-        open_redis(server.url.partition("?")[0], RedisSettings())
+        open_redis(server.url.partition("?")[0], redis_settings())
     assert (error.value.code, error.value.outcome) == ("store_forbidden", "not_accepted")
-    open_redis(server.url, RedisSettings()).close()
+    open_redis(server.url, redis_settings()).close()
 
 
 def test_a_named_authority_is_the_only_trusted_one(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +158,9 @@ def test_a_named_authority_is_the_only_trusted_one(tmp_path: Path, stack: ExitSt
     other = TlsRedis(tmp_path / "other", *QUICK)
     monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
     with pytest.raises(Unavailable, match="certificate") as error:
-        open_redis(server.url.replace(str(server.authority), str(other.authority)), RedisSettings())
+        open_redis(server.url.replace(str(server.authority), str(other.authority)), redis_settings())
     assert error.value.code == "store_forbidden"
-    open_redis(server.url.partition("?")[0], RedisSettings()).close()
+    open_redis(server.url.partition("?")[0], redis_settings()).close()
 
 
 def test_a_wrong_password_is_refused_and_is_not_shown(tmp_path: Path, stack: ExitStack) -> None:
@@ -167,16 +168,16 @@ def test_a_wrong_password_is_refused_and_is_not_shown(tmp_path: Path, stack: Exi
     server.cli("CONFIG", "SET", "requirepass", "secret-horse")
     for url, password in ((server.url, ""), (server.url.replace("//", "//:wrong-horse@"), ""), (server.url, "wrong-horse")):
         with pytest.raises(Unavailable) as error:
-            open_redis(url, RedisSettings(password=password))
+            open_redis(url, redis_settings(password=password))
         assert error.value.code == "store_forbidden"
         assert "horse" not in error.value.detail
-    open_redis(server.url.replace("//", "//:secret-horse@"), RedisSettings()).close()
-    open_redis(server.url, RedisSettings(password="secret-horse")).close()
+    open_redis(server.url.replace("//", "//:secret-horse@"), redis_settings()).close()
+    open_redis(server.url, redis_settings(password="secret-horse")).close()
 
 
 def test_two_namespaces_share_a_server_and_nothing_else(tmp_path: Path, stack: ExitStack) -> None:
     server = stack.enter_context(RedisServer(tmp_path, *QUICK))
-    one, other = (open_redis(server.url, RedisSettings(namespace=name)) for name in ("one", "other"))
+    one, other = (open_redis(server.url, redis_settings(namespace=name)) for name in ("one", "other"))
     one.create("m", bytes(16))
     assert (one.models(), other.models()) == (["m"], [])
     assert other.acquire(b"2" * 16, 1, "here", 1, 1000) is not None
@@ -200,7 +201,7 @@ def test_urls_are_read(url: str, nodes: tuple[tuple[str, int], ...], db: int) ->
     address = read_url(url)
     assert (address.nodes, address.db) == (nodes, db)
     assert "p%40ss" not in address.shown
-    assert "p@ss" not in repr(address) + repr(RedisSettings(password="p@ss"))
+    assert "p@ss" not in repr(address) + repr(redis_settings(password="p@ss"))
     assert address.password == ("p@ss" if "@" in url else "")
 
 
@@ -219,4 +220,4 @@ def test_other_urls_are_refused(url: str) -> None:
 
 def test_a_namespace_that_would_break_the_names_of_keys_is_refused() -> None:
     with pytest.raises(BadInput, match="namespace"):
-        open_redis("redis://127.0.0.1:1", RedisSettings(namespace="a}b"))
+        open_redis("redis://127.0.0.1:1", redis_settings(namespace="a}b"))

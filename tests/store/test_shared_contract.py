@@ -13,18 +13,19 @@ import pytest
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
 from riata.store.processes import Holder
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.store import Edition, Owner, SharedStore, Standing, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until
+from tests.settings import redis_settings
 from tests.store.batches import observe, one_row, random_batch, save
 from tests.store.test_contract import answer_of, kind_of, plain, server
 
 __all__ = ["server"]  # a fixture
 
 LONG_MS = 600_000
-REDIS = RedisSettings(dedupe_events=60)
+REDIS = redis_settings(dedupe_events=60)
 
 
 class Twins:

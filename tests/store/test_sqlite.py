@@ -15,12 +15,13 @@ import pytest
 from riata.base.errors import BadInput, Conflict, Corrupt, LogFork, LogGap, NotFound, RiataError, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite, read_sqlite
+from riata.store.sqlite.store import SqliteStore, open_sqlite, read_sqlite
 from riata.store.sqlite.witness import WITNESS_NAME
 from riata.store.store import Owner
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, generation, observe, one_row, random_batch, save
 
-SMALL = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, wal_bytes_max=2**18)
+SMALL = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, wal_bytes_max=2**18)
 NONCE = b"n" * 16
 
 
@@ -68,7 +69,7 @@ def test_an_id_is_remembered_over_a_restart(tmp_path: Path) -> None:
 
 def test_a_second_process_is_kept_out(store: SqliteStore, tmp_path: Path) -> None:
     with pytest.raises(Conflict, match=str(os.getpid())) as caught:
-        open_sqlite(tmp_path / "data")
+        open_sqlite(tmp_path / "data", SMALL)
     assert caught.value.code == "directory_locked"
     with pytest.raises(Conflict):
         read_sqlite(tmp_path / "data")
@@ -368,7 +369,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_refuses_events_lets_checkpoints_through_and_recovers(small_disk: Path) -> None:
-    settings = SqliteSettings(ballast_bytes=2**20, reserve_bytes=2**19, wal_bytes_max=2**18)
+    settings = sqlite_settings(ballast_bytes=2**20, reserve_bytes=2**19, wal_bytes_max=2**18)
     store = open_sqlite(small_disk, settings)
     store.create("m", LINEAGE)
     owner = store.acquire(NONCE, 1, "here", 0)
@@ -402,7 +403,7 @@ def fill_up(store: SqliteStore, rng: np.random.Generator) -> int:
 
 
 def test_a_disk_filled_by_others_loses_nothing(small_disk: Path) -> None:
-    settings = SqliteSettings(ballast_bytes=2**16, reserve_bytes=0, wal_bytes_max=2**18)
+    settings = sqlite_settings(ballast_bytes=2**16, wal_bytes_max=2**18)
     store = open_sqlite(small_disk, settings)
     store.create("m", LINEAGE)
     owner = store.acquire(NONCE, 1, "here", 0)

@@ -17,10 +17,11 @@ from riata.store.sqlite.schema import DATABASE_NAME
 from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_sqlite
 from riata.store.store import Append, Store
 from tests.doubles.memory_store import MemoryStore
+from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe
 from tests.store.test_sqlite import edit
 
-SETTINGS = SqliteSettings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=500, wal_bytes_max=2**20)
+SETTINGS = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=500, wal_bytes_max=2**20)
 FRESH_IDS_MAX = 40
 
 

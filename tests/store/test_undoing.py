@@ -14,12 +14,13 @@ from riata.store import undoing
 from riata.store.layout import encode_checkpoint
 from riata.store.memory import MemoryStore
 from riata.store.records import Through, encode_restore
-from riata.store.redis.store import RedisSettings, open_redis
+from riata.store.redis.store import open_redis
 from riata.store.sqlite import dedupe
-from riata.store.sqlite.store import SqliteSettings, open_sqlite
+from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Head, Store
 from riata.store.undoing import Restored
 from tests.redis_server import RedisServer, redis_version
+from tests.settings import redis_settings, sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe
 
 WINDOW = 150
@@ -40,13 +41,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer | N
 def opens(request: pytest.FixtureRequest, tmp_path: Path, server: RedisServer | None) -> Callable[[], Store]:
     """Opens the same store again and again."""
     memory = MemoryStore(dedupe_events=WINDOW)
-    settings = SqliteSettings(2**16, 2**10, dedupe_events=WINDOW)
+    settings = sqlite_settings(ballast_bytes=2**16, reserve_bytes=2**10, dedupe_events=WINDOW)
     if request.param == "redis":
         if server is None:
             pytest.skip("needs a Redis server of version 7 or newer")
         server.cli("FLUSHALL")
         url = server.url
-        return lambda: open_redis(url, RedisSettings(dedupe_events=WINDOW))
+        return lambda: open_redis(url, redis_settings(dedupe_events=WINDOW))
     if request.param == "memory":
         return lambda: memory
     return lambda: open_sqlite(tmp_path / "data", settings)

@@ -16,11 +16,12 @@ from riata.run.state.provenance import Provenance, current, read_provenance
 from riata.run.state.recovery import Recovered, Recovery
 from riata.run.state.replay import Span, replay
 from riata.run.state.upgrades import append_upgrade
-from riata.run.writer.checkpointer import Checkpointer, Retention
+from riata.run.writer.checkpointer import Checkpointer
 from riata.store import layout, records
 from riata.store.store import Append, Appended, Owner, Record
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here, log_batch, random_batch
+from tests.settings import retention
 from tests.upgrades.another import VERSION, being
 
 OTHER = "0123456789abcdef"
@@ -45,7 +46,7 @@ class Kept:
 
     def save(self, state: ModelState, keep_events: int = 10**6) -> None:
         assert self.owner is not None
-        saved = Checkpointer(here(self.store), self.owner, Retention(3, keep_events)).save(state.freeze(), 0, {})
+        saved = Checkpointer(here(self.store), self.owner, retention(events=keep_events)).save(state.freeze(), 0, {})
         assert saved.generation is not None
 
     def upgrades(self) -> list[Record]:
@@ -144,7 +145,7 @@ def test_a_generation_without_a_fingerprint_counts_as_of_another_arithmetic(kept
     frozen = state.freeze()
     del frozen.header["numerics"]
     assert kept.owner is not None
-    Checkpointer(here(kept.store), kept.owner, Retention(3, 10**6)).save(frozen, 0, {})
+    Checkpointer(here(kept.store), kept.owner, retention()).save(frozen, 0, {})
     assert kept.start().upgraded == (Provenance(VERSION, ""), 62)
     assert kept.start().upgraded is None
     assert replay(kept.store, "m").equal

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from riata.web.app import create_app
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import web_settings
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService
 
@@ -22,6 +22,6 @@ def service() -> FakeService:
 
 @pytest.fixture
 def client(service: FakeService) -> Iterator[Client]:
-    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, import_bytes_max=BODY_BYTES_MAX, body_deadline_s=0.2)
+    settings = web_settings(body_bytes_max=BODY_BYTES_MAX, import_bytes_max=BODY_BYTES_MAX, body_deadline_s=0.2)
     with asking(create_app(service, service, settings, service.clock)) as found:
         yield found

@@ -18,8 +18,8 @@ from riata.run.service import Service
 from riata.web.app import create_app
 from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server, run
-from riata.web.settings import WebSettings
 from riata.wiring import build_engine
+from tests.settings import connection_bounds, web_settings
 
 START_S_MAX = 900.0
 
@@ -27,7 +27,7 @@ START_S_MAX = 900.0
 @contextmanager
 def serving(app: ASGIApp, graceful_stop_s: int = 5, front: ListenerState | None = None) -> Iterator[int]:
     """Serve `app` on a free port of the loopback interface for the duration of the block; yields the port."""
-    server = build_server(app, "127.0.0.1", 0, graceful_stop_s, front)
+    server = build_server(app, "127.0.0.1", 0, graceful_stop_s, front or ListenerState(connection_bounds()))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=run, args=(server, [listening]), name="test-server")
         thread.start()
@@ -48,7 +48,7 @@ def real_app() -> FastAPI:
         raise AssertionError(reason)
 
     engine = build_engine(Settings(store="memory:", refit_nice=0), fatal)
-    return create_app(Service(engine), Admin(engine), WebSettings(), engine.clock)
+    return create_app(Service(engine), Admin(engine), web_settings(), engine.clock)
 
 
 def wait_until_ready(url: str, session: requests.Session) -> None:

@@ -27,9 +27,9 @@ from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer
 from riata.web.server.fast_path import FastPath
 from riata.web.server.request import Request
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.predict.sketches import random_sketch
+from tests.settings import web_settings
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
 
@@ -90,7 +90,7 @@ def service_with_models() -> LoadingService:
 def begin(stack: ExitStack, fast: bool, file: KeysFile | None) -> tuple[Lane, Meters]:
     service = service_with_models()
     asked = None if file is None else Gate(service.clock, file, Buckets(1e6, 1e6))
-    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, fast_path=fast)
+    settings = web_settings(body_bytes_max=BODY_BYTES_MAX, fast_path=fast)
     app = create_app(service, service, settings, service.clock, gate=asked)
     lane = Lane(0, service)
     if fast:

@@ -11,7 +11,7 @@ import pytest
 from riata.run.state.changes import KINDS
 from riata.web.api.routes.console import FILES, FOLDER, PAGE, build, files
 from riata.web.app import create_app
-from riata.web.settings import WebSettings
+from tests.settings import web_settings
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeService
 
@@ -91,7 +91,7 @@ def test_a_file_of_another_version_is_not_found(client: Client) -> None:
 
 
 def test_the_console_can_be_left_out(service: FakeService) -> None:
-    with asking(create_app(service, service, WebSettings(console=False), service.clock)) as client:
+    with asking(create_app(service, service, web_settings(console=False), service.clock)) as client:
         assert client.get("/console").status_code == 404
         assert client.get(f"/console/{build()}/app.js").status_code == 404
 

@@ -24,9 +24,9 @@ from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.running import HANG_S
+from tests.settings import web_settings
 from tests.trees.hand_made import DOWN, text_of, two_splits
 from tests.web.attack.chromium import Chromium, missing_programs, until
 from tests.web.serving import serving
@@ -128,8 +128,8 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     keys = {name: new_token(name) for name in scopes}
     file = KeysFile(Path("/nowhere"))
     file.ring = ring_of(KeyEntry(name, digest_of(keys[name]), scopes[name], "*") for name in scopes)
-    gate = Gate(engine.clock, file, Buckets())
-    app = create_app(Service(engine), Admin(engine), WebSettings(), engine.clock, gate=gate)
+    gate = Gate(engine.clock, file, Buckets(0.0, 0.0))
+    app = create_app(Service(engine), Admin(engine), web_settings(), engine.clock, gate=gate)
     with ExitStack() as stack:
         port = stack.enter_context(serving(app))
         browser = stack.enter_context(Chromium(tmp_path_factory.mktemp("chromium")))

@@ -18,11 +18,12 @@ from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer, json_answer
 from riata.web.server.body import Bodies
 from riata.web.server.bounds import Bounds, ListenerState
+from riata.web.server.busy_poll import BusyPoll
 from riata.web.server.fast_path import FastPath
 from riata.web.server.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
 from riata.web.server.server import Server, build_server, run
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import connection_bounds, web_settings
 from tests.web.attack.raw import Reply as Received
 from tests.web.attack.raw import listen_to, read_replies
 from tests.web.fake_service import FakeService
@@ -109,10 +110,10 @@ def target() -> Iterator[Target]:
 
 def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Target:
     service, slow = FakeService(ManualClock(10_000)), Slow()
-    app = create_app(service, service, WebSettings(), service.clock)
+    app = create_app(service, service, web_settings(), service.clock)
     router = Router([HotRoute("POST", "/observe", slow, lambda _: None, 2**16)])
-    app.state.fast_path = FastPath(router, app.state.meters, service, None, Bodies(2**20))
-    server = build_server(app, "127.0.0.1", 0, stop_s, ListenerState(bounds or Bounds()))
+    app.state.fast_path = FastPath(router, app.state.meters, service, None, Bodies(2**20), BusyPoll(0))
+    server = build_server(app, "127.0.0.1", 0, stop_s, ListenerState(bounds or connection_bounds()))
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     thread = threading.Thread(target=run, args=(server, [listening]))
     thread.start()
@@ -237,7 +238,7 @@ def test_nonsense_behind_it_is_refused_after_it(target: Target) -> None:
 
 def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
     with ExitStack() as stack:
-        target = begin(stack, Bounds(idle_s=0.3, head_s=0.3, body_idle_s=0.3))
+        target = begin(stack, connection_bounds(idle_s=0.3, head_s=0.3, body_idle_s=0.3))
         with connect(target) as connection:
             connection.sendall(observe())
             target.slow.wait()

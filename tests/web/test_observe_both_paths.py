@@ -23,8 +23,8 @@ from riata.web.app import create_app
 from riata.web.server import connection, long_body
 from riata.web.server.body import SMALL_BYTES
 from riata.web.server.connection import Connection
-from riata.web.settings import WebSettings
 from riata.wiring import build_engine
+from tests.settings import web_settings
 from tests.web.serving import serving
 
 HEAD = "POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {kind}\r\n{more}Content-Length: {length}\r\n\r\n"
@@ -45,7 +45,7 @@ def built(fast: bool) -> tuple[FastAPI, Engine]:
         raise AssertionError(reason)
 
     engine = build_engine(Settings(store="memory:"), fatal)
-    return create_app(Service(engine), Admin(engine), WebSettings(fast_path=fast), engine.clock), engine
+    return create_app(Service(engine), Admin(engine), web_settings(fast_path=fast), engine.clock), engine
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from riata.web.api.routes import console, docs
 from riata.web.api.routes.docs import ASSETS, asset_bytes
 from riata.web.api.routes.table import ROUTES
 from riata.web.app import create_app
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import web_settings
 from tests.web.asking import Client
 from tests.web.fake_service import FakeService
 
@@ -40,7 +40,7 @@ def test_the_contract_is_the_one_last_released() -> None:
 
 def test_the_application_answers_the_routes_of_the_table_and_no_others() -> None:
     service = FakeService(ManualClock())
-    app = create_app(service, service, WebSettings(), service.clock)
+    app = create_app(service, service, web_settings(), service.clock)
     answered = [(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or () if m != "HEAD"]
     assert sorted(answered) == sorted((route.method, route.path) for route in ROUTES)
     assert len(answered) == len(app.routes) == len(set(answered))
@@ -95,4 +95,4 @@ def test_other_files_are_not_served(client: Client) -> None:
 def test_the_application_can_be_built_twice() -> None:
     service = FakeService(ManualClock())
     for _ in range(2):
-        create_app(service, service, WebSettings(), service.clock)
+        create_app(service, service, web_settings(), service.clock)

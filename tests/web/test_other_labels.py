@@ -13,9 +13,10 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.settings import INLINE_BYTES_MAX, WebSettings
+from riata.web.settings import INLINE_BYTES_MAX
 from riata.wiring import build_engine
 from tests.arrow_stream import examples, stream
+from tests.settings import web_settings
 from tests.web.serving import serving
 
 LINES = "application/x-ndjson"
@@ -31,7 +32,7 @@ def fatal(reason: str) -> None:
 @pytest.fixture(scope="module", params=[True, False], ids=["fast path", "ASGI"])
 def client(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
     engine = build_engine(Settings(store="memory:"), fatal)
-    app = create_app(Service(engine), Admin(engine), WebSettings(fast_path=request.param), engine.clock)
+    app = create_app(Service(engine), Admin(engine), web_settings(fast_path=request.param), engine.clock)
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
         while client.get("/readyz").status_code != 200:
             pass

@@ -16,15 +16,17 @@ from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.run.usage import FILE, FileLedger, Ledger, StoreLedger
 from riata.web.app import create_app
+from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import Key, KeyEntry, digest_of, entry_text, new_token, parse_keys, ring_of
 from riata.web.auth.quotas import DAY_MS, Quotas
 from riata.web.metrics.front_meters import FrontCollector
+from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server
-from riata.web.settings import WebSettings
 from riata.wiring import build_engine
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
+from tests.settings import connection_bounds, web_settings
 from tests.web.serving import serving
 
 ROW = {"features": {"a": 1.0}, "label": 1}
@@ -47,10 +49,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(folder: Path) -> Iterator[httpx.Client]:
     engine = build_engine(Settings(store="memory:", refit_nice=0), lambda reason: pytest.fail(reason))
     file = KeysFile(Path("/nowhere"), ring_of(ENTRIES))
-    gate = Gate(SystemClock(), file)
+    gate = Gate(SystemClock(), file, Buckets(0.0, 0.0))
     gate.quotas.ledger = FileLedger(folder)
-    app = create_app(Service(engine), Admin(engine), WebSettings(), engine.clock, gate=gate)
-    app.state.meters.registry.register(FrontCollector(build_server(app, "127.0.0.1", 0, 1), gate))
+    app = create_app(Service(engine), Admin(engine), web_settings(), engine.clock, gate=gate)
+    app.state.meters.registry.register(
+        FrontCollector(build_server(app, "127.0.0.1", 0, 1, ListenerState(connection_bounds())), gate)
+    )
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as asking:
         while asking.get("/readyz").status_code != 200:
             pass

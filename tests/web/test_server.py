@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from riata import wiring
 from riata.base.settings import Settings
 from riata.web.app import create_app
-from riata.web.server.bounds import Bounds
+from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server
-from riata.web.settings import WebSettings
-from riata.wiring import connection_bounds
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import connection_bounds, web_settings
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
 
@@ -29,7 +29,7 @@ def service() -> FakeService:
 
 @pytest.fixture
 def port(service: FakeService) -> Iterator[int]:
-    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX)
+    settings = web_settings(body_bytes_max=BODY_BYTES_MAX)
     with serving(create_app(service, service, settings, service.clock)) as found:
         yield found
 
@@ -87,7 +87,7 @@ def test_a_body_that_ends_early_adds_nothing(port: int, service: FakeService) ->
 
 
 def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeService) -> None:
-    with serving(create_app(service, service, WebSettings(), service.clock)) as found:
+    with serving(create_app(service, service, web_settings(), service.clock)) as found:
         idle = socket.create_connection(("127.0.0.1", found))
         exchange(found, post(ROW, b"Connection: close"))
     idle.close()
@@ -95,7 +95,7 @@ def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeServi
 
 
 def test_the_server_is_configured_as_promised() -> None:
-    config = build_server(lambda *_: None, "127.0.0.1", 8080, 20).config  # type: ignore[arg-type]
+    config = build_server(lambda *_: None, "127.0.0.1", 8080, 20, ListenerState(connection_bounds())).config  # type: ignore[arg-type]
     assert config.timeout_graceful_shutdown == 20
     assert not config.server_header
     assert not config.access_log
@@ -103,9 +103,9 @@ def test_the_server_is_configured_as_promised() -> None:
 
 
 def test_the_bounds_of_a_connection_are_those_of_the_settings() -> None:
-    assert connection_bounds(Settings()) == Bounds()
-    promised = Bounds(head_bytes_max=16 * 1024, headers_max=64, head_s=5, body_idle_s=15, write_s=10, connections_max=1024)
-    assert promised == Bounds()
+    found = wiring.connection_bounds(Settings())
+    assert (found.head_bytes_max, found.headers_max, found.connections_max) == (16 * 1024, 64, 1024)
+    assert (found.head_s, found.body_idle_s, found.write_s, found.idle_s) == (5, 15, 10, 75)
     given = Settings(head_timeout_s=1, body_idle_timeout_s=2, write_timeout_s=3, idle_timeout_s=4, connections_max=5)
-    found = connection_bounds(given)
+    found = wiring.connection_bounds(given)
     assert (found.head_s, found.body_idle_s, found.write_s, found.idle_s, found.connections_max) == (1, 2, 3, 4, 5)

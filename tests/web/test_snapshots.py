@@ -12,8 +12,8 @@ import pytest
 
 from riata.base.errors import Corrupt
 from riata.web.app import create_app
-from riata.web.settings import WebSettings
 from tests.running import Running
+from tests.settings import web_settings
 from tests.web.asking import Client, asking
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import EXPORT_MAGIC, FakeService
@@ -145,7 +145,7 @@ def test_an_import_has_a_type_a_name_and_a_bound(client: Client) -> None:
 
 
 def test_an_import_that_all_bodies_together_have_no_room_for_is_too_large_not_too_busy(service: FakeService) -> None:
-    settings = WebSettings(body_bytes_max=2**16, bodies_bytes_max=2**17, import_bytes_max=2**20)
+    settings = web_settings(body_bytes_max=2**16, bodies_bytes_max=2**17, import_bytes_max=2**20)
     with asking(create_app(service, service, settings, service.clock)) as client:
         assert client.post("/models/m/import", EXPORT_MAGIC + bytes(2**17), BINARY).status_code == 413
         assert client.post("/models/m/import", EXPORT_MAGIC + bytes(2**16), BINARY).status_code == 200

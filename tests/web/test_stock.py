@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from riata.web.app import create_app
-from riata.web.server.bounds import Bounds, ListenerState
-from riata.web.settings import WebSettings
+from riata.web.server.bounds import ListenerState
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import connection_bounds, web_settings
 from tests.web.attack.raw import ROW, get, post, talk
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
@@ -28,7 +28,7 @@ START_S = 900.0
 
 def application(fast: bool) -> tuple[FastAPI, FakeService]:
     service = FakeService(ManualClock(10_000))
-    return create_app(service, service, WebSettings(fast_path=fast), service.clock), service
+    return create_app(service, service, web_settings(fast_path=fast), service.clock), service
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def chunks(*parts: bytes) -> bytes:
 
 
 def test_requests_of_one_connection_are_given_to_it_one_after_the_other() -> None:
-    front = ListenerState(Bounds())
+    front = ListenerState(connection_bounds())
     with serving(echo, front=front) as port:
         sent = [post(b"one", path=b"/echo"), chunks(b"two", b"-", b"more"), get(b"/echo"), post(b"three" * 20_000, path=b"/echo")]
         received = talk(port, b"".join(sent), silence_s=0.3, awaited=4)

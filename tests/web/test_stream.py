@@ -13,10 +13,11 @@ import pytest
 from riata.web.api.routes import stream
 from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.app import create_app
+from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.settings import WebSettings
 from tests.running import HANG_S
+from tests.settings import web_settings
 from tests.web.fake_service import FakeService
 from tests.web.serving import serving
 
@@ -29,7 +30,7 @@ Event = tuple[str, str, Any]  # id, kind, document
 def client(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(stream, "LOOK_S", 0.01)
     monkeypatch.setattr(stream, "BEAT_S", 0.1)
-    app = create_app(service, service, WebSettings(streams_max=2), service.clock)
+    app = create_app(service, service, web_settings(streams_max=2), service.clock)
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as found:
         yield found
 
@@ -107,8 +108,10 @@ def test_one_key_leaves_streams_to_the_others(service: FakeService, monkeypatch:
     tokens = {name: new_token(name) for name in ("one", "two")}
     ring = ring_of([KeyEntry(name, digest_of(token), ["watch"], "*") for name, token in tokens.items()])
     one, two = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
-    settings = WebSettings(streams_max=9, streams_per_key=2)
-    app = create_app(service, service, settings, service.clock, gate=Gate(service.clock, KeysFile(Path("/nowhere"), ring)))
+    settings = web_settings(streams_max=9, streams_per_key=2)
+    app = create_app(
+        service, service, settings, service.clock, gate=Gate(service.clock, KeysFile(Path("/nowhere"), ring), Buckets(0.0, 0.0))
+    )
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
         with begun(client, **one) as first, begun(client, **one) as second:
             for answer in (first, second):
@@ -124,7 +127,7 @@ def test_one_key_leaves_streams_to_the_others(service: FakeService, monkeypatch:
 
 
 def test_streams_end_well_when_the_server_stops(service: FakeService) -> None:
-    app = create_app(service, service, WebSettings(), service.clock)
+    app = create_app(service, service, web_settings(), service.clock)
     with httpx.Client(timeout=HANG_S) as client:
         with serving(app, graceful_stop_s=60) as port:
             answer = client.send(client.build_request("GET", f"http://127.0.0.1:{port}/models/default/stream"), stream=True)

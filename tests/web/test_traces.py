@@ -31,13 +31,14 @@ from riata.run.traced_service import TracedService
 from riata.web import spans as spans_module
 from riata.web.app import create_app
 from riata.web.server.fast_path import FastPath
-from riata.web.settings import INLINE_BYTES_MAX, WebSettings
+from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.spans import Spans, open_spans
 from riata.web.traced import TracedRequests, trace_requests
 from riata.wiring import build_engine
 from tests.cli.test_verbs import run
 from tests.redis_server import RedisServer
 from tests.running import HANG_S, Running
+from tests.settings import web_settings
 from tests.web.attack.raw import post, talk
 from tests.web.serving import real_app, serving, wait_until_ready
 
@@ -80,7 +81,7 @@ class Traced:
 def tracing_into(spans: Spans) -> Iterator[tuple[str, requests.Session]]:
     """Serve a traced service on a store in memory."""
     engine = build_engine(Settings(store="memory:"), pytest.fail)
-    app = create_app(TracedService(engine), Admin(engine), WebSettings(), engine.clock)
+    app = create_app(TracedService(engine), Admin(engine), web_settings(), engine.clock)
     trace_requests(app, spans)
     with serving(app) as port, requests.Session() as session:
         wait_until_ready(f"http://127.0.0.1:{port}", session)

@@ -25,9 +25,9 @@ from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.settings import WebSettings
 from riata.wire.batch import Batch
 from riata.wire.parsed import RowError
+from tests.settings import web_settings
 from tests.watch.streams import observed
 from tests.watch.test_drift import stream, watched
 from tests.web.asking import Client, asking
@@ -154,7 +154,7 @@ NO_QUOTAS = dict.fromkeys(("models_max", "events_a_day", "bytes_a_day", "events_
 def keyed(service: FakeService, *entries: KeyEntry) -> FastAPI:
     file = KeysFile(Path("/nowhere"))
     file.ring = ring_of(entries)
-    return create_app(service, service, WebSettings(), service.clock, gate=Gate(service.clock, file, Buckets()))
+    return create_app(service, service, web_settings(), service.clock, gate=Gate(service.clock, file, Buckets(0.0, 0.0)))
 
 
 def test_whoami_and_keys_name_no_secret_and_no_other_key_of_a_limited_one(service: FakeService) -> None:

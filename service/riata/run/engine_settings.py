@@ -23,14 +23,14 @@ class ArchiveSettings:
     bytes_max     : of the segments of one model
     keep_events   : events that trims leave in the log; the archive takes what is before them
     reserve_bytes : free space that is left for checkpoints
-    bytes_per_s   : read or written; 1,000,000 events of 75 features take about two minutes
+    bytes_per_s   : read or written
     """
 
     directory: Path
     bytes_max: int
     keep_events: int
-    reserve_bytes: int = 0
-    bytes_per_s: int = 16 * 2**20
+    reserve_bytes: int
+    bytes_per_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,40 +45,41 @@ class RefitSettings:
     niceness      : of the thread that reads the log, and of the process that solves
     """
 
-    directory: Path | None = None
-    reserve_bytes: int = 0
-    bytes_per_s: int = 16 * 2**20
-    every_s: float = 0.0
-    promote: Literal["never", "if_better"] = "never"
-    niceness: int = 10
+    directory: Path | None
+    reserve_bytes: int
+    bytes_per_s: int
+    every_s: float
+    promote: Literal["never", "if_better"]
+    niceness: int
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """The settings that the engine needs; see the settings of the same names."""
+    """The settings that the engine needs; see the settings of the same names. `riata.wiring` makes them."""
 
     host: str
     retention: Retention
     durability: str
-    inbox_requests_max: int = 1024
-    lag_events_max: int = 250_000
-    memory_bytes_max: int = 0  # no bound
-    observe_timeout_ms: int = 10_000
-    min_seq_wait_ms: int = 2_000
-    scrub_every_s: float = 600.0
-    scrub_bytes_per_s: int = 4 * 2**20  # of the log: 14 GiB an hour
-    remember_bytes_max: int = 256 * 2**20
-    role: Role = "all"
-    shared: bool = False  # whether several processes share the store; its owner then holds a lease
-    lease_ttl_ms: int = 10_000
-    follow_every_ms: int = 200
-    max_staleness_s: float = 3600.0
-    copies: Path | None = None  # where a replica keeps copies of the editions it follows
-    note: Path | None = None  # the file that records what is known of the store
-    archive: ArchiveSettings | None = None  # None: what is trimmed is gone
-    refits: RefitSettings = field(default_factory=RefitSettings)
-    lost_events_max: int = 0  # missing events of a model that are accepted automatically
-    crash_note: Path | None = None  # the file that records what the process was learning when it died by itself
+    saved_bytes_max: int
+    inbox_requests_max: int
+    lag_events_max: int
+    memory_bytes_max: int  # 0: no bound
+    observe_timeout_ms: int
+    min_seq_wait_ms: int
+    scrub_every_s: float
+    scrub_bytes_per_s: int
+    remember_bytes_max: int
+    role: Role
+    shared: bool  # whether several processes share the store; its owner then holds a lease
+    lease_ttl_ms: int
+    follow_every_ms: int
+    max_staleness_s: float
+    copies: Path | None  # where a replica keeps copies of the editions it follows
+    note: Path | None  # the file that records what is known of the store
+    archive: ArchiveSettings | None  # None: what is trimmed is gone
+    refits: RefitSettings
+    lost_events_max: int  # missing events of a model that are accepted automatically
+    crash_note: Path | None  # the file that records what the process was learning when it died by itself
 
     @property
     def follows(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
-from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS, MODELS_MAX
+from riata.base.limits import CHUNK_BYTES_MAX, MODELS_MAX
 from riata.store.append_plan import Planned, new_head, plan_group
 from riata.store.owning import older_algorithm
 from riata.store.records import check_read, decode_through
@@ -48,7 +48,7 @@ class _Kept:
 class MemoryStore:
     """A store that lives as long as the object."""
 
-    def __init__(self, dedupe_events: int = DEDUPE_EVENTS) -> None:
+    def __init__(self, dedupe_events: int) -> None:
         self.dedupe_events = dedupe_events
         self._kept = _Kept()
         self._closed = False

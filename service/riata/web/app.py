@@ -32,6 +32,7 @@ from riata.web.metrics.pending_predictions import RememberedCollector
 from riata.web.metrics.refit_meters import RefitCollector
 from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.server.body import Bodies, ClientGone
+from riata.web.server.busy_poll import BusyPoll
 from riata.web.server.fast_path import FastPath
 from riata.web.server.idle_memory import IdleMemory, RenewedPool
 from riata.web.server.instrumented import HotApps, Instrumented
@@ -110,8 +111,8 @@ def create_app(
     app.state.parts, app.state.on_started = parts, lambda: None
     app.state.meters = meters
     app.state.bodies = bodies
-    fast = FastPath(router, meters, service, acting, bodies, settings.busy_poll_us) if settings.fast_path else None
-    app.state.fast_path = fast
+    awake = BusyPoll(settings.busy_poll_us)
+    app.state.fast_path = FastPath(router, meters, service, acting, bodies, awake) if settings.fast_path else None
     return app
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from riata.base.limits import BODY_BYTES_MAX, DEDUPE_EVENTS
-
 INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms
 DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # the body of an operation
 MODEL_BYTES_MAX: Final = 3 * 2**20  # the configuration of a model, with the trees of its curves
@@ -15,7 +13,6 @@ WEIGHTS_SHOWN_MAX: Final = 10_000
 GAMMAS_MIN: Final = 2  # penalties of the grid of a path; each is a solve
 GAMMAS_DEFAULT: Final = 20
 GAMMAS_MAX: Final = 100
-BODY_DEADLINE_S: Final = 60.0  # 16 MiB at 2.3 Mbit/s; a slower body is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +33,15 @@ class WebSettings:
     dedupe_events    : how many events back an event id is known; told to clients
     """
 
-    body_bytes_max: int = BODY_BYTES_MAX
-    import_bytes_max: int = 512 * 2**20
-    bodies_bytes_max: int = 512 * 2**20
-    body_deadline_s: float = BODY_DEADLINE_S
-    parse_threads: int = 2
-    docs: bool = True
-    console: bool = True
-    fast_path: bool = True
-    streams_max: int = 100
-    streams_per_key: int = 20
-    busy_poll_us: int = 0
-    dedupe_events: int = DEDUPE_EVENTS
+    body_bytes_max: int
+    import_bytes_max: int
+    bodies_bytes_max: int
+    body_deadline_s: float
+    parse_threads: int
+    docs: bool
+    console: bool
+    fast_path: bool
+    streams_max: int
+    streams_per_key: int
+    busy_poll_us: int
+    dedupe_events: int

@@ -36,8 +36,7 @@ class TracedFastPath(FastPath):
     """The fast path of `fast`, with a span for each request that it answers."""
 
     def __init__(self, fast: FastPath, spans: Spans) -> None:
-        super().__init__(fast.router, fast.meters, fast.service, fast.gate, fast.bodies)
-        self.awake = fast.awake
+        super().__init__(fast.router, fast.meters, fast.service, fast.gate, fast.bodies, fast.awake)
         self.spans = spans
 
     def find(self, data: bytes, words: Words) -> Request | None:

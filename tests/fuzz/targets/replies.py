@@ -21,12 +21,13 @@ from riata.store.layout import checkpoint_digest
 from riata.store.payload import decode_batch
 from riata.store.redis.link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply
 from riata.store.redis.session import Chance
-from riata.store.redis.store import RedisSettings, RedisStore
+from riata.store.redis.store import RedisStore
 from riata.store.redis.url import read_url
 from riata.store.redis.wire import Answers, Patience
 from riata.store.store import Append, Edition, Generation, Owner, PendingPrediction
 from riata.wire.batch import Batch
 from tests.fuzz.draw import Draw
+from tests.settings import redis_settings
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "redis_replies.json"
 LINEAGE: Final = bytes(range(16))
@@ -134,7 +135,7 @@ def one_input(data: bytes) -> None:
         return
     clock = Clock()
     chance = Chance(lambda: clock.now, clock.sleep, lambda: 0.5)
-    store = RedisStore(Told(draw), RedisSettings(timeout_ms=100), chance, lambda size: bytes(range(size)))
+    store = RedisStore(Told(draw), redis_settings(timeout_ms=100), chance, lambda size: bytes(range(size)))
     session(store, lambda work: _suppressed(work))
 
 
@@ -270,7 +271,7 @@ def record(url: str) -> None:
             return reply
 
     calls: Calls = Received()
-    store = RedisStore(calls, RedisSettings(), draw=lambda size: bytes(range(size)))
+    store = RedisStore(calls, redis_settings(), draw=lambda size: bytes(range(size)))
     session(store, lambda work: _suppressed(work))
     GOLDEN.write_text(json.dumps(received, sort_keys=True, indent=1) + "\n", encoding="utf-8")
 

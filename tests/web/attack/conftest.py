@@ -12,14 +12,14 @@ from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.auth.gate import Gate
 from riata.web.server.bounds import Bounds, ListenerState
-from riata.web.settings import WebSettings
 from riata.wire.parse import parse_examples
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import connection_bounds, web_settings
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
 
 BODY_BYTES_MAX = 256 * 1024
-CALM = Bounds(head_s=20.0, body_idle_s=20.0, write_s=20.0, idle_s=20.0, linger_s=0.5)
+CALM = connection_bounds(head_s=20.0, body_idle_s=20.0, write_s=20.0, idle_s=20.0, linger_s=0.5)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def begin(
 ) -> Target:
     """Start a server that runs as long as `stack`."""
     front, service = ListenerState(bounds), FakeService(ManualClock(10_000))
-    settings = WebSettings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
+    settings = web_settings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
     app = create_app(service, service, settings, service.clock, gate=gate)
     return Target(stack.enter_context(serving(app, front=front)), front, service)
 

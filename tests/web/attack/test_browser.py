@@ -21,8 +21,8 @@ from riata.base.hosts import read_hosts
 from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.server.bounds import ListenerState
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import connection_bounds, web_settings
 from tests.web.attack.chromium import Chromium, missing_programs, until
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
@@ -147,8 +147,8 @@ class Page(BaseHTTPRequestHandler):
 
 def begin(stack: ExitStack, hosts: bool) -> Target:
     service = FakeService(ManualClock(10_000))
-    front = ListenerState(hosts=read_hosts("", "127.0.0.1") if hosts else None)
-    app = create_app(service, service, WebSettings(), service.clock)
+    front = ListenerState(connection_bounds(), hosts=read_hosts("", "127.0.0.1") if hosts else None)
+    app = create_app(service, service, web_settings(), service.clock)
     return Target(stack.enter_context(serving(app, front=front)), front, service)
 
 

@@ -35,8 +35,8 @@ from riata.web.auth.keys import (
     ring_of,
 )
 from riata.web.auth.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
+from tests.settings import web_settings
 from tests.web.asking import Client, asking
 from tests.web.fake_service import FakeModel, FakeService
 
@@ -73,8 +73,8 @@ def bearer(token: str) -> dict[str, str]:
 def app_of(entries: list[KeyEntry], service: FakeService, buckets: Buckets | None = None) -> Any:
     file = KeysFile(Path("/nowhere"))
     file.ring = ring_of(entries)
-    gate = Gate(service.clock, file, buckets or Buckets())
-    return create_app(service, service, WebSettings(), service.clock, gate=gate)
+    gate = Gate(service.clock, file, buckets or Buckets(0.0, 0.0))
+    return create_app(service, service, web_settings(), service.clock, gate=gate)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_meters_name_the_models_that_the_key_may_see_and_no_other(service: FakeS
         assert families["one"] == families["every"], "a scraper finds every metric, with samples or without"
         for line in ('riata_rows_total{model="mine",outcome="accepted"} 1.0', "riata_ready 1.0"):
             assert line in texts["one"].splitlines()
-    with asking(create_app(service, service, WebSettings(), service.clock)) as client:
+    with asking(create_app(service, service, web_settings(), service.clock)) as client:
         assert labelled(client.get("/metrics").text) == {"default", "mine", "theirs"}, "without keys everybody sees all"
 
 
@@ -481,7 +481,9 @@ def test_a_running_service_takes_keys_back_within_the_time_of_a_look(
     path = write(tmp_path / "keys", entry)
     file = KeysFile(path)
     file.load()
-    with asking(create_app(service, service, WebSettings(), service.clock, gate=Gate(service.clock, file))) as client:
+    with asking(
+        create_app(service, service, web_settings(), service.clock, gate=Gate(service.clock, file, Buckets(0.0, 0.0)))
+    ) as client:
         assert client.get("/predict?a=1", headers=bearer(token)).status_code == 200
         write(path)
         deadline = time.monotonic() + 900
@@ -506,7 +508,7 @@ def test_too_many_requests_get_retry_after(service: FakeService) -> None:
     clock = service.clock
     token, entry = made("slow", [PREDICT], requests_per_s=1.0)
     free, other = made("free", [PREDICT])
-    with asking(app_of([entry, other], service, Buckets(per_key=100.0))) as client:
+    with asking(app_of([entry, other], service, Buckets(100.0, 0.0))) as client:
         statuses = [client.get("/predict?a=1", headers=bearer(token)).status_code for _ in range(4)]
         assert statuses == [200, 200, 429, 429]
         refused = client.get("/predict?a=1", headers=bearer(token))
@@ -519,14 +521,14 @@ def test_too_many_requests_get_retry_after(service: FakeService) -> None:
 
 
 def test_all_together_have_a_rate_without_any_key(service: FakeService) -> None:
-    gate = Gate(service.clock, None, Buckets(together=2.0))
-    with asking(create_app(service, service, WebSettings(), service.clock, gate=gate)) as client:
+    gate = Gate(service.clock, None, Buckets(0.0, 2.0))
+    with asking(create_app(service, service, web_settings(), service.clock, gate=gate)) as client:
         assert [client.get("/predict?a=1").status_code for _ in range(6)] == [200] * 4 + [429] * 2
         assert client.get("/readyz").status_code == 200
 
 
 def test_buckets_are_kept_for_known_keys_only() -> None:
-    buckets = Buckets(per_key=1.0)
+    buckets = Buckets(1.0, 0.0)
     for at in range(100):
         buckets.take(f"key-{at}", None, 0)
     buckets.forget({"key-1"})

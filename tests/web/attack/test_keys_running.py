@@ -17,9 +17,9 @@ from riata.run.state.config import ModelConfig
 from riata.web.app import create_app
 from riata.web.auth.keys import read_keys
 from riata.web.server.health_listener import health_app, health_listener
-from riata.web.settings import WebSettings
 from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
+from tests.settings import connection_bounds, web_settings
 from tests.web.attack.raw import get, talk
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
@@ -198,7 +198,7 @@ def test_a_key_in_the_environment_is_no_setting_of_the_service(tmp_path: Path) -
 def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
     service = FakeService(ManualClock(10_000))
     service.all["m"] = FakeModel("m", ModelConfig())
-    app = create_app(service, service, WebSettings(), service.clock)
+    app = create_app(service, service, web_settings(), service.clock)
     busy, over, told = threading.Event(), threading.Event(), threading.Event()
 
     @app.get("/busy")
@@ -209,7 +209,10 @@ def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
             pass
         return "done"
 
-    with serving(app) as port, health_listener(health_app(app.state.parts, told), "127.0.0.1", 0) as probes:
+    with (
+        serving(app) as port,
+        health_listener(health_app(app.state.parts, told), "127.0.0.1", 0, "", connection_bounds()) as probes,
+    ):
         paths = ("/livez", "/readyz", "/metrics", "/version")
         for path in paths:  # the first answer of each loads what it needs
             assert talk(probes, get(path.encode(), b"Connection: close")).told == [(200, "")]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from riata.web.settings import WebSettings
 from tests.bench.service import memory
 from tests.chaos.repeats import slow
 from tests.running import Running
+from tests.settings import web_settings
 from tests.web.attack import long_bodies as load
 
 GIVEN_BACK_S = 90.0  # of rest on a busy machine; an idle one needs 15
@@ -51,7 +51,7 @@ def test_unfinished_bodies_take_no_more_than_is_counted_and_give_it_back(chunked
     curve = loaded_service(tmp_path, loaded, [load.rows(load.WARM_ROWS, 9)])
     assert curve.answers["bodies_full"] + curve.answers["closed"] > 0, curve.answers
     assert curve.answers["held"] > 0, curve.answers
-    assert curve.peak - curve.before <= MORE * WebSettings().bodies_bytes_max
+    assert curve.peak - curve.before <= MORE * web_settings().bodies_bytes_max
     assert small[0].startswith(b"HTTP/1.1 202"), small
 
 

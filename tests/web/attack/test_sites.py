@@ -24,13 +24,14 @@ from riata.run.state.config import ModelConfig
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT
 from riata.web.app import create_app
+from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import entry_text
 from riata.web.server.bounds import ListenerState
-from riata.web.settings import WebSettings
 from riata.wiring import hosts_of
 from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
+from tests.settings import connection_bounds, web_settings
 from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk, whole_replies
 from tests.web.attack.test_keys import BODIES, made
 from tests.web.fake_service import FakeModel, FakeService
@@ -131,8 +132,8 @@ def told(port: int, request: bytes) -> bytes:
 def begin(stack: ExitStack, allowed: str | None, fast: bool) -> Served:
     service = FakeService(ManualClock(10_000))
     renew(service)
-    front = ListenerState(hosts=None if allowed is None else read_hosts(allowed, "127.0.0.1"))
-    app = create_app(service, service, WebSettings(fast_path=fast), service.clock)
+    front = ListenerState(connection_bounds(), hosts=None if allowed is None else read_hosts(allowed, "127.0.0.1"))
+    app = create_app(service, service, web_settings(fast_path=fast), service.clock)
     return Served(stack.enter_context(serving(app, front=front)), front, service)
 
 
@@ -449,11 +450,11 @@ def test_a_setting_that_names_no_host_is_refused_at_the_start(allowed: str) -> N
 
 
 def test_a_service_that_other_machines_reach_says_which_hosts_it_answers(caplog: pytest.LogCaptureFixture) -> None:
-    gate = Gate(ManualClock(0))
+    gate = Gate(ManualClock(0), None, Buckets(0.0, 0.0))
     for host, allowed, warned in (("127.0.0.1", "", False), ("0.0.0.0", "", True), ("0.0.0.0", "a", False)):
         caplog.clear()
         found = hosts_of(load_settings({"host": host, "allowed_hosts": allowed, "allow_unauthenticated": True}), gate)
         assert found is not None
         assert ("allowed_hosts" in caplog.text) == warned
         assert found.answers(host.encode())
-    assert hosts_of(load_settings({}), Gate(ManualClock(0), KeysFile(Path("/nowhere")))) is None
+    assert hosts_of(load_settings({}), Gate(ManualClock(0), KeysFile(Path("/nowhere")), Buckets(0.0, 0.0))) is None

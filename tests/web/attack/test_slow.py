@@ -11,11 +11,11 @@ from dataclasses import replace
 import pytest
 
 from riata.web.server.bodies import BODY_WAIT_S
-from riata.web.server.bounds import Bounds
+from tests.settings import connection_bounds
 from tests.web.attack.conftest import Start, Target, begin
 from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk
 
-QUICK = Bounds(head_s=0.8, body_idle_s=0.8, write_s=0.5, idle_s=1.2, linger_s=0.5)  # short enough to wait for
+QUICK = connection_bounds(head_s=0.8, body_idle_s=0.8, write_s=0.5, idle_s=1.2, linger_s=0.5)  # short enough to wait for
 BODY_S = 2.0
 SLACK_S = 300.0  # the machine may be busy; without a deadline all of these would last for ever
 CHUNKED = b"POST /observe HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -30,7 +30,7 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, Unavailable
 from riata.run.cluster.editions import decode_as
 from riata.run.cluster.ledger import Ledger
-from riata.run.cluster.store_identity import Mark, StoreIdentityFile
+from riata.run.cluster.store_identity import Mark
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.damage import Damage
 from riata.run.writer.published import Published
@@ -84,11 +84,11 @@ class Follower:
         self,
         catalogue: Catalogue,
         clock: Clock,
+        ledger: Ledger,
         on_fetched: Callable[[Fetched], None] = lambda _fetched: None,
-        ledger: Ledger | None = None,
     ) -> None:
         self.counts = Followed()
-        self.ledger = ledger or Ledger(StoreIdentityFile(None))
+        self.ledger = ledger
         self.refuses_damaged = True  # false in a process that accepts no events: a damaged model stays served
         self.strange = ""  # why the store is not the one that was followed; empty if it is
         self.strange_code = ""

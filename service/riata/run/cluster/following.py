@@ -28,7 +28,7 @@ class Following:
     """Follows the store until it is stopped. It cannot be started again."""
 
     def __init__(self, context: EngineContext, copies: Copies | None = None) -> None:
-        self.follower = Follower(context.catalogue, context.clock, self._on_fetched, context.ledger)
+        self.follower = Follower(context.catalogue, context.clock, context.ledger, self._on_fetched)
         self.follower.refuses_damaged = context.settings.role != "replica"
         self.holder: Holder | None = None  # the owner of the store when it was last read
         self.copies = copies

@@ -70,7 +70,7 @@ class Ledger:
     lost_events_max : up to this many missing events of a model are accepted automatically; see the setting
     """
 
-    def __init__(self, note: StoreIdentityFile, lost_events_max: int = 0) -> None:
+    def __init__(self, note: StoreIdentityFile, lost_events_max: int) -> None:
         self.note = note
         self.missing: dict[str, Missing] = {}  # by model, missing events that were not accepted
         self._noted = note.read()

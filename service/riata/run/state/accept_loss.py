@@ -30,7 +30,7 @@ from riata.base.errors import Corrupt, NotFound
 from riata.run.state.generations import thaw_generation
 from riata.store import records
 from riata.store.sqlite.losses import Loss, find_losses
-from riata.store.sqlite.store import SqliteSettings, SqliteStore, open_despite_losses
+from riata.store.sqlite.store import OFFLINE, SqliteSettings, SqliteStore, open_despite_losses
 from riata.store.store import Append, Generation
 
 
@@ -51,12 +51,12 @@ def find(directory: Path) -> Sequence[Loss]:
     return find_losses(directory)
 
 
-def accept(directory: Path, now_ms: int, settings: SqliteSettings | None = None) -> list[Accepted]:
+def accept(directory: Path, now_ms: int, settings: SqliteSettings = OFFLINE) -> list[Accepted]:
     """Accept every loss that `find` returns; does nothing if there is none. Raises like `find`, and `Unavailable` if the disk is
     full. Can be called again after an interruption: a loss whose event is in the log is not accepted twice."""
     if not find(directory):
         return []
-    store, losses = open_despite_losses(directory, settings or SqliteSettings(ballast_bytes=0, reserve_bytes=0))
+    store, losses = open_despite_losses(directory, settings)
     try:
         done = [one for loss in losses for one in _accept_one(store, loss, now_ms)]
         store.renew_witness()

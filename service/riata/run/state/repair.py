@@ -221,7 +221,7 @@ class Repairer:
             raise Conflict(f"{name}: the repair could not be written to the log", "cannot_repair")
         state.apply(record)
         events = record.last - newest.applied  # that were learnt again
-        checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH, events))
+        checkpointer = Checkpointer(self._call, self._owner, Retention(FRESH, events, older_bytes=0))
         for _ in range(FRESH):
             saved = checkpointer.save(state.freeze(), self._now_ms(), generation_info(state))
             if saved.verdict is not Verdict.OK:

@@ -30,7 +30,7 @@ class Snapshots:
         """
         async with self._engine.served_model(model).changing:
             generations, _ = await self._stored(model)
-            _require_room(model, generations, self._engine.settings.retention.saved_bytes)
+            _require_room(model, generations, self._engine.settings.saved_bytes_max)
             saved = await self._engine.led("a snapshot").save(model, requested=True, note=note)
         if saved.generation is None:
             raise Conflict("the snapshot was not written", "checkpoint_failed")

@@ -26,13 +26,11 @@ PACE_S = 0.001  # pause between chunks, so that waiting appends are executed fir
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What `trim` keeps of a model: its newest generations, events of the log, and bytes of older generations; and how many bytes
-    of generations may be saved beside them."""
+    """What `trim` keeps of a model: its newest generations, events of the log, and bytes of older generations."""
 
     generations: int
     events: int
-    older_bytes: int = 0
-    saved_bytes: int = 2**28
+    older_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

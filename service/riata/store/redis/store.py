@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt, NotFound
-from riata.base.limits import DEDUPE_EVENTS, MODELS_MAX
+from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.owning import older_algorithm
 from riata.store.processes import Holder, Process
@@ -51,26 +51,23 @@ class RedisSettings:
     timeout_ms    : how long a call is repeated until it is answered
     dedupe_events : event ids are remembered over this many events; fixed for a model when it is created
     attested      : skip the check that Redis is configured to keep what it acknowledges
-    aside         : the name under which a model was set aside, to open it alone; the URL has it
     """
 
-    namespace: str = "riata"
-    password: str = field(default="", repr=False)
-    timeout_ms: int = 5000
-    dedupe_events: int = DEDUPE_EVENTS
-    attested: bool = False
-    aside: str = ""
+    namespace: str
+    password: str = field(repr=False)
+    timeout_ms: int
+    dedupe_events: int
+    attested: bool
 
 
-def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
+def open_redis(url: str, settings: RedisSettings) -> RedisStore:
     """Open the store at `url`; create it if there is none.
 
     Raises `BadInput` (codes `bad_store_url`, `bad_namespace`), `Unavailable`, `Corrupt` (not a sound store; `newer_format`).
     """
-    settings = settings or RedisSettings()
     address = read_url(url)
     link = Link(address, Credentials(address.user, settings.password or address.password))
-    store = RedisStore(link, replace(settings, aside=address.aside))
+    store = RedisStore(link, settings, aside=address.aside)
     try:
         store.attach()
     except BaseException:
@@ -80,7 +77,10 @@ def open_redis(url: str, settings: RedisSettings | None = None) -> RedisStore:
 
 
 class RedisStore:
-    """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` must be called first."""
+    """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` must be called first.
+
+    aside : the name under which a model was set aside, to open it alone
+    """
 
     def __init__(
         self,
@@ -88,10 +88,12 @@ class RedisStore:
         settings: RedisSettings,
         chance: Chance | None = None,
         draw: Callable[[int], bytes] = secrets.token_bytes,
+        aside: str = "",
     ) -> None:
         self._settings = settings
+        self._aside = aside
         self._draw = draw
-        self._keys = Keys(settings.namespace, settings.aside)
+        self._keys = Keys(settings.namespace, aside)
         self._session = Session(calls, settings.timeout_ms, chance or Chance())
         self._models = Models(self._session, self._keys)
         self._appender = Appender(self._session, self._keys, self._models.number_of, self._models.states, self._begin_ticket)
@@ -165,7 +167,7 @@ class RedisStore:
         return sorted(self._models.refresh())
 
     def create(self, model: str, lineage: bytes) -> Head:
-        if self._settings.aside:
+        if self._aside:
             raise Conflict(f"{model!r}: a model that was set aside stays alone", "set_aside")
         head = new_head(lineage)
         window = max(self._settings.dedupe_events, 1)
@@ -336,8 +338,8 @@ class RedisStore:
             return self._session.calls.script("open", keys, [drawn, b"%d" % FORMAT, b"%d" % TICKET_MS], timeout_ms)
 
         answer = Answer(self._session.until_answered(attempt, changes=False), "open")
-        if answer.word == "DAMAGED" and self._settings.aside:
-            raise NotFound(f"the store has set nothing aside as {self._settings.aside!r}", "no_store")
+        if answer.word == "DAMAGED" and self._aside:
+            raise NotFound(f"the store has set nothing aside as {self._aside!r}", "no_store")
         if answer.word == "DAMAGED":
             raise Corrupt(f"the store at {self._session.calls.address} lacks one of its keys `own` and `models`", "store_damaged")
         identity, written = answer.bytes(), answer.number()

@@ -16,7 +16,7 @@ from riata.store.sqlite.generations import require_owner
 from riata.store.sqlite.log import ModelRow, chain_at, find_model, insert_planned
 from riata.store.sqlite.losses import examine, require_whole
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
-from riata.store.sqlite.store import SqliteSettings, SqliteStore
+from riata.store.sqlite.store import OFFLINE, SqliteStore
 from riata.store.store import Append, Owner, Record
 from riata.store.undoing import pack
 
@@ -60,8 +60,7 @@ def open_for_repair(directory: Path) -> RepairStore:
     try:
         found = examine(directory)
         require_whole(directory, found)
-        settings = SqliteSettings(ballast_bytes=0, reserve_bytes=0)
-        return RepairStore(connect(directory / DATABASE_NAME), lock, directory, settings, found)
+        return RepairStore(connect(directory / DATABASE_NAME), lock, directory, OFFLINE, found)
     except BaseException:
         lock.release()
         raise

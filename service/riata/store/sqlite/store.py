@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from riata.base.errors import NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
@@ -30,6 +31,9 @@ from riata.store.sqlite.witness import Witness
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 from riata.store.undoing import Seen
 
+WAL_BYTES_MAX: Final = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
+LONG_BYTES: Final = 64 * 2**10  # writing a shorter payload twice costs less than one more sync
+
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
@@ -39,24 +43,28 @@ class SqliteSettings:
     reserve_bytes : below this much free space no event is accepted
     dedupe_events : event ids are remembered over this many events
     wal_bytes_max : the write-ahead log is folded after about this many bytes, or a quarter of it in payloads (in no page twice)
-    long_bytes    : a payload of as many is in a file of its model; writing a shorter one twice costs less than one more sync
+    long_bytes    : a payload of as many is in a file of its model
     """
 
-    ballast_bytes: int = 64 * 2**20
-    reserve_bytes: int = 64 * 2**20
-    dedupe_events: int = DEDUPE_EVENTS
-    wal_bytes_max: int = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
-    long_bytes: int = 64 * 2**10
+    ballast_bytes: int
+    reserve_bytes: int
+    dedupe_events: int
+    wal_bytes_max: int
+    long_bytes: int
 
 
-def open_sqlite(directory: Path, settings: SqliteSettings | None = None) -> SqliteStore:
+# How tools open a store while no service runs: they may use the disk to the last byte.
+OFFLINE: Final = SqliteSettings(0, 0, DEDUPE_EVENTS, WAL_BYTES_MAX, LONG_BYTES)
+
+
+def open_sqlite(directory: Path, settings: SqliteSettings) -> SqliteStore:
     """Open the store in `directory`. Create it if there is none.
 
     Raises `BadInput` (`not_a_directory`), `Conflict` (`directory_locked`), `Corrupt` (not a sound database of this program;
     `newer_format`; `events_missing`: acknowledged events are no longer there), `Unavailable`, `OSError`.
     """
     make_directory(directory)
-    return _open(directory, settings or SqliteSettings(), read_only=False)
+    return _open(directory, settings, read_only=False)
 
 
 def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[SqliteStore, Sequence[Loss]]:
@@ -80,7 +88,7 @@ def read_sqlite(directory: Path) -> SqliteStore:
         if directory.is_dir():
             require_whole(directory, examine(directory))
         raise NotFound(f"there is no store in {directory}", "no_store")
-    return _open(directory, SqliteSettings(ballast_bytes=0, reserve_bytes=0), read_only=True)
+    return _open(directory, OFFLINE, read_only=True)
 
 
 def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteStore:

@@ -37,8 +37,8 @@ class Buckets:
     per_key, together : requests a second; 0 for no limit
     """
 
-    per_key: float = 0.0
-    together: float = 0.0
+    per_key: float
+    together: float
     _of: dict[str, Bucket] = field(default_factory=dict)
     _all: Bucket | None = None
 

@@ -107,8 +107,8 @@ class Gate:
     """Authentication, authorisation and rate limits. Without a keys file all requests are authorised; rate limits still apply."""
 
     clock: Clock
-    file: KeysFile | None = None
-    buckets: Buckets = field(default_factory=Buckets)
+    file: KeysFile | None
+    buckets: Buckets
     quotas: Quotas = field(init=False)
 
     def __post_init__(self) -> None:

@@ -35,19 +35,19 @@ class Bounds:
     connections_max  : connections open at once
     """
 
-    head_bytes_max: int = 16 * 2**10
-    headers_max: int = 64
-    target_bytes_max: int = TARGET_BYTES_MAX
-    head_s: float = 5.0
-    body_idle_s: float = 15.0
-    write_s: float = 10.0
-    write_bytes_per_s: float = 64 * 2**10
-    idle_s: float = 75.0  # longer than load balancers keep idle connections, so that they close them first
-    linger_s: float = 1.0
-    linger_bytes_max: int = 4 * 2**20
-    lingering_max: int = 128
-    pipelined_max: int = 64
-    connections_max: int = 1024
+    head_bytes_max: int
+    headers_max: int
+    target_bytes_max: int
+    head_s: float
+    body_idle_s: float
+    write_s: float
+    write_bytes_per_s: float
+    idle_s: float
+    linger_s: float
+    linger_bytes_max: int
+    lingering_max: int
+    pipelined_max: int
+    connections_max: int
 
     def sweep_s(self) -> float:
         """Return the interval, s, at which deadlines are checked: short enough for the shortest of them."""
@@ -133,7 +133,7 @@ class ListenerState:
     hosts    : the allowed hosts; if set, cross-site requests that change state are refused. None if keys are required
     """
 
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: Bounds
     reserved: int = FILES_RESERVED
     hosts: Hosts | None = None
     refused: Counter[str] = field(default_factory=Counter)

@@ -45,14 +45,14 @@ class FastPath:
     """
 
     def __init__(
-        self, router: Router, meters: Meters, service: ServiceProtocol, gate: Gate | None, bodies: Bodies, busy_poll_us: int = 0
+        self, router: Router, meters: Meters, service: ServiceProtocol, gate: Gate | None, bodies: Bodies, awake: BusyPoll
     ) -> None:
         self.router = router
         self.meters = meters
         self.service = service
         self.gate = gate
         self.bodies = bodies
-        self.awake = BusyPoll(busy_poll_us)
+        self.awake = awake
         self.heads = HeadParser()
         self._paths: dict[bytes, tuple[HotRoute, str]] = {}  # by method and path, as they were sent
         self._asides: set[asyncio.Task[None]] = set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -59,14 +59,15 @@ def health_app(parts: Parts, told: threading.Event) -> FastAPI:
 
 
 @contextmanager
-def health_listener(app: ASGIApp, host: str, port: int, allowed_hosts: str = "") -> Iterator[int]:
+def health_listener(app: ASGIApp, host: str, port: int, allowed_hosts: str, bounds: Bounds) -> Iterator[int]:
     """Serve on `host` and `port` (0 takes a free one) for the duration of the block; yields the port.
 
-    `allowed_hosts` is the setting of that name. Raises `Unavailable` (cannot_listen).
+    `allowed_hosts` is the setting of that name. `bounds` are those of the main listener; this one takes at most CONNECTIONS_MAX
+    connections. Raises `Unavailable` (cannot_listen).
     """
     listener = listen(host, port, "--health-host and --health-port")
     hosts = read_hosts(allowed_hosts, host, any_address=True)
-    front = ListenerState(Bounds(connections_max=CONNECTIONS_MAX), reserved=0, hosts=hosts)
+    front = ListenerState(replace(bounds, connections_max=CONNECTIONS_MAX), reserved=0, hosts=hosts)
     server = build_server(app, host, port, STOP_S, front)
     thread = threading.Thread(target=run, args=(server, [listener]), name="riata-health")
     thread.start()

@@ -91,12 +91,11 @@ class Server(uvicorn.Server):
                 act(connection)
 
 
-def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: ListenerState | None = None) -> Server:
+def build_server(app: ASGIApp, host: str, port: int, graceful_stop_s: int, front: ListenerState) -> Server:
     """Build the server, with the fast path if the application has one.
 
     Setting its `should_exit`, from any thread, makes it shut down gracefully.
     """
-    front = front or ListenerState()
     fast: FastPath | None = getattr(getattr(app, "state", None), "fast_path", None)
     protocol = functools.partial(Connection, front, fast)
     config = uvicorn.Config(
