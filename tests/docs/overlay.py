@@ -45,10 +45,15 @@ class Overlay(MetaPathFinder):
         return spec_from_file_location(fullname, place / "__init__.py", submodule_search_locations=folders)
 
 
-if __name__ == "__main__":
+def lay_over() -> None:
+    """From here on, import the modules of the folder."""
     import riata  # the package itself; its modules are imported after the overlay is in place
 
     sys.meta_path.insert(0, Overlay(Path(os.environ["OVERLAY"]), Path(riata.__file__).parent))
+
+
+if __name__ == "__main__":
+    lay_over()
     from riata.cli.main import main
 
     main()

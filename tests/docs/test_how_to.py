@@ -19,11 +19,13 @@ from riata.web.api.routes import table
 from riata.web.auth.keys import entry_text
 from riata.web.auth.scopes import OBSERVE, WATCH
 from riata.wire import readers
+from tests.learn.contract import LearnerContract
 from tests.running import HANG_S, ROOT, Running, wait_for
 from tests.web.attack.test_keys import bearer, made
 
 PAGES = ROOT / "service" / "docs" / "how-to"
 FILE = re.compile(r"^`service/riata/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
+TEST = re.compile(r"^`tests/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```", re.MULTILINE | re.DOTALL)
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
 RESOURCES = re.compile(r"^RESOURCES: Final = \([^)]*\).*$", re.MULTILINE)
 SIZE = "/models/default/size"
@@ -73,6 +75,32 @@ def test_a_learner_is_added_by_its_folder_and_its_name(tmp_path: Path) -> None:
         running.kill()
         running.start()
         assert httpx.get(f"{running.url}/models/toy/predict?word=free").json()["margin"] == before["margin"]
+
+
+# Runs the tests of a file with the overlay in place.
+RUN_TESTS = """
+import sys
+from tests.docs.overlay import lay_over
+lay_over()
+import pytest
+sys.exit(pytest.main(["-c", sys.argv[1], "-q", "-rp", "-n", "0", "-p", "no:cacheprovider", sys.argv[2]]))
+"""
+
+
+def test_the_learner_keeps_the_whole_contract(tmp_path: Path) -> None:
+    page = (PAGES / "add-a-learner.md").read_text(encoding="utf-8")
+    overlay = tmp_path / "overlay"
+    added_files(page, overlay)
+    with_line(page, KINDS, kinds, overlay / "learn")
+    shown = TEST.search(page)
+    assert shown is not None
+    (tmp_path / Path(shown["path"]).name).write_text(shown["text"], encoding="utf-8")
+
+    words = ["-c", RUN_TESTS, str(ROOT / "pyproject.toml"), str(tmp_path / Path(shown["path"]).name)]
+    result = with_overlay(overlay, *words)
+    promises = {name for name in dir(LearnerContract) if name.startswith("test_")}
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert set(re.findall(r"^PASSED \S+::(test_\w+)", result.stdout, re.MULTILINE)) == promises
 
 
 def test_without_its_name_the_learner_is_not_known(tmp_path: Path) -> None:
@@ -143,11 +171,16 @@ def overlay_of_reader(tmp_path: Path) -> Path:
     return overlay
 
 
+def with_overlay(overlay: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python, with the overlay in its environment."""
+    environment = {**os.environ, "OVERLAY": str(overlay), "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+
+
 def riata(overlay: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the service with the overlay."""
-    environment = {**os.environ, "OVERLAY": str(overlay), "PYTHONPATH": os.pathsep.join((str(ROOT / "service"), str(ROOT)))}
-    command = [sys.executable, "-m", "tests.docs.overlay", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    return with_overlay(overlay, "-m", "tests.docs.overlay", *arguments)
 
 
 def fitted(overlay: Path, path: Path) -> dict[str, Any]:
