@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from riata.base.exclusions import exclusions_of
 from riata.base.settings_page import settings_markdown
 from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig
@@ -41,10 +42,14 @@ def _sections() -> Iterator[str]:
     whole = schema_of(ModelConfig)["properties"]
     nested = {"learner", "encoder"}
     yield _table("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
+    yield _excluded(ModelConfig)
     yield _table("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset())
+    yield _excluded(EncoderConfig)
     for kind, spec in SPECS.items():
         settings = {name: setting for name, setting in schema_of(spec.config)["properties"].items() if name != "kind"}
         yield _table(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)
+        if exclusions_of(spec.config):
+            yield _excluded(spec.config)
 
 
 def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:
@@ -55,6 +60,12 @@ def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) 
         for name, setting in settings.items()
     ]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _excluded(kind: type) -> str:
+    """Return the table of the settings that exclude each other."""
+    rows = [f"| {one.setting} | {one.other} |" for one in exclusions_of(kind)]
+    return "\n".join(["| this setting | excludes |", "| --- | --- |", *rows]) + "\n"
 
 
 def _values(setting: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -11,6 +12,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput
+from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
 from riata.wire.curves import CURVES_MAX, NO_CURVES, Curves
 
@@ -24,6 +26,26 @@ CROSSED_PER_ROW_MAX: Final = 4096  # features that crosses add to one row
 LEAF_BYTES: Final = 16  # room for `#` and the number of a leaf after the name of a field
 _HASH_KEY_MAX: Final = 2**63 - 1
 _FINGERPRINT_BYTES: Final = 8
+
+
+def _both_text_and_curve(config: EncoderConfig) -> str:
+    return next((name for name, _ in config.curves if name in config.text), "")
+
+
+EXCLUSIONS: Final[Sequence[Exclusion[EncoderConfig]]] = (
+    Exclusion(
+        "a field of `encoder.curves`",
+        "the same field in `encoder.text`",
+        lambda config: bool(_both_text_and_curve(config)),
+        lambda config: f"encoder.curves: {_both_text_and_curve(config)} is a text as well; a field is one of both",
+    ),
+    Exclusion(
+        "`encoder.cross_scale`",
+        "an encoder without `encoder.crosses`",
+        lambda config: config.cross_scale != 1.0 and not config.crosses,
+        "encoder.cross_scale: needs encoder.crosses, the fields that are crossed",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +97,8 @@ class EncoderConfig:
         int, Ge(0), Le(NAMES_KEPT_MAX), "How many feature names are remembered, so that weights can be shown by name."
     ] = NAMES_KEPT_MAX
 
+    exclusions = EXCLUSIONS
+
     def __post_init__(self) -> None:
         """Check the crosses and the curves. Raises `BadInput`."""
         for name, _ in self.curves:
@@ -82,8 +106,6 @@ class EncoderConfig:
                 raise BadInput(
                     f"encoder.curves: the name of a field has 1 to {NAME_BYTES_MAX - LEAF_BYTES} bytes", "out_of_range"
                 )
-            if name in self.text:
-                raise BadInput(f"encoder.curves: {name} is a text as well; a field is one of both", "conflicting_settings")
         if len(self.curves.trees) > CURVES_MAX:
             raise BadInput(f"encoder.curves: more than {CURVES_MAX} fields", "out_of_range")
         known: set[tuple[str, ...]] = set()
@@ -98,8 +120,7 @@ class EncoderConfig:
             known.add(tuple(sorted(cross)))
         if len({name for cross in self.crosses for name in cross}) > CROSSED_FIELDS_MAX:
             raise BadInput(f"encoder.crosses: more than {CROSSED_FIELDS_MAX} different fields", "out_of_range")
-        if self.cross_scale != 1.0 and not self.crosses:
-            raise BadInput("encoder.cross_scale: needs encoder.crosses, the fields that are crossed", "conflicting_settings")
+        refuse(self, self.exclusions)
 
 
 def fingerprint(config: EncoderConfig) -> str:

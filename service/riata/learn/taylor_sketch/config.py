@@ -5,12 +5,14 @@ This module imports no kernel, because it is loaded for every configuration, whi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
 from riata.base.errors import BadInput
+from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import NAME_BYTES_MAX
 
 WARM_UP_MAX = 100_000
@@ -33,6 +35,28 @@ class FeatureGamma:
 
     feature: Annotated[str, MaxLen(NAME_BYTES_MAX)]
     gamma: Annotated[float, Ge(0), Le(1e12)]
+
+
+EXCLUSIONS: Final[Sequence[Exclusion[TaylorSketchConfig]]] = (
+    Exclusion(
+        "`reexpand`",
+        '`mode` other than "exact"',
+        lambda config: bool(config.reexpand) and config.mode != "exact",
+        "learner: reexpand needs mode = 'exact'",
+    ),
+    Exclusion(
+        '`beyond` other than "refuse"',
+        '`mode` other than "exact"',
+        lambda config: config.beyond != "refuse" and config.mode != "exact",
+        "learner: beyond needs mode = 'exact'",
+    ),
+    Exclusion(
+        '`gamma_schedule` other than "fixed"',
+        "`gamma` 0",
+        lambda config: config.gamma_schedule != "fixed" and config.gamma == 0.0,
+        "learner: gamma_schedule needs a gamma above 0 to grow to",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +226,17 @@ class TaylorSketchConfig:
         doc("Other penalties to try on the same sketch besides gamma, each with its own progressive loss. Default none."),
     ] = ()
 
+    exclusions = EXCLUSIONS
+
     def __post_init__(self) -> None:
         """Refuse combinations that have no meaning (`BadInput`, code `conflicting_settings`)."""
-        if self.reexpand and self.mode != "exact":
-            raise _conflict("reexpand needs mode = 'exact'")
-        if self.beyond != "refuse" and self.mode != "exact":
-            raise _conflict("beyond needs mode = 'exact'")
-        if self.gamma_schedule != "fixed" and self.gamma == 0.0:
-            raise _conflict("gamma_schedule needs a gamma above 0 to grow to")
+        refuse(self, self.exclusions)
         if self.warm_up is not None and not 0 <= self.warm_up <= WARM_UP_MAX:
             raise BadInput(f"learner.warm_up: {self.warm_up} is not in 0..{WARM_UP_MAX}", "out_of_range")
         names = [own.feature for own in self.gamma_of]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise _conflict(f"gamma_of has two entries for the feature {twice!r}; remove one")
+            raise BadInput(f"learner: gamma_of has two entries for the feature {twice!r}; remove one", "conflicting_settings")
 
 
 def block_limit(config: TaylorSketchConfig) -> int:
@@ -260,7 +281,3 @@ def too_much(config: TaylorSketchConfig) -> str:
 def key_bits(config: TaylorSketchConfig, bits: int) -> int:
     """Return how many top bits of a hash identify a feature: all of them if no table of slots is needed."""
     return HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
-
-
-def _conflict(detail: str) -> BadInput:
-    return BadInput(f"learner: {detail}", "conflicting_settings")

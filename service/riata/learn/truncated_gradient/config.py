@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, doc
 
-from riata.base.errors import BadInput
+from riata.base.exclusions import Exclusion, refuse
 from riata.learn.truncated_gradient.state import ROUND, SUBGRADIENT, TRUNCATE
 from riata.maths import losses
 from riata.native.library import struct
@@ -18,6 +19,35 @@ _RULES: Final = {"truncate": TRUNCATE, "round": ROUND, "subgradient": SUBGRADIEN
 ETA: Final = 0.9
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 ACCUMULATOR_MAX: Final = 1e12
+
+
+EXCLUSIONS: Final[Sequence[Exclusion[TruncatedGradientConfig]]] = (
+    Exclusion(
+        "`normalised`",
+        '`rate` other than "adaptive"',
+        lambda config: config.normalised and config.rate != "adaptive",
+        "learner: normalised needs rate = 'adaptive'",
+    ),
+    Exclusion(
+        '`rule` "round"',
+        "an infinite `ceiling`",
+        lambda config: config.rule == "round" and math.isinf(config.ceiling),
+        "learner: rule = 'round' with an infinite ceiling would set every weight to zero; give a finite ceiling",
+    ),
+    Exclusion(
+        '`rule` "subgradient"',
+        '`normalised`, and `rate` "decaying"',
+        lambda config: config.rule == "subgradient" and (config.normalised or config.rate == "decaying"),
+        "learner: rule = 'subgradient' needs a step size that does not change at rows without the feature: rate 'constant', or "
+        "'adaptive' without normalised",
+    ),
+    Exclusion(
+        "`grid`",
+        "`normalised`",
+        lambda config: config.grid and config.normalised,
+        "learner: grid needs truncations that are sums of equal parts; set normalised to false",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +221,11 @@ class TruncatedGradientConfig:
         ),
     ] = False
 
+    exclusions = EXCLUSIONS
+
     def __post_init__(self) -> None:
         """Refuse settings that conflict (`BadInput`, code `conflicting_settings`)."""
-        if self.normalised and self.rate != "adaptive":
-            raise _conflict("normalised needs rate = 'adaptive'")
-        if self.rule == "round" and math.isinf(self.ceiling):
-            raise _conflict("rule = 'round' with an infinite ceiling would set every weight to zero; give a finite ceiling")
-        if self.rule == "subgradient" and (self.normalised or self.rate == "decaying"):
-            raise _conflict(
-                "rule = 'subgradient' needs a step size that does not change at rows without the feature: rate 'constant', or "
-                "'adaptive' without normalised"
-            )
-        if self.grid and self.normalised:
-            raise _conflict("grid needs truncations that are sums of equal parts; set normalised to false")
+        refuse(self, self.exclusions)
 
 
 def candidates(config: TruncatedGradientConfig) -> list[TruncatedGradientConfig]:
@@ -222,10 +244,6 @@ def candidates_of_classes(config: TruncatedGradientConfig) -> list[TruncatedGrad
     """The same for several classes: those with the scale of counts have ten times the accumulator, as rows of a class are few."""
     accumulator = min(10.0 * config.accumulator, ACCUMULATOR_MAX)
     return [one if one.scale == config.scale else replace(one, accumulator=accumulator) for one in candidates(config)]
-
-
-def _conflict(detail: str) -> BadInput:
-    return BadInput(f"learner: {detail}", "conflicting_settings")
 
 
 def kernel_settings(config: TruncatedGradientConfig) -> Any:

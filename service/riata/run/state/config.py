@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
@@ -12,12 +12,13 @@ from annotated_types import Ge, Gt, Le, MaxLen
 from riata.base.actor import ACTOR
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
+from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.state.curve_trees import with_trees
 from riata.run.state.decision import Decision, LabelWeight, answers_probability, is_logistic, margin_shift
-from riata.run.state.drift import DriftConfig, check_forgetting, check_keep
+from riata.run.state.drift import DriftConfig, check_keep
 from riata.store import records
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
@@ -46,6 +47,132 @@ _LATER: Final = {
     "slices": (),
     "weights_followed": (),
 }
+
+
+def _has_two_classes(config: ModelConfig) -> bool:
+    return config.labels in _CLASSES
+
+
+def _has_probability(config: ModelConfig) -> bool:
+    return answers_probability(config.learner) and _has_two_classes(config)
+
+
+def _has_log_odds(config: ModelConfig) -> bool:
+    return is_logistic(config.learner) and _has_two_classes(config)
+
+
+def _undone_scale(config: ModelConfig) -> str:
+    return spec_of(config.learner).undoes_scale(config.learner)
+
+
+def _learners_of_numbers() -> str:
+    """Name the learners that take any number as a label, each with the settings that this needs."""
+    return " or ".join(
+        f"the learner {kind} with " + " and ".join(f"{name} {json.dumps(value)}" for name, value in spec.real_labels.items())
+        for kind, spec in SPECS.items()
+        if spec.real_labels
+    )
+
+
+def _strange_default(config: ModelConfig) -> str:
+    one, other = _CLASSES[config.labels]
+    return f'default_label: the model\'s labels are "{config.labels}": expected {one:g}, {other:g} or null'
+
+
+EXCLUSIONS: Final[Sequence[Exclusion[ModelConfig]]] = (
+    Exclusion(
+        "`classes`",
+        '`labels` other than "classes"',
+        lambda config: config.classes != ClassesConfig() and not config.has_classes,
+        'classes: needs labels "classes"',
+    ),
+    Exclusion(
+        '`labels` "classes"',
+        "a learner whose answers are no probabilities",
+        lambda config: config.has_classes and not answers_probability(config.learner),
+        'labels: "classes" needs probabilities of each class; choose a learner with the logistic loss',
+    ),
+    Exclusion(
+        "`default_label`",
+        '`labels` "classes"',
+        lambda config: config.has_classes and config.default_label is not None,
+        "default_label: a model of several classes has none; leave it out",
+    ),
+    Exclusion(
+        '`drift.action` other than "off"',
+        '`labels` "classes"',
+        lambda config: config.has_classes and config.drift.action != "off",
+        'drift.action: changes of several classes are not detected; choose "off"',
+    ),
+    Exclusion(
+        "`slices`",
+        '`labels` "classes"',
+        lambda config: config.has_classes and bool(config.slices),
+        "slices: figures by value are those of two classes or of numbers; leave it out",
+    ),
+    Exclusion(
+        "`weights_followed`",
+        '`labels` "classes"',
+        lambda config: config.has_classes and bool(config.weights_followed),
+        "weights_followed: a feature has a weight for each class; leave it out",
+    ),
+    Exclusion(
+        "`encoder.cross_scale`",
+        "a learner that divides features by their size",
+        lambda config: config.encoder.cross_scale != 1.0 and bool(_undone_scale(config)),
+        lambda config: f"encoder.cross_scale: not with these settings of {config.learner.kind}; {_undone_scale(config)}",
+    ),
+    Exclusion(
+        '`drift.action` "forget"',
+        "a learner whose step sizes have no memory of the past",
+        lambda config: config.drift.action == "forget" and not spec_of(config.learner).can_forget(config.learner),
+        lambda config: (
+            f"the learner {config.learner.kind} with these settings has no memory of the past in its step sizes, so "
+            'it cannot forget: choose the drift action "note", or another learner'
+        ),
+    ),
+    Exclusion(
+        '`drift.action` "refit"',
+        "labels or a learner without probabilities of two classes",
+        lambda config: config.drift.action == "refit" and not _has_probability(config),
+        'drift.action: a refit needs probabilities of two classes; choose "note" or "forget", or another loss',
+    ),
+    Exclusion(
+        "`decision`",
+        "labels or a learner without probabilities of two classes",
+        lambda config: config.decision.is_wanted and not _has_probability(config),
+        "decision: needs probabilities of two classes; choose another loss, and labels of two",
+        "out_of_range",
+    ),
+    Exclusion(
+        "`negatives_kept`",
+        "labels or a learner without log-odds of two classes",
+        lambda config: config.negatives_kept != 1.0 and not _has_log_odds(config),
+        "negatives_kept: the correction is exact for logistic models of two classes only",
+        "out_of_range",
+    ),
+    Exclusion(
+        "`label_weight`",
+        "labels or a learner without log-odds of two classes",
+        lambda config: config.label_weight.is_wanted and not _has_log_odds(config),
+        "label_weight: the correction of probabilities is exact for logistic models of two classes only; leave it "
+        "out, and send rows with a weight",
+    ),
+    Exclusion(
+        '`labels` "real"',
+        "a learner of two classes only",
+        lambda config: config.labels == "real" and not spec_of(config.learner).takes_real_labels(config.learner),
+        lambda _config: f'labels: "real" needs {_learners_of_numbers()}; for two classes use "0/1" or "-1/+1"',
+        "out_of_range",
+    ),
+    Exclusion(
+        "`default_label`",
+        "`labels` that do not have it",
+        lambda config: _has_two_classes(config) and config.default_label not in (None, *_CLASSES[config.labels]),
+        _strange_default,
+        "out_of_range",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,48 +237,14 @@ class ModelConfig:
         'the classes, if labels are "classes"; a class is added when its first row comes',
     ] = field(default_factory=ClassesConfig)
 
+    exclusions = EXCLUSIONS
+
     def __post_init__(self) -> None:
-        learner = self.learner
-        if self.classes != ClassesConfig() and not self.has_classes:
-            raise BadInput('classes: needs labels "classes"', "conflicting_settings")
-        if self.has_classes:
-            _check_classes(self)
-        if self.encoder.cross_scale != 1.0 and (remedy := spec_of(learner).undoes_scale(learner)):
-            raise BadInput(f"encoder.cross_scale: not with these settings of {learner.kind}; {remedy}", "conflicting_settings")
-        if self.drift.action == "forget":
-            check_forgetting(spec_of(learner), learner)
-        if self.drift.action == "refit" and not (answers_probability(learner) and self.labels in _CLASSES):
-            raise BadInput(
-                'drift.action: a refit needs probabilities of two classes; choose "note" or "forget", or another loss',
-                "conflicting_settings",
-            )
-        if self.decision.is_wanted and not (answers_probability(learner) and self.labels in _CLASSES):
-            raise BadInput("decision: needs probabilities of two classes; choose another loss, and labels of two", "out_of_range")
         if "" in self.slices or len(set(self.slices)) < len(self.slices):
             raise BadInput("slices: expected different names of fields, as country", "out_of_range")
         if "" in self.weights_followed or len(set(self.weights_followed)) < len(self.weights_followed):
             raise BadInput("weights_followed: expected different names of features, such as country=de", "out_of_range")
-        if self.negatives_kept != 1.0 and not (is_logistic(learner) and self.labels in _CLASSES):
-            raise BadInput("negatives_kept: the correction is exact for logistic models of two classes only", "out_of_range")
-        if self.label_weight.is_wanted and not (is_logistic(learner) and self.labels in _CLASSES):
-            raise BadInput(
-                "label_weight: the correction of probabilities is exact for logistic models of two classes only; leave it "
-                "out, and send rows with a weight",
-                "conflicting_settings",
-            )
-        if self.labels == "real" and not spec_of(learner).takes_real_labels(learner):
-            needed = [
-                f"the learner {kind} with {_settings_text(spec.real_labels)}" for kind, spec in SPECS.items() if spec.real_labels
-            ]
-            raise BadInput(
-                f'labels: "real" needs {" or ".join(needed)}; for two classes use "0/1" or "-1/+1"',
-                "out_of_range",
-            )
-        if self.labels in _CLASSES and self.default_label not in (None, *_CLASSES[self.labels]):
-            one, other = _CLASSES[self.labels]
-            raise BadInput(
-                f'default_label: the model\'s labels are "{self.labels}": expected {one:g}, {other:g} or null', "out_of_range"
-            )
+        refuse(self, self.exclusions)
 
     @property
     def has_classes(self) -> bool:
@@ -171,30 +264,10 @@ class ModelConfig:
         return float(_CLASSES[self.labels].index(self.default_label))
 
 
-def _check_classes(config: ModelConfig) -> None:
-    """Raise `BadInput` (code `conflicting_settings`) for settings that several classes do not have."""
-    if not answers_probability(config.learner):
-        raise BadInput(
-            'labels: "classes" needs probabilities of each class; choose a learner with the logistic loss', "conflicting_settings"
-        )
-    if config.default_label is not None:
-        raise BadInput("default_label: a model of several classes has none; leave it out", "conflicting_settings")
-    if config.drift.action != "off":
-        raise BadInput('drift.action: changes of several classes are not detected; choose "off"', "conflicting_settings")
-    if config.slices:
-        raise BadInput("slices: figures by value are those of two classes or of numbers; leave it out", "conflicting_settings")
-    if config.weights_followed:
-        raise BadInput("weights_followed: a feature has a weight for each class; leave it out", "conflicting_settings")
-
-
 def require_one_margin(config: ModelConfig, what: str) -> None:
     """Raise `Conflict` (code `not_for_classes`) if the model has several classes. what : as "a regularisation path"."""
     if config.has_classes:
         raise Conflict(f"{what} needs two classes or a number as the label; this model has several classes", "not_for_classes")
-
-
-def _settings_text(settings: Mapping[str, Any]) -> str:
-    return " and ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())
 
 
 def read_config(document: object, known: Iterable[Curves] = ()) -> ModelConfig:

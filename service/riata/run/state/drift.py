@@ -49,16 +49,6 @@ def check_keep(keep: float, name: str) -> None:
         raise BadInput(f"{name}: expected a number between {KEEP_MIN:g} and 1, got {keep:g}", "out_of_range")
 
 
-def check_forgetting(spec: LearnerSpec[Any], learner: Any) -> None:
-    """Raise `BadInput` (code `conflicting_settings`) if a learner with this configuration has nothing to forget."""
-    if not spec.can_forget(learner):
-        raise BadInput(
-            f"the learner {learner.kind} with these settings has no memory of the past in its step sizes, so it cannot forget: "
-            'choose the drift action "note", or another learner',
-            "conflicting_settings",
-        )
-
-
 def forget(spec: LearnerSpec[Any], learner: Learner, keep: float) -> None:
     """Have a learner let the past count for `keep` of what it counted."""
     if spec.forget is not None:

@@ -9,6 +9,7 @@ import typing
 from typing import Any, Final, Union, get_args, get_origin
 
 from riata.base.document import DocumentValue, write_document
+from riata.base.exclusions import exclusions_of
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
@@ -17,7 +18,8 @@ BOUNDS: Final = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt
 
 
 def schema_of(kind: type[Any]) -> Schema:
-    """Return the schema of a dataclass: each key with type, bounds, default and description; no other keys are allowed."""
+    """Return the schema of a dataclass: each key with type, bounds, default and description; no other keys are allowed. Its own
+    description says which settings exclude each other."""
     hints = typing.get_type_hints(kind, include_extras=True)
     properties: Schema = {}
     required = []
@@ -29,8 +31,10 @@ def schema_of(kind: type[Any]) -> Schema:
         elif isinstance(default, DocumentValue) or not dataclasses.is_dataclass(default):
             schema["default"] = write_document(default)
         properties[field.name] = schema
+    excluded = "; ".join(map(str, exclusions_of(kind)))
     return {
         "type": "object",
+        **({"description": f"Settings that exclude each other: {excluded}."} if excluded else {}),
         "properties": properties,
         "additionalProperties": False,
         **({"required": required} if required else {}),
