@@ -26,7 +26,7 @@ from riata.run.log.pending_reply import PendingReply, Told
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.state.config_changes import check_change, with_changes
-from riata.run.writer.published import Known, Published
+from riata.run.writer.published import Published, known
 from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.names import NamesSeen
@@ -109,7 +109,7 @@ class FakeService:
         covariance = None if m.sketch is None else Covariance.of(m.sketch)
         served = make_model(origin, weights, len(m.generations), m.learnt, covariance)
         history = [{"seq": n, "examples": n} for n in range(1, m.learnt + 1)]
-        shown, made_ms = Known(figures, history), self.clock.now_ms - 1500
+        shown, made_ms = known(figures, history), self.clock.now_ms - 1500
         return Published(served, m.config, shown, {"state": 8}, m.seq, 0, m.version, 0, made_ms)
 
     def now(self, model: str) -> tuple[Published, float]:

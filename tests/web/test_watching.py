@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from riata.learn.learner import Stepped
 from riata.run.health import Sharing
-from riata.run.writer.published import Known
+from riata.run.writer.published import known
 from riata.watch.minute import Minute
 from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, ProgressiveConfig
@@ -62,7 +62,7 @@ def test_slices_have_their_route_and_their_metrics(client: Client, service: Fake
     slices.observe(Rows([batch], 1), Stepped(one, no, one, one, 0))
     published = service.published("default")
     config = replace(published.config, slices=("country",))
-    sliced = replace(published, config=config, shown=Known({**published.figures, "slices": slices.figures()}, []))
+    sliced = replace(published, config=config, shown=known({**published.figures, "slices": slices.figures()}, []))
     monkeypatch.setattr(service, "published", lambda _model: sliced)
     found = client.get("/models/default/slices").json()
     assert (found["fields"], [one["value"] for one in found["slices"]]) == (["country"], ["de"])
@@ -125,7 +125,7 @@ def test_a_model_is_judged_by_what_it_did_lately(service: FakeService, wrong: bo
     assert figures["cumulative"]["loss"] < figures["cumulative"]["base_loss"]
     figures["warnings"] = warnings_of(figures, [], {})
     published = service.published("default")
-    object.__setattr__(published, "shown", Known(figures, []))
+    object.__setattr__(published, "shown", known(figures, []))
     told = attention_of(service.health(), {"default": (published, published.warnings(service.names("default")))})
     assert [one.code for one in told] == codes
     assert all(one.action for one in told)
@@ -203,7 +203,7 @@ def test_an_alarm_of_the_drift_detector_is_shown_in_words_and_counted(
     quiet = client.get("/models/default/metrics").json()
     assert "drift" not in quiet
     figures = {**published.figures, "drift": {"action": "forget", **detector.figures()}}
-    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=Known(figures, [])))
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=known(figures, [])))
     assert client.get("/models/default/metrics").json()["drift"]["alarms"][0]["signal"] == "loss"
     text = client.get("/metrics").text
     assert 'riata_drift_alarms_total{model="default",signal="loss"} 1.0' in text
@@ -228,7 +228,7 @@ def test_the_last_events_and_the_last_minute_are_in_the_metrics(
     figures = {**progressive.figures(), "minute": minute.note(progressive, 10_000).figures(progressive)}
     published = service.published("default")
     monkeypatch.setattr(
-        service, "published", lambda _model: replace(published, shown=Known(figures, []), published_ms=service.clock.unix_ms())
+        service, "published", lambda _model: replace(published, shown=known(figures, []), published_ms=service.clock.unix_ms())
     )
     client.post("/observe", '{"label": 7, "features": {"a": 1}}')
     lines = '{"label": 1, "features": {"a": 1}}\n{"label": 7, "features": {"a": 1}}'
@@ -249,7 +249,7 @@ def test_models_of_an_older_version_have_no_such_figures(
 ) -> None:
     published = service.published("default")
     old = {name: value for name, value in published.figures.items() if name != "recent"}
-    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=Known(old, [])))
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=known(old, [])))
     assert not {"recent", "minute"} & set(client.get("/models/default/metrics").json())
     assert 'riata_recent_loss{model="default"}' not in client.get("/metrics").text
 

@@ -23,7 +23,7 @@ from riata.maths.links import Link
 from riata.predict.factory import read_model
 from riata.predict.model import Origin
 from riata.run.state.config import read_stored, stored_document
-from riata.run.writer.published import Known, Published
+from riata.run.writer.published import Published, known
 from riata.store import layout
 from riata.store.store import Edition
 from riata.watch.weight_history import WeightHistory
@@ -145,7 +145,7 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
     return Published(
         model=model,
         config=config,
-        shown=Known(header["figures"], header["history"]),
+        shown=known(header["figures"], header["history"]),
         memory=header["memory"],
         applied=header["applied"],
         skipped=header["skipped"],

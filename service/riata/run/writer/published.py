@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from riata.base.arrays import U32
 from riata.predict.model import Model
@@ -11,35 +12,34 @@ from riata.predict.name_book import NameBook
 from riata.predict.partition import Partition
 from riata.run.candidates.pairs import NO_PAIRS, Pairs
 from riata.run.state.config import ModelConfig
+from riata.watch.figures import Figures
 from riata.watch.weight_history import WeightHistory
 
 
-class Shown(Protocol):
-    """The figures and the learning curve of a model at one moment. Any thread may ask for them; do not change what it gets."""
+class Shown:
+    """Figures and learning curve of a model at one moment, computed by the thread that first asks. Do not change what it returns.
+
+    examples : number of events in the figures
+    compute  : returns the figures, always the same
+    history  : returns the points of the learning curve, as `Progressive.history`
+    """
+
+    def __init__(self, examples: int, compute: Callable[[], Figures], history: Callable[[], list[Figures]]) -> None:
+        self.examples, self.history = examples, history
+        self._compute = compute
+        self._figures: Figures | None = None
 
     @property
-    def examples(self) -> int:
-        """Number of events in the figures."""
-
-    @property
-    def figures(self) -> dict[str, Any]:
-        """The figures, by horizon and feature."""
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """The points of the learning curve, as `Progressive.history`."""
+    def figures(self) -> Figures:
+        """The figures, by horizon and by feature that watches."""
+        if self._figures is None:  # two threads that ask at once find the same
+            self._figures = self._compute()
+        return self._figures
 
 
-class Known(NamedTuple):
-    """Figures that another process computed."""
-
-    figures: dict[str, Any]
-    history: list[dict[str, Any]]
-
-    @property
-    def examples(self) -> int:
-        """Number of events in the figures."""
-        return int(self.figures["cumulative"]["examples"])
+def known(figures: Figures, history: list[Figures]) -> Shown:
+    """Return figures that were computed before."""
+    return Shown(int(figures["cumulative"]["examples"]), lambda: figures, lambda: history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +71,14 @@ class Published:
         return self.shown.examples
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Figures:
         """See `Shown`. They are computed when they are first asked for."""
         return self.shown.figures
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Figures]:
         """See `Shown`."""
-        return self.shown.history
+        return self.shown.history()
 
     @property
     def is_checked_row_by_row(self) -> bool:

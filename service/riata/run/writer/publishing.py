@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from riata.base.clock import Clock
@@ -17,7 +18,7 @@ from riata.run.state.core import Schedule
 from riata.run.state.decision import margin_shift
 from riata.run.state.model_state import ModelState
 from riata.run.state.parts import Observers
-from riata.run.writer.published import Published
+from riata.run.writer.published import Published, Shown
 from riata.watch.columns import Columns
 from riata.watch.costs import cost_figures
 from riata.watch.figures import Figures
@@ -70,7 +71,7 @@ def publish(
     now_ms = clock.monotonic_ms()
     noted = None if minute is None else minute.note(state.progressive, now_ms)
     observers = state.observers.copy()
-    shown = Watched(state.config, observers, noted, dict(spec.chosen(state.learner)))
+    figures = partial(_figures, state.config, observers, noted, dict(spec.chosen(state.learner)))
     state.yield_to_loop()
     no_std_error = _no_std_error(state, weights, covariance)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
@@ -81,7 +82,7 @@ def publish(
     return Published(
         model=model,
         config=state.config,
-        shown=shown,
+        shown=Shown(observers.progressive.examples, figures, observers.progressive.history),
         memory=state.memory(),
         applied=state.applied,
         skipped=state.skipped,
@@ -97,47 +98,23 @@ def publish(
     )
 
 
-class Watched:
-    """What the observers of a model show at one moment, computed when somebody first asks, in that thread.
+def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any]) -> Figures:
+    """Return the figures of copies of observers, of the last minute, of decisions and of the learner, and the warnings.
 
     noted  : of the last minute; None if nothing is noted
     chosen : of the learner's spec
     """
-
-    def __init__(self, config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any]) -> None:
-        self._config, self._observers, self._noted, self._chosen = config, observers, noted, chosen
-        self._figures: Figures | None = None
-
-    @property
-    def examples(self) -> int:
-        """Number of events in the figures."""
-        return self._observers.progressive.examples
-
-    @property
-    def history(self) -> list[Figures]:
-        """The points of the learning curve."""
-        return self._observers.progressive.history()
-
-    @property
-    def figures(self) -> Figures:
-        """The figures of the observers, of the last minute, of decisions and of the learner, and the warnings."""
-        if self._figures is None:  # two threads that ask at once find the same
-            self._figures = self._computed()
-        return self._figures
-
-    def _computed(self) -> Figures:
-        config, observers = self._config, self._observers
-        figures = observers.figures()
-        if self._noted is not None:
-            figures["minute"] = self._noted.figures(observers.progressive)
-        if config.decision.is_wanted:
-            figures["cost"] = _cost(config, observers.progressive)
-        if self._chosen:
-            figures["tuned"] = self._chosen
-        spec, columns = spec_of(config.learner), observers.get(Columns)
-        large = [] if columns is None else columns.large()
-        figures["warnings"] = warnings_of(figures, large, spec.advice, spec.too_much(config.learner))
-        return figures
+    figures = observers.figures()
+    if noted is not None:
+        figures["minute"] = noted.figures(observers.progressive)
+    if config.decision.is_wanted:
+        figures["cost"] = _cost(config, observers.progressive)
+    if chosen:
+        figures["tuned"] = chosen
+    spec, columns = spec_of(config.learner), observers.get(Columns)
+    large = [] if columns is None else columns.large()
+    figures["warnings"] = warnings_of(figures, large, spec.advice, spec.too_much(config.learner))
+    return figures
 
 
 def _cost(config: ModelConfig, progressive: Progressive) -> Figures:
