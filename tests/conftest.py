@@ -27,6 +27,13 @@ httpx_transport.create_ssl_context = functools.cache(httpx_transport.create_ssl_
 LONG = ("chaos", "fuzz", "run", "upgrades", "cli", "simulation", "deploy", "docs", "web", "store", "mutants")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a module of which no test is run: each worker would."""
+    name = collection_path.relative_to(ROOT).as_posix()
+    whole = name.startswith(FULL) and not any(test.startswith(name) for test in EVERY_DAY)
+    return True if whole and "not full" in config.getoption("markexpr") else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of FULL, and put the folders of LONG first, in its order."""
