@@ -21,7 +21,7 @@ from tests.running import HANG_S, ROOT
 
 BUILD = ROOT / "service" / "native" / "build.py"
 BACKEND = "import sys; sys.path.insert(0, 'service/native'); import backend; print(backend.{}(*sys.argv[1:]))"
-FINGERPRINT = "from riata.maths.numerics import fingerprint; print(fingerprint())"
+FINGERPRINT = "from riata.run.state.provenance import fingerprint; print(fingerprint())"
 OLDEST = (2, 28)  # glibc, of the wheels
 
 

@@ -115,7 +115,7 @@ def test_there_are_no_warnings(compiler: str, tmp_path: Path) -> None:
 def test_every_variant_has_the_same_bits() -> None:
     code = """
 import hashlib, random
-from riata.maths.numerics import fingerprint
+from riata.run.state.provenance import fingerprint
 from riata.wire.parse import Context, parse_examples
 from tests.native.test_safety import RULES
 from tests.wire.json_bodies import make_line

@@ -14,7 +14,7 @@ from riata.learn.learner import Stepped
 from riata.run.candidates import challengers
 from riata.run.candidates.backfill import at_the_seam, learn_past
 from riata.run.candidates.challengers import Backfilling
-from riata.run.candidates.event_losses import event_losses
+from riata.run.candidates.gate import event_losses
 from riata.run.candidates.paired import BLOCKS
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.engine_context import aside

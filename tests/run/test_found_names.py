@@ -14,8 +14,8 @@ from riata.base.errors import BadInput, Corrupt
 from riata.predict.name_book import NameBook
 from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.state.config import change_from_payload, read_config
-from riata.run.state.found_names import EVERY_MS, NamesLooked
 from riata.run.state.replay import replay
+from riata.run.writer.learning import EVERY_MS, NamesLooked
 from riata.store import records
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from riata.base.errors import Malformed
-from riata.run.files.ordered_map import ordered_map
+from riata.run.files.reading import ordered_map
 
 THREADS = [1, 2, 5]
 

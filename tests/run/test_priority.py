@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from riata.run.writer.priority import SHARE_MIN, WINDOW_S, StarvationGauge
+from riata.run.writer.shifts import SHARE_MIN, WINDOW_S, StarvationGauge
 
 
 class Used:

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.maths.numerics`."""
+"""Slow, obvious twin of `riata.run.state.provenance`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from riata.learn import registry
 from riata.learn.truncated_gradient import learner
-from riata.maths import numerics
+from riata.run.state import provenance
 
 VERSION: Final = registry.ALGO_VERSION
 NUMERICS: Final = "TEST_NUMERICS"
@@ -22,14 +22,14 @@ ALGO_VERSION: Final = "TEST_ALGO_VERSION"
 
 _gradient: Final[Any] = learner
 _settings: Final[Callable[..., Any]] = _gradient.kernel_settings
-_fingerprint: Final[Callable[[], str]] = numerics.fingerprint
+_fingerprint: Final[Callable[[], str]] = provenance.fingerprint
 
 
 @contextlib.contextmanager
 def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
     """Become a program of that version of the algorithms, on a machine of that arithmetic; by default the current ones."""
     shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
-    before = registry.ALGO_VERSION, numerics.fingerprint, _gradient.kernel_settings
+    before = registry.ALGO_VERSION, provenance.fingerprint, _gradient.kernel_settings
 
     def settings(config: Any) -> Any:
         found = _settings(config)
@@ -50,7 +50,7 @@ def put(*values: Any) -> None:
     """Set the values by which a release is identified."""
     module: Any
     for module, name, value in zip(
-        (registry, numerics, learner), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
+        (registry, provenance, learner), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
     ):
         setattr(module, name, value)
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from riata.learn import registry
-from riata.maths import numerics
 from riata.native.sources import VARIANT, library, variants
+from riata.run.state import provenance
 from tests.running import ROOT
 from tests.upgrades.golden_replay import CASES, DIGESTS, FEW, digests, read_log, regrouped, replayed
 
@@ -58,7 +58,7 @@ def test_the_digests_are_those_of_this_version() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", CASES)
 def test_a_stored_log_replays_to_the_bits_it_always_did(name: str) -> None:
-    wanted = expected((name,), numerics.fingerprint())
+    wanted = expected((name,), provenance.fingerprint())
     assert digests([name]) == wanted, (
         f"{name}: the log is learnt to other bits than ALGO_VERSION {registry.ALGO_VERSION} stands for. If the change is meant, "
         "raise ALGO_VERSION in learn/registry.py and run `python -m tests.golden.make_replay digests`; if not, mend it"
@@ -100,5 +100,5 @@ def test_the_bits_do_not_depend_on_the_variant_of_the_native_core(variant: str) 
     if not library(variant).exists():
         pytest.skip(f"the variant {variant} is not built in this checkout")
     found = elsewhere(FEW, 1100, **{VARIANT: variant})
-    assert found["numerics"] == numerics.fingerprint()
+    assert found["numerics"] == provenance.fingerprint()
     assert found["digests"] == digests(FEW)

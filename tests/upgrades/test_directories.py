@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from riata.maths.numerics import fingerprint
+from riata.run.state.provenance import fingerprint
 from riata.store.records import decode_restore
 from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Record

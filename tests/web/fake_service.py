@@ -22,8 +22,7 @@ from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.log.event_times import UNKNOWN, EventTime
-from riata.run.log.pending_reply import PendingReply, Told
-from riata.run.outcome import Observed, RowsRefused
+from riata.run.outcome import Observed, PendingReply, RowsRefused, Told
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.state.config_changes import check_change, with_changes
 from riata.run.writer.published import Published, known

@@ -9,8 +9,7 @@ from typing import Any, Final
 from riata.base.document import write_document
 from riata.base.errors import BadInput
 from riata.cli.refusals import left_out
-from riata.run.files.doubling_losses import DoublingLosses
-from riata.run.files.fit import Fit
+from riata.run.files.fit import DoublingLosses, Fit
 
 CLASSES_SHOWN: Final = 5
 HEADS: Final = (

@@ -13,17 +13,16 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from riata.base.actor import current_actor
 from riata.base.clock import Clock
-from riata.base.errors import Busy, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
+from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
 from riata.run.cluster.store_watch import StoreWatch
 from riata.run.engine_context import EngineContext, begin_log, later, settle
-from riata.run.engine_settings import CREATING_S, EngineSettings
+from riata.run.engine_settings import CREATING_S, EngineSettings, Role
 from riata.run.log.log_thread import Done, LogThread
 from riata.run.outcome import not_in_time
-from riata.run.roles import require_role
 from riata.run.served_model import ServedModel, until_served
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.stopped import Stopped
@@ -37,6 +36,15 @@ from riata.store.store import Append, Appended, Record, Store
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
+
+DOES_NOT: Final[Mapping[str, Mapping[str, str]]] = {
+    "writer": {"observe": "accepts no events; send them to a process with role web or all"},
+    "replica": {
+        "observe": "accepts no events; send them to a process with role web or all",
+        "change": "changes no models; send the request to a process with role web, all or writer",
+        "remember": "remembers no predictions; send the request to a process with role web or all",
+    },
+}
 
 
 class Engine(ABC):
@@ -331,3 +339,13 @@ class Engine(ABC):
             self.context.ledger.keep()
             if not self.stopping:
                 self._on_lost(reason)
+
+
+# What the processes of a service on a shared store do in each role, and what they leave to other roles.
+
+
+def require_role(role: Role, what: str) -> None:
+    """Raise `Conflict` (code `other_role`) if a process of this role does not do `what`, naming the roles that do."""
+    others = DOES_NOT.get(role, {})
+    if what in others:
+        raise Conflict(f"a {role} process {others[what]}", "other_role")

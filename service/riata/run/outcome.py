@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from riata.base.errors import BadInput, Unavailable
+from riata.base.errors import BadInput, RiataError, Unavailable
+from riata.run.engine_context import later
 from riata.store.store import Appended
 from riata.wire.given import OtherLabels
 from riata.wire.parsed import Parsed, RowError
@@ -55,3 +58,31 @@ def row_errors(parsed: Parsed, appended: Appended) -> list[RowError]:
         for i in appended.reused.nonzero()[0]
     ]
     return sorted([*parsed.errors, *reused], key=lambda error: error.index)
+
+
+# A reply that waits for the log, with a timeout.
+
+
+Told = Callable[[Observed | RiataError | None], None]
+
+
+class PendingReply:
+    """Calls `told` once, in the event loop: with the first answer from any thread, or after `timeout_s` with a timeout error.
+
+    Created in the event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, told: Told, timeout_s: float) -> None:
+        self._loop = loop
+        self._told: Told | None = told
+        self._timer = loop.call_later(timeout_s, self._land, not_in_time())
+
+    def tell(self, answer: Observed | RiataError | None) -> None:
+        """Deliver the answer; None if the caller has to use another way. Any thread may call it."""
+        later(self._loop, self._land, answer)
+
+    def _land(self, answer: Observed | RiataError | None) -> None:
+        told, self._told = self._told, None
+        self._timer.cancel()
+        if told is not None:
+            told(answer)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from riata.base.arrays import I64
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, RiataError, Unavailable
+from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
-from riata.run.candidates.curvature_of import curvature_of
 from riata.run.candidates.forget_jobs import ForgetJobs
 from riata.run.candidates.refits.refits import Refits
 from riata.run.candidates.relations import relations, require_no_leader
 from riata.run.candidates.restoring.jobs import RestoreJobs
+from riata.run.changing import take_up
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
@@ -28,23 +31,29 @@ from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
-from riata.run.log.pending_reply import PendingReply
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
-from riata.run.outcome import Observed, RowsRefused, row_errors
+from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
 from riata.run.served_model import ServedModel
 from riata.run.state.changes import Changes
-from riata.run.state.several_classes import add_classes
+from riata.run.state.model_state import ModelState
+from riata.run.state.parts import NO_CLASS, NO_ROOM
 from riata.run.state.vocabulary import LARGE, within
-from riata.run.writer.left_out import applied
 from riata.run.writer.memory_bound import memory_of
 from riata.run.writer.published import Published
-from riata.run.writer.sketch_copy import PathQuestion, path_answer
+from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.stopping import wanted
+from riata.store import layout, records
 from riata.store.store import Append, Appended
+from riata.wire.classes import renumber_classes
 from riata.wire.parsed import Parsed, RowError
 from riata.wire.store_context import StoreContext
 
 log = logging.getLogger("riata.run")
+
+CODES: Final = {NO_ROOM: "vocabulary_full", NO_CLASS: "unknown_class"}
+OTHERWISE: Final = "not_finite"
+LOOKS_MAX: Final = 20  # the skip events may not be in the log yet when the learnt state is published
+LOOK_EVERY_S: Final = 0.05
 
 
 class Service:
@@ -347,3 +356,98 @@ class Service:
                 f"{len(errors)} of {parsed.rows} rows are not acceptable, so no row was accepted", "atomic_refused", observed
             )
         return RowsRefused(f"none of {parsed.rows} rows is acceptable", "nothing_accepted", observed)
+
+
+# Classes are added to a model when their first row comes.
+#
+# A class is added by a `config` event, which the log has before the first row of the class. So replay, recovery and the live
+# writer
+# have the same classes at every event, and every process that reads rows knows their numbers from the configuration it serves.
+
+
+async def add_classes(engine: Engine, model: str, parsed: Parsed) -> Parsed:
+    """Add the classes that `parsed` brings to the model, and return its rows with the numbers that the model gives them.
+
+    Raises what `take_up` raises. A row is refused (code `too_many_classes`) if there is no room for its class.
+    """
+    config = engine.published(model).config
+    if not parsed.classes or not parsed.batch.n or not config.has_classes:
+        return parsed
+    if not set(parsed.classes) <= set(config.classes.names):
+        config, _ = await take_up(engine, model, lambda old: replace(old, classes=old.classes.extended(parsed.classes)))
+    return renumber_classes(parsed, config.classes)
+
+
+# The curvature of a model, from which its path is solved: of the learner itself, or elsewhere of the newest snapshot.
+
+
+async def curvature_of(engine: Engine, model: str) -> SketchCopy:
+    """Return copies of the curvature of `model`: as it is now if this process learns, else as it was when the newest snapshot was
+    written, at most `checkpoint_every_s` ago while events come.
+
+    Raises `Conflict` (code `other_role`) if this process does not learn and there is no snapshot yet.
+    """
+    published = engine.published(model)
+    if engine.leads or not engine.settings.shared:
+        return await engine.led("the path").look(model)
+    if not spec_of(published.config.learner).keeps_curvature:
+        return SketchCopy(published.version, published.applied, None, [])
+    found = [one.gen for one in await engine.call(lambda s: s.generations(model)) if one.verified]
+    if not found:
+        raise engine.why_not_led("the path of a model without a snapshot")
+    content = await engine.call(lambda s: s.open_generation(model, found[0]))
+
+    def read() -> SketchCopy:
+        state = ModelState.thaw(*layout.decode_checkpoint(content))
+        seq = state.applied if state.has_learnt else 0
+        return SketchCopy(published.version, seq, state.learner.sketch(), state.learner.shadows())
+
+    return await asyncio.get_running_loop().run_in_executor(None, read)
+
+
+# Which rows of a request were refused by the learner although they are in the log, for replies that wait until they are applied.
+#
+# A closed vocabulary refuses rows before the log after it is full (`run/state/vocabulary.py`). Rows that arrive while it fills
+# are logged, and the learner refuses those that it has no room for: each gets a skip event. The process that learns knows them
+# directly; any other process finds their skip events in the log.
+
+
+async def applied(engine: Engine, model: str, observed: Observed, rows: I64, skipped: int) -> Observed:
+    """Return the outcome for rows that are applied now: those that the learner refused count as rejected.
+
+    rows    : i64[accepted], positions in the body of the rows that were logged, the last of them as event `observed.seq`
+    skipped : events of the model that had been skipped before these were logged
+    """
+    first = observed.seq - len(rows) + 1
+    reasons = await _left_out(engine, model, first, observed.seq, skipped) if len(rows) else {}
+    if not reasons:
+        return replace(observed, applied=True)
+    left_out = [
+        RowError(int(rows[seq - first]), CODES.get(reason, OTHERWISE), f"logged as event {seq}, but not learnt: {reason}")
+        for seq, reason in reasons.items()
+    ]
+    return replace(
+        observed,
+        applied=True,
+        accepted=observed.accepted - len(left_out),
+        rejected=observed.rejected + len(left_out),
+        errors=sorted([*observed.errors, *left_out], key=lambda error: error.index),
+    )
+
+
+async def _left_out(engine: Engine, model: str, first: int, last: int, skipped: int) -> dict[int, str]:
+    served_model = engine.served_model(model)
+    if engine.leads:
+        return {seq: reason for seq, reason in served_model.left_out.items() if first <= seq <= last}
+    found: dict[int, str] = {}
+    for _ in range(LOOKS_MAX if engine.published(model).skipped > skipped else 0):
+        before = len(found)
+        for record in await engine.call(lambda s: s.read(model, last)):
+            if record.kind == "skip":
+                seq, reason = records.decode_skip(record.payload)
+                if first <= seq <= last:
+                    found[seq] = reason
+        if found and len(found) == before:
+            break
+        await asyncio.sleep(LOOK_EVERY_S)
+    return found

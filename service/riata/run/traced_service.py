@@ -9,8 +9,7 @@ from collections.abc import Callable
 from riata.base.errors import RiataError
 from riata.base.request_trace import APPEND, LEARN, Stage, current_trace, stage, tracing
 from riata.run.engine import Engine
-from riata.run.log.pending_reply import PendingReply, Told
-from riata.run.outcome import Observed, RowsRefused
+from riata.run.outcome import Observed, PendingReply, RowsRefused, Told
 from riata.run.service import Service
 from riata.store.store import Append, Appended
 from riata.wire.parsed import Parsed

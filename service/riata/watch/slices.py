@@ -2,7 +2,7 @@
 
 Theory of operation
     A row holds hashes. The features to look for are known by name and hash: events of the log say which
-    (`run/state/found_names.py`), so the state does not depend on anything outside the log. A table with a bit for the upper
+    (`run/writer/learning.py`), so the state does not depend on anything outside the log. A table with a bit for the upper
     half of each hash passes over the other features of a row; what is left is compared. The events of each feature are then
     added, in order, to sums of its own by the kernel of progressive validation. So every figure is what that validation would
     give if it saw only these events: the base rate too is that of the slice, and an event counts half after `half_life` further

@@ -12,8 +12,7 @@ from riata.run.health import Health
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.log.event_times import EventTime
-from riata.run.log.pending_reply import PendingReply, Told
-from riata.run.outcome import Observed
+from riata.run.outcome import Observed, PendingReply, Told
 from riata.run.state.config import ModelConfig
 from riata.run.writer.published import Published
 from riata.run.writer.sketch_copy import PathQuestion

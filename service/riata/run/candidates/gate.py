@@ -18,8 +18,8 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput
-from riata.learn.learner import Learner, Weights
-from riata.maths.links import LINKS, Link, answers
+from riata.learn.learner import Learner, Stepped, Weights
+from riata.maths.links import LINKS, Answers, Link, answers
 from riata.maths.log_loss import PROBABILITY_MIN
 from riata.run.candidates.paired import BLOCKS, ERRORS, mean_of_blocks
 from riata.wire.batch import Batch
@@ -223,3 +223,23 @@ def _require_labels(label: F64, real_labels: bool) -> None:
             "hold out more events, or wait for more",
             "too_few_labels",
         )
+
+
+# The loss of each event before it was learnt, of every kind of model.
+
+
+def measure_of(answers: Answers) -> str:
+    """Return what `event_losses` are. answers : as `ProgressiveConfig.answers`"""
+    return "squared error" if answers == "real" else "hinge loss" if answers == "hinge" else "log loss"
+
+
+def event_losses(stepped: Stepped, answers: Answers) -> F64:
+    """Return f64[n]; NaN for events that were refused. answers : as `ProgressiveConfig.answers`"""
+    margin = np.where(stepped.refused, np.nan, stepped.margin)
+    if answers == "real":
+        return losses("identity", margin, stepped.label, True)
+    if answers == "identity":  # the gate has the loss that is learnt, which is the squared error
+        probability = probabilities("identity", margin)
+        of_label = np.where(stepped.label > 0.5, probability, 1.0 - probability)
+        return -np.log(np.maximum(of_label, PROBABILITY_MIN))
+    return losses(answers, margin, stepped.label, False)

@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.run.cluster.accepting import record_losses
@@ -22,7 +23,6 @@ from riata.run.cluster.lease import Lease, WriterPosition
 from riata.run.cluster.poll_thread import RETRY_S, PollThread
 from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.tail import Tail
-from riata.run.cluster.tail_names import TailNames
 from riata.run.engine_context import EngineContext, shared
 from riata.run.state.damage import Damage
 from riata.run.state.model_state import ModelState
@@ -41,6 +41,8 @@ FULL_S = 0.005  # until the log is read again if the writer has enough of every 
 AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
 STOPPING_S = 0.5  # for a thread that replays to end; one in a long step ends with the process
 NOT_YET_S, LOOK_S = 0.1, 0.01
+
+NAMES_EVERY_MS: Final = 1000
 
 
 class Contender:
@@ -338,3 +340,29 @@ class Contender:
             self._context.lost(detail)
         else:
             self._context.fatal(f"this process could not lead the store: {detail}")
+
+
+# The names of features in the rows that other processes append to a shared store: fetched by the process that learns them.
+
+
+class TailNames:
+    """Fetches names from time to time. Those of requests to this process are known already. For one thread."""
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._named_ms = 0
+
+    def step(self, store: SharedStore, standings: Mapping[str, Standing]) -> None:
+        """Fetch the new names of every served model, unless that was done a moment ago."""
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms - self._named_ms < NAMES_EVERY_MS:
+            return
+        self._named_ms = now_ms
+        for name, served_model in self._context.catalogue.served_models.items():
+            seq = standings[name].head.seq if name in standings else 0
+            if seq > served_model.named:
+                try:
+                    served_model.learn_names(list(store.names(name, served_model.named)))
+                except NotFound:
+                    continue
+                served_model.named = seq

@@ -6,23 +6,23 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from riata.base.errors import Busy, LogFork, LogGap, RiataError, StoreFailed, Unavailable
+from riata.base.limits import GENERATIONS_KEPT_MIN
+from riata.predict.name_book import NameBook
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine_context import EngineContext
 from riata.run.log.log_reading import PACED_BYTES, Again, read_again
-from riata.run.log.making_room import MakingRoom
 from riata.run.served_model import ServedModel
 from riata.run.state.checkpoint_scrub import CheckpointScrub
-from riata.run.state.config import change_from_payload
+from riata.run.state.config import change_from_payload, config_payload
 from riata.run.state.damage import Damage
 from riata.run.state.drift import drift_sentence
-from riata.run.state.found_names import NamesLooked
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import current
 from riata.run.state.recovery import Recovered
@@ -35,6 +35,11 @@ from riata.run.writer.sketch_copy import SketchCopy
 from riata.run.writer.writer import Writer
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict
+from riata.watch.slices import EQUALS, wanted
+from riata.wire.new_names import TIMES
+
+CROSSED: Final = TIMES.decode()  # in the names of crossed features
+EVERY_MS: Final = 10_000  # between two events that name values: they come by the dozen
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
@@ -42,6 +47,57 @@ log = logging.getLogger("riata.run")
 SAVING_S_MAX = 12  # of one checkpoint, once its turn has come
 AGAIN_S = 1.0  # between two attempts to read the log of a promoted model
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
+
+ROOM_EVERY_MS = 30_000  # a store that stays full after everything was saved is full of other data
+
+
+# The names of features that a model's settings ask for by field, found among the names seen, and the event that tells the state.
+#
+# Rows in the log hold hashes, and names are beside the log, for display: no state may depend on them. So the process that learns
+# looks for them and logs what it found, name and hash, in a `config` event that sets nothing new. From that event on the state
+# counts them, in a replay too.
+
+
+class NamesLooked:
+    """When the names of one model were last looked through, and what had been seen then."""
+
+    def __init__(self) -> None:
+        self._looked: tuple[int, tuple[int, ...]] | None = None
+        self._asked: tuple[int | None, tuple[int, ...]] = (None, ())  # when, and the changes of the configuration until then
+
+    def payload(self, published: Published, names: NameBook) -> bytes | None:
+        """Return the payload of the event that says which names were found; None if there are no new ones, or were a moment ago.
+
+        It is valid for the configuration in force only. If it is void, or the store refuses it, the names are found again.
+        """
+        config, now_ms = published.config, published.published_mono_ms
+        asked_ms, asked_at = self._asked
+        is_recent = asked_ms is not None and now_ms - asked_ms < EVERY_MS
+        unfound = _unfound(published)
+        if not (config.slices or unfound) or (is_recent and (not unfound or asked_at == published.changes)):
+            return None
+        seen = len(names), published.changes
+        if seen == self._looked:
+            return None
+        found = {**({} if is_recent else _values(published, names)), **names.hashes_of(unfound)}
+        if not found:
+            self._looked = None if is_recent else seen
+            return None
+        self._asked = now_ms, published.changes
+        return config_payload(config, published.changes[-1] if published.changes else 0, names=found)
+
+
+def _values(published: Published, names: NameBook) -> dict[str, int]:
+    """Return the values of sliced fields that are not slices yet."""
+    fields = published.config.slices
+    known = {name: value for field in fields for name, value in names.with_prefix(field + EQUALS) if CROSSED not in name}
+    return wanted(known, fields, [f"{one['field']}{EQUALS}{one['value']}" for one in published.figures.get("slices", [])])
+
+
+def _unfound(published: Published) -> list[str]:
+    """Return the features whose weights are to be followed and are not yet."""
+    held = () if published.followed is None else published.followed.names
+    return [name for name in published.config.weights_followed if name not in held]
 
 
 class Learning:
@@ -348,3 +404,34 @@ class Learning:
 
 def _nothing() -> None:
     """For a model that has learnt everything before it was taken up."""
+
+
+# What the process that learns does when the store has no room for events.
+
+
+class MakingRoom:
+    """Trims the logs of all models that are learnt here. save : writes a checkpoint of a model"""
+
+    def __init__(self, context: EngineContext, checkpointer: Checkpointer, save: Callable[[str], Awaitable[Saved]]) -> None:
+        self._context = context
+        self._checkpointer = checkpointer
+        self._save = save
+        self._made_room_ms: int | None = None
+
+    async def make_room(self) -> None:
+        """Trim the log as far as allowed when the store has no room for events. Without this nothing would checkpoint again,
+        because checkpoints follow events. At most once in ROOM_EVERY_MS."""
+        now_ms = self._context.clock.monotonic_ms()
+        if self._made_room_ms is not None and now_ms - self._made_room_ms < ROOM_EVERY_MS:
+            return
+        self._made_room_ms = now_ms
+        log.warning(
+            "the store has no space for events: snapshots of every model are written, and logs are trimmed as far as these allow"
+        )
+        with self._checkpointer.keeping_no_events():
+            for name in list(self._context.catalogue.served_models):
+                try:
+                    for _ in range(GENERATIONS_KEPT_MIN):
+                        await self._save(name)
+                except RiataError as error:  # nothing waits for this result: save the others, and retry this one later
+                    log.error("model %s: no space was freed: %s", name, error.detail)

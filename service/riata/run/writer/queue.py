@@ -16,8 +16,7 @@ import time
 from collections import deque
 from typing import Final
 
-from riata.run.writer.cell import Line
-from riata.run.writer.items import (
+from riata.run.writer.cell import (
     AddModel,
     CopySketch,
     Drain,
@@ -25,6 +24,7 @@ from riata.run.writer.items import (
     DropModel,
     Finished,
     Item,
+    Line,
     Logged,
     PublishNow,
     SaveNow,

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from riata.base.priority import LOWEST, lower_priority, lower_priority_of
-from riata.run.writer.priority import StarvationGauge
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
@@ -35,6 +34,9 @@ ASIDE_MAX: Final = 512  # turns that are caught in the loop and finished aside; 
 NORMAL: Final = 0
 
 Work = Callable[[], None]
+
+WINDOW_S: Final = 0.5  # whether processors are short is measured over such a stretch of uninterrupted work
+SHARE_MIN: Final = 0.5  # of a processor's time over a window: with less, learning starves
 
 
 @dataclass(eq=False, slots=True)
@@ -209,3 +211,31 @@ class Shifts:
             self._start(self._normal, "-starving")
         self._holder = self._normal
         self._changed.notify_all()
+
+
+# Whether learning starves: it gets the processor time that predictions leave over, and that may be too little.
+
+
+class StarvationGauge:
+    """Reports whether work starves: there was work through a whole window, and it got less than SHARE_MIN of a processor."""
+
+    def __init__(self) -> None:
+        self.starving = False
+        self._since_s: float | None = None
+        self._used_s = 0.0
+
+    def note(self, now_s: float, used_s: Callable[[], float], waiting: bool) -> bool:
+        """Return whether normal priority is needed.
+
+        now_s : of a monotonic clock; used_s : processor time of the working thread; waiting : there is more to do
+        """
+        if not waiting:
+            self.starving = False
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s, self._used_s = now_s, used_s()
+        elif not self.starving and now_s - self._since_s >= WINDOW_S:
+            used = used_s()
+            self.starving = used - self._used_s < SHARE_MIN * (now_s - self._since_s)
+            self._since_s, self._used_s = now_s, used
+        return self.starving
