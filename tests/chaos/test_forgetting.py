@@ -39,7 +39,7 @@ def test_a_kill_while_a_subject_is_forgotten_leaves_all_of_its_rows_or_none(tmp_
         with contextlib.suppress(httpx.TransportError):
             httpx.post(f"{running.url}/models/default/forget", json={"subject": "ann"}, timeout=300)
         running.process.wait()
-        is_noted = any((tmp_path / "data").glob("forget/*.json"))
+        is_noted = any((tmp_path / "data").glob("jobs/*.json"))
         running.start()
         with Riata(running.url) as riata:
             while any(one["state"] == "running" for one in httpx.get(f"{running.url}/models/default/forget").json()["forget"]):

@@ -37,16 +37,17 @@ def test_forget_waits_and_asks_again_if_the_service_does_not_know_of_it(is_async
     shown: list[float] = []
     script = Script(
         answer(202, job("running", 0.25)),
-        answer(200, {"forget": [job("done", id="f2"), job("running", 0.5)]}),
-        answer(200, {"forget": []}),
+        answer(200, job("running", 0.5)),
+        answer(404, {"code": "job_not_found"}),
         answer(202, job("running", 0.1)),
-        answer(200, {"forget": [job("done", result=RESULT)]}),
+        answer(200, job("done", result=RESULT)),
     )
     assert forget(script, shown, is_async) == RESULT
-    assert shown == [0.25, 0.5, 0.1]
+    assert shown == [0.5]
     assert [request.method for request in script.requests] == ["POST", "GET", "GET", "POST", "GET"]
+    assert script.requests[1].url.path == "/jobs/f1"
     assert forget(Script(answer(200, RESULT)), shown, is_async) == RESULT
-    script = Script(answer(202, job("running", 0.0)), answer(200, {"forget": [job("failed", 0.4, error=FAILED)]}))
+    script = Script(answer(202, job("running", 0.0)), answer(200, job("failed", 0.4, error=FAILED)))
     with pytest.raises(ApiConflict) as failed:
         forget(script, shown, is_async)
     assert (failed.value.code, str(failed.value)) == ("changed_meanwhile", "try again")

@@ -23,10 +23,6 @@ def job(state: str, progress: float = 1.0, **more: Any) -> dict[str, Any]:
     return {"id": "b1", "state": state, "progress": progress, "result": None, "error": None, **more}
 
 
-def listed(*jobs: dict[str, Any]) -> Any:
-    return answer(200, {"reach": {"since": 1, "exactly": []}, "restore": list(jobs)})
-
-
 def restore(script: Script, is_async: bool, **asked: Any) -> dict[str, Any]:
     if not is_async:
         with Riata("http://test", sleep=script.sleep, transport=httpx.MockTransport(script)) as riata:
@@ -44,17 +40,17 @@ def test_restore_waits_for_its_job(is_async: bool) -> None:
     shown: list[float] = []
     script = Script(
         answer(202, job("running", 0.25)),
-        listed(job("done", id="b2"), job("running", 0.5)),
-        listed(job("done", result=RESULT)),
+        answer(200, job("running", 0.5)),
+        answer(200, job("done", result=RESULT)),
     )
     assert restore(script, is_async, to=3, on_progress=shown.append) == RESULT
-    assert shown == [0.25, 0.5]
+    assert shown == [0.5]
     assert [request.method for request in script.requests] == ["POST", "GET", "GET"]
     with pytest.raises(ApiConflict) as failed:
-        restore(Script(answer(202, job("running")), listed(job("failed", error=FAILED))), is_async, to=3)
+        restore(Script(answer(202, job("running")), answer(200, job("failed", error=FAILED))), is_async, to=3)
     assert (failed.value.code, str(failed.value)) == ("not_reachable", "it can go back to event 5")
     with pytest.raises(Unreachable, match="was restarted before"):
-        restore(Script(answer(202, job("running")), listed()), is_async, to=3)
+        restore(Script(answer(202, job("running")), answer(404, {"code": "job_not_found"})), is_async, to=3)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

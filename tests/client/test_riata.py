@@ -34,14 +34,16 @@ def test_observe_sends_ndjson_with_a_key_of_its_own_and_reads_the_counts() -> No
 
 
 def test_creating_a_model_waits_while_it_learns_the_log_of_another() -> None:
-    waiting = answer(202, {"name": "m", "created": False, "state": "backfilling", "config": {}})
+    waiting = answer(202, {"name": "m", "created": False, "state": "backfilling", "config": {}, "job": "b1"})
     there = answer(200, {"name": "m", "created": False, "state": "ready", "config": {}})
-    script = Script(waiting, waiting, there)
+    running, done = ({"id": "b1", "progress": 0.5, "result": result, "error": None} for result in (None, {"model": "m"}))
+    script = Script(waiting, answer(200, running), answer(404, {"code": "job_not_found"}), waiting, answer(200, done), there)
     made = client(script).create_model("m", {"labels": "0/1"})
     assert (made["state"], made["created"]) == ("ready", True)
-    assert [request.method for request in script.requests] == ["PUT"] * 3
-    assert {request.content for request in script.requests} == {b'{"labels": "0/1"}'}
-    assert script.waits == [calls.BACKFILLING_AGAIN_S] * 2
+    assert [request.method for request in script.requests] == ["PUT", "GET", "GET", "PUT", "GET", "PUT"]
+    assert {request.content for request in script.requests if request.method == "PUT"} == {b'{"labels": "0/1"}'}
+    assert {request.url.path for request in script.requests if request.method == "GET"} == {"/jobs/b1"}
+    assert script.waits == [calls.ASKED_EVERY_S]
 
 
 def test_an_invalid_url_is_refused() -> None:

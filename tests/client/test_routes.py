@@ -33,6 +33,10 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "back_up": lambda riata: riata.back_up(),
     "restore": lambda riata: riata.restore("m", 1),
     "forget": lambda riata: riata.forget("ann", model="m"),
+    "jobs": lambda riata: riata.jobs(),
+    "job": lambda riata: riata.job("f1"),
+    "wait_for_job": lambda riata: riata.wait_for_job("f1"),
+    "cancel_job": lambda riata: riata.cancel_job("f1"),
     "export": lambda riata: riata.export("m"),
     "import_": lambda riata: riata.import_("m", b"\x00"),
     "begin_refit": lambda riata: riata.begin_refit("m", gamma=1.0),
@@ -54,7 +58,7 @@ WITHOUT_A_CALL: Final = {
     ("GET", "/models/{model}/predict"),  # calls send rows in the body
     ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/startupz"), ("GET", "/metrics"),  # for orchestration and Prometheus
     ("GET", "/v2/health/live"), ("GET", "/v2/health/ready"),
-    ("GET", "/models/{model}/forget"), ("GET", "/models/{model}/restore"),  # `forget` and `restore` look there until it is done
+    ("GET", "/models/{model}/forget"), ("GET", "/models/{model}/restore"),  # `jobs` has them too
     ("GET", "/models/{model}/stream"),  # for readers of server-sent events
     ("GET", "/v2"), ("GET", "/v2/models/{model}"), ("GET", "/v2/models/{model}/ready"),
     ("POST", "/v2/models/{model}/infer"),  # for clients of the open inference protocol
@@ -70,7 +74,7 @@ def public(kind: type) -> set[str]:
 
 def route_of(call: Callable[[Riata], Any]) -> tuple[str, str]:
     """The route that a call goes to."""
-    script = Script(answer(200, OBSERVED))
+    script = Script(answer(200, {**OBSERVED, "result": {}}))
     with Riata("http://test", sleep=script.sleep, transport=httpx.MockTransport(script)) as riata:
         call(riata)
     (request,) = script.requests

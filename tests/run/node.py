@@ -40,8 +40,8 @@ class Node:
 
     async def forget(self, model: str, subjects: list[str], drop_trimmed: bool) -> Any:
         """Forget the rows of subjects, however long it takes."""
-        self.service.forget_jobs.patience_s = None
-        return (await self.service.forget_jobs.forget(model, subjects, drop_trimmed))["result"]
+        self.service.jobs.patience_s = None
+        return (await self.service.forgetting.forget(model, subjects, drop_trimmed)).found
 
     async def observe(self, rows: list[dict[str, Any]], model: str = "m", **how: bool) -> Any:
         return await self.service.observe(model, self.parse(rows, model), **{"wait_applied": True, **how})

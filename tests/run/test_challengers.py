@@ -11,7 +11,6 @@ import pytest
 
 from riata.base.errors import BadInput, Busy, Conflict, NotFound, RiataError, Unavailable
 from riata.learn.learner import Stepped
-from riata.run.candidates import challengers
 from riata.run.candidates.backfill import at_the_seam, learn_past
 from riata.run.candidates.challengers import Backfilling
 from riata.run.candidates.gate import event_losses
@@ -133,18 +132,20 @@ def test_the_difference_is_that_of_the_losses_event_by_event() -> None:
     assert found[0]["interval"][0] > 0.0  # steps this small cost something
 
 
-def test_a_challenger_may_learn_the_log_of_its_leader_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_challenger_may_learn_the_log_of_its_leader_first() -> None:
     store = MemoryStore()
 
     async def work(node: Node) -> None:
         for seed in range(6):
             await node.observe(events(600, seed=seed))
         sending = asyncio.gather(*(node.observe(events(20, seed=seed)) for seed in range(10, 40)))
-        monkeypatch.setattr(challengers, "BACKFILL_WAIT_S", 0.0)
-        with pytest.raises(Backfilling, match="learns the log of m first"):
+        node.engine.jobs.patience_s = 0.0
+        with pytest.raises(Backfilling, match="learns the log of m first") as backfilling:
             await node.admin.put_model("b", {**FOLLOWS, "backfill": True}, patient=False)
         created, _ = await node.admin.put_model("b", {**FOLLOWS, "backfill": True})
         assert not created  # by the first call
+        job = backfilling.value.job.document()
+        assert (job["kind"], job["model"], job["state"], job["result"]["follow"]) == ("backfill", "b", "done", "m")
         await sending
         await node.observe(events(50, seed=99))
         await node.engine.led("this test").settle()
@@ -189,7 +190,7 @@ def test_a_backfill_is_for_the_log_that_it_has_learnt() -> None:
         assert node.service.describe("b")["follow"]["events"] == 0
         await node.observe(events(300))
         config, call = node.engine.published("m").config, node.engine.context.log_thread.call
-        learnt = await aside(learn_past, call, "m", config, config, lambda _event, _last: None)
+        learnt = await aside(learn_past, call, "m", config, config, lambda _share: None)
         assert learnt is not None
         assert [one.kind for one in await node.engine.call(lambda s: at_the_seam(s, learnt, "c", 0))] == ["restore"]
         await node.observe(events(5, seed=1))

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.candidates.forget_jobs import FOLDER, TRIES
 from riata.run.files.fit import NO_LOG, unlogged
+from riata.run.jobs.jobs import FOLDER, FORMER_FOLDER, TRIES
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.model_state import ModelState
@@ -339,41 +339,51 @@ def test_remembered_predictions_of_the_subject_are_deleted() -> None:
     run_with(store, work)
 
 
-def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_former", [False, True])
+def test_a_start_goes_on_with_what_a_stop_interrupted_and_later_rows_stay(tmp_path: Path, is_former: bool) -> None:
     store, kept = MemoryStore(), refit_settings(tmp_path)
 
     async def begin(node: Node) -> None:
         await node.observe(rows(100, 1))
-        jobs, changing = node.service.forget_jobs, node.engine.served_model("m").changing
+        jobs, forgetting, changing = node.service.jobs, node.service.forgetting, node.engine.served_model("m").changing
         jobs.patience_s = 0.0
         async with changing:
-            job = await jobs.forget("m", ["ann"], False)
-            assert (job["state"], job["progress"], job["result"], job["error"]) == ("running", 0.0, None, None)
-            assert (await jobs.forget("m", ["ann"], False))["id"] == job["id"]
+            job = await forgetting.forget("m", ["ann"], False)
+            assert (job.state, job.share, job.found, job.error) == ("running", 0.0, None, None)
+            assert await forgetting.forget("m", ["ann"], False) is job
             await node.observe(rows(10, 2), wait_applied=False)
             stopping = asyncio.create_task(jobs.stop())
             await asyncio.sleep(0)
         await stopping
-        assert [one["error"]["code"] for one in await jobs.listed("m")] == ["stopping"]
+        assert [(one["state"], one["error"]["code"]) for one in forgetting.listed("m")] == [("interrupted", "stopping")]
 
     run_with(store, begin, refits=kept)
     (note,) = (tmp_path / FOLDER).iterdir()
     held = note.read_text()
     assert "ann" not in held
-    note.with_name("m-f1.json").write_text(json.dumps({**json.loads(held), "id": "f1", "tries": TRIES}))
-    note.with_name("m-f2.json").write_text("no note")
+    note.with_name("f1.json").write_text(json.dumps({**json.loads(held), "id": "f1", "tries": TRIES}))
+    note.with_name("f2.json").write_text("no note")
+    if is_former:  # as 0.2 has noted it
+        asked = json.loads(held)
+        former = {name: asked[name] for name in ("id", "model", "lineage", "actor", "tries")} | asked["asked"]
+        (tmp_path / FORMER_FOLDER).mkdir()
+        (tmp_path / FORMER_FOLDER / f"m-{asked['id']}.json").write_text(json.dumps({**former, "asked_ms": asked["created_ms"]}))
+        note.unlink()
     reborn = store.crash()
 
     async def go_on(node: Node) -> None:
-        while (jobs := await node.service.forget_jobs.listed("m"))[0]["state"] == "running":
+        while (jobs := node.service.forgetting.listed("m")) and any(one["state"] == "running" for one in jobs):
             await asyncio.sleep(0.01)
-        (job,) = jobs
-        assert (job["id"], job["progress"]) == (json.loads(held)["id"], 1.0)
+        by_id = {one["id"]: one for one in jobs}
+        job, given_up = by_id.pop(json.loads(held)["id"]), by_id.pop("f1")
+        assert (job["progress"], by_id) == (1.0, {})
+        assert (given_up["id"], given_up["state"], given_up["error"]["code"]) == ("f1", "interrupted", "job_interrupted")
         assert (job["result"]["rows"], job["result"]["of"]) == (20, 110)
         gone = {event for event in of(reborn, "ann") if event <= 101}
         assert len(gone) == 20
         check(reborn, job["result"], gone)
-        assert [one.name for one in (tmp_path / FOLDER).iterdir()] == ["m-f2.json"]
+        assert [one.name for one in (tmp_path / FOLDER).iterdir()] == ["f2.json"]
+        assert not list((tmp_path / FORMER_FOLDER).glob("*"))
 
     run_with(reborn, go_on, refits=kept)
 

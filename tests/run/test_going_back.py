@@ -30,10 +30,11 @@ from tests.run.test_forgetting import KINDS, never, of, rows
 
 
 async def go_back(node: Node, to: int | str, model: str = "m", dry_run: bool = False) -> dict[str, Any]:
-    node.service.restore_jobs.patience_s = None
-    asked = node.service.restore_jobs.read({"to": to, "dry_run": dry_run})
+    node.service.jobs.patience_s = None
+    asked = node.service.going_back.read({"to": to, "dry_run": dry_run})
     assert isinstance(asked, RestoreRequest)
-    result: dict[str, Any] = (await node.service.restore_jobs.restore(model, asked))["result"]
+    result = (await node.service.going_back.restore(model, asked)).found
+    assert result is not None
     return result
 
 
@@ -153,7 +154,7 @@ def test_of_a_trimmed_log_any_event_from_a_generation_on_is_reached_and_older_on
         store.trim(node.engine.led("a test").owner, "m", 3, 0)
         first = store.head("m").first_seq
         assert first == 152
-        listed = await node.service.restore_jobs.listed("m")
+        listed = await node.service.going_back.listed("m")
         assert listed["reach"] == {"since": 151, "exactly": []}
         with pytest.raises(Conflict, match="the log begins at event 152; it can go back to any event from 151 on"):
             await go_back(node, 150)
@@ -334,18 +335,18 @@ def test_a_request_while_its_job_runs_joins_it_and_a_stop_ends_it_with_nothing_c
 
     async def work(node: Node) -> None:
         await node.observe(events(50, 1))
-        jobs = node.service.restore_jobs
+        going_back, jobs = node.service.going_back, node.service.jobs
         jobs.patience_s = 0.0
         async with node.engine.served_model("m").changing:
-            first = await jobs.restore("m", RestoreRequest(event=20))
-            second = await jobs.restore("m", RestoreRequest(event=20))
-            assert (first["state"], first["id"]) == ("running", second["id"])
-            assert [one["id"] for one in (await jobs.listed("m"))["restore"]] == [first["id"]]
+            first = await going_back.restore("m", RestoreRequest(event=20))
+            second = await going_back.restore("m", RestoreRequest(event=20))
+            assert (first.state, first) == ("running", second)
+            assert [one["id"] for one in (await going_back.listed("m"))["restore"]] == [first.id]
             stopping = asyncio.create_task(jobs.stop())
             await asyncio.sleep(0)
         await stopping
-        (job,) = (await jobs.listed("m"))["restore"]
-        assert (job["state"], job["error"]["code"]) == ("failed", "stopping")
+        (job,) = (await going_back.listed("m"))["restore"]
+        assert (job["state"], job["error"]["code"]) == ("interrupted", "stopping")
         assert store.head("m").seq == 51
 
     run_with(store, work)

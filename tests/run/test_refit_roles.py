@@ -32,11 +32,11 @@ def test_the_process_that_learns_refits_and_the_others_serve_what_it_promotes() 
                 assert refused.value.code == "other_role"
             refits = writer.service.refits
             begun = refits.begin("m", {"gamma": 1.0})
-            while refits.get("m", begun["id"])["state"] == "running":
+            while refits.get("m", begun.id)["state"] == "running":
                 await asyncio.sleep(0.05)
-            found = refits.get("m", begun["id"])
+            found = refits.get("m", begun.id)
             assert (found["state"], found["error"]) == ("done", None)
-            promoted = await refits.promote("m", begun["id"], True)
+            promoted = await refits.promote("m", begun.id, True)
             await until(lambda: web.applied() >= promoted["seq"])
             again = replay(store.another(), "m")
             assert again.equal

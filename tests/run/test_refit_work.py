@@ -20,10 +20,10 @@ from riata.base.priority import lower_priority
 from riata.run.candidates.gate import losses, margins
 from riata.run.candidates.refits import work
 from riata.run.candidates.refits.checking import check
-from riata.run.candidates.refits.job import seconds_left
 from riata.run.candidates.refits.judging import split_before, until
 from riata.run.candidates.refits.preparing import Prepared, Preparing
 from riata.run.candidates.refits.process import RefitProcess
+from riata.run.candidates.refits.refit import seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import RESULT, STATE, Outcome
 from riata.run.state.replay import replay

@@ -12,6 +12,7 @@ import pytest
 from riata.base.errors import BadInput, Conflict, NotFound
 from riata.run.candidates.refits import due
 from riata.run.candidates.refits import refits as module
+from riata.run.jobs.job import Job
 from riata.run.state.replay import replay
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, run_with
@@ -43,21 +44,21 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
             refits.refitted("m")
         assert refused.value.code == "no_refit"
         begun = refits.begin("m", {"promote": "if_better"})
-        assert (begun["state"], begun["stage"]) == ("running", "reading")
-        with pytest.raises(Conflict, match=f"refit {begun['id']} of model m is running") as second:
+        assert (begun.state, begun.stage) == ("running", "reading")
+        with pytest.raises(Conflict, match=f"refit {begun.id} of model m is running") as second:
             refits.begin("m", {})
         assert second.value.code == "refit_running"
         await node.observe(rows(50, seed=4))  # acknowledged while it runs
-        found = await ended(node, begun["id"])
+        found = await ended(node, begun.id)
         assert (found["state"], found["error"]) == ("done", None)
         assert found["verdict"]["decision"] == "PROMOTE", found["verdict"]
         assert found["promotion"]["promoted"] is True
         _check_figures(found)
         shown = refits.regret("m")
-        assert (shown["refit"], shown["seq"]) == (begun["id"], found["window"]["to"])
+        assert (shown["refit"], shown["seq"]) == (begun.id, found["window"]["to"])
         served = refits.refitted("m")
         assert (served.refit, served.model.seq, served.model.weights.non_zeros) == (
-            begun["id"],
+            begun.id,
             shown["seq"],
             found["solutions"][0]["non_zeros"],
         )
@@ -70,10 +71,10 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
         assert learnt(again.state) != straight(replay(store, "m", to=1).state.freeze(), log)  # it goes on from the optimum
         assert node.engine.published("m").model.weights.beta.tobytes() == again.state.learner.weights().beta.tobytes()
         with pytest.raises(Conflict) as outdated:
-            await refits.promote("m", begun["id"], True)
+            await refits.promote("m", begun.id, True)
         assert outdated.value.code == "refit_outdated"
         with pytest.raises(Conflict) as over:
-            refits.cancel("m", begun["id"])
+            refits.cancel("m", begun.id)
         assert over.value.code == "refit_ended"
 
     run_with(store, work, SLOW, refits=settings)
@@ -84,7 +85,7 @@ def test_a_refit_that_is_better_is_promoted_served_and_kept_over_a_restart(tmp_p
         assert (kept["state"], kept["promotion"]["promoted"]) == ("done", True)
         assert refits.refitted("m").model.weights.non_zeros == kept["solutions"][0]["non_zeros"]
         # The online learner is followed from the state that the promotion kept.
-        held = await ended(node, refits.begin("m", {"gamma": [50.0, 1.0], "hold_out": {"share": 0.04}})["id"])
+        held = await ended(node, refits.begin("m", {"gamma": [50.0, 1.0], "hold_out": {"share": 0.04}}).id)
         assert held["verdict"]["events"] < 50
         assert held["verdict"]["why"].startswith("not judged: the tail has")
         assert [one["gamma"] for one in held["solutions"]] == [50.0, 1.0]
@@ -177,10 +178,10 @@ def test_a_refit_that_fails_or_is_cancelled_while_it_reads_says_so_and_leaves_no
         refits = node.service.refits
         await node.observe([{**row, "label": 1} for row in rows(30)])
         job = refits.begin("m", {})
-        refits.cancel("m", job["id"])
-        found = await ended(node, job["id"])
-        assert (found["state"], found["error"]["code"]) == ("cancelled", "refit_cancelled")
-        one_class = await ended(node, refits.begin("m", {})["id"])
+        refits.cancel("m", job.id)
+        found = await ended(node, job.id)
+        assert (found["state"], found["error"]["code"]) == ("cancelled", "job_cancelled")
+        one_class = await ended(node, refits.begin("m", {}).id)
         assert (one_class["state"], one_class["error"]["code"]) == ("failed", "one_class")
         assert "all 30 rows have the label 1" in one_class["error"]["detail"]
         with pytest.raises(Conflict) as refused:
@@ -198,7 +199,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
     monkeypatch.setattr(module, "LOOKED_EVERY_S", 0.01)
     begun: list[str] = []
 
-    def begin(_self: object, model: str, document: dict[str, Any]) -> dict[str, Any]:
+    def begin(_self: object, model: str, document: dict[str, Any]) -> Job:
         assert document == {"promote": "if_better"}
         begun.append(model)
         raise BadInput("tried", "tried")
@@ -221,7 +222,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         assert refits._is_due("m")
         refits.begin("m", {})
         assert not refits._is_due("m")  # it began a moment ago
-        job = refits._jobs["m"][-1]
+        job = refits._refits["m"][-1].job
         job.created_ms -= 3_600_000
         assert not refits._is_due("m")  # nothing is new
         await node.observe(rows(1))

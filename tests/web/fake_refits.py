@@ -11,6 +11,7 @@ from riata.base.errors import Conflict, NotFound
 from riata.predict.factory import make_model
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.tally import RefitTally
+from riata.run.jobs.job import Job
 from riata.run.writer.published import Published
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ class FakeRefits:
         self._service = service
         self.begun: dict[str, list[dict[str, Any]]] = {}
 
-    def begin(self, model: str, document: dict[str, Any]) -> dict[str, Any]:
+    def begin(self, model: str, document: dict[str, Any]) -> Job:
         self._service.model(model)
         found = self.begun.setdefault(model, [])
-        about = {"id": f"r{len(found) + 1}", "model": model, "state": "done", "created": rfc3339(0)}
+        job = Job(f"r{len(found) + 1}", "refit", model, "", {}, 0, state="done")
+        about = {name: job.document()[name] for name in ("id", "model", "state", "created")}
         found.append({**about, "request": write_document(read_request(document))})
-        return found[-1]
+        return job
 
     def listed(self, model: str) -> list[dict[str, Any]]:
         self._service.model(model)

@@ -32,9 +32,8 @@ from riata.wire.names import NamesSeen
 from riata.wire.parsed import Parsed, RowError
 from riata.wire.store_context import StoreContext
 from tests.doubles.manual_clock import ManualClock
-from tests.web.fake_forget_jobs import FakeForgetJobs
+from tests.web.fake_jobs import FakeForgetting, FakeGoingBack, fake_jobs
 from tests.web.fake_refits import FakeRefits
-from tests.web.fake_restore_jobs import FakeRestoreJobs
 
 EXPORT_MAGIC = b"fake export of "
 STEP = 0.25
@@ -79,8 +78,9 @@ class FakeService:
         self.kept: list[bytes] = []  # rows of predictions that wait for their label
         self.all = {"default": FakeModel("default", ModelConfig())}
         self.refits = FakeRefits(self)
-        self.forget_jobs = FakeForgetJobs(self)
-        self.restore_jobs = FakeRestoreJobs(self)
+        self.jobs = fake_jobs(self)
+        self.forgetting = FakeForgetting(self)
+        self.going_back = FakeGoingBack(self)
         self.notes: dict[int, str] = {}
 
     async def start(self) -> None:

@@ -356,6 +356,11 @@ def test_a_click_on_the_curve_goes_back_to_that_point(console: Console) -> None:
     assert console.ask("GET", "/models/bad")["examples"] == to - 1
     until("the curve ends there", lambda: f"Cumulative: all {to - 1} events" in console.text())
     console.well()
+    (looked, gone) = console.ask("GET", "/jobs")["jobs"][1::-1]
+    assert (looked["kind"], looked["result"]["seq"], gone["result"]["seq"], gone["actor"]) == ("restore", 0, 602, "every")
+    console.open("service")
+    until("the jobs are listed", lambda: looked["id"] in console.text() and gone["id"] in console.text())
+    console.well()
 
 
 def test_going_back_says_what_cannot_be_and_can_be_left(console: Console) -> None:

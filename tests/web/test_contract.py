@@ -31,14 +31,14 @@ SKETCHED = {  # what only a model with a sketch, or with a refit, answers; and t
 ROWS: list[dict[str, Any]] = [
     {"features": {"a": i % 3, "b": i % 5, "c": "x" if i % 2 else "y"}, "label": i % 2} for i in range(60)
 ]
-# Made-up numbers, bytes and names hit no stored generation, no export and no confirmation of the model to be dropped. A store in
-# memory has no directory to back up.
+# Made-up numbers, bytes and names hit no stored generation, job, export, nor confirmation of the model to be dropped. A store
+# in memory has no directory to back up.
 NEVER_MET = {
     ("POST", "/backup"),
     ("POST", "/models/{model}/restore"), ("POST", "/models/{model}/import"), ("DELETE", "/models/{model}"),
     ("POST", "/models/{model}/promote"),
     ("GET", "/models/{model}/refits/{refit}"), ("DELETE", "/models/{model}/refits/{refit}"),
-    ("POST", "/models/{model}/refits/{refit}/promote"),
+    ("POST", "/models/{model}/refits/{refit}/promote"), ("GET", "/jobs/{job}"), ("DELETE", "/jobs/{job}"),
     ("POST", "/v2/models/{model}/infer"),  # hardly any shape fits its data by chance
 }  # fmt: skip
 

@@ -12,10 +12,10 @@ ROW = '{"features":{"country":"de"}}'
 
 def test_a_refit_is_started_listed_and_described(client: Client) -> None:
     begun = client.post("/models/default/refits", '{"gamma":[10,1],"hold_out":{"share":0.2}}')
-    assert (begun.status_code, begun.headers["location"]) == (202, "/models/default/refits/r1")
+    assert (begun.status_code, begun.headers["location"]) == (202, "/jobs/r1")
     assert begun.json()["request"]["gamma"] == [10.0, 1.0]
     assert client.get("/models/default/refits").json() == {"refits": [begun.json()]}
-    assert client.get(begun.headers["location"]).json() == begun.json()
+    assert client.get("/models/default/refits/r1").json() == begun.json()
     assert client.get("/models/default/refits/r2").json()["code"] == "refit_not_found"
     assert client.get("/models/default/regret").json()["refit"] == "r1"
 

@@ -16,12 +16,15 @@ def test_an_event_or_a_moment_is_gone_back_to(client: Client) -> None:
 
 def test_what_takes_long_is_answered_before_it_is_done(client: Client) -> None:
     begun = client.post("/models/default/restore", '{"to":101}')
-    assert (begun.status_code, begun.headers["location"], begun.json()["state"]) == (202, "/models/default/restore", "running")
-    looks = [client.get("/models/default/restore").json() for _ in range(2)]
-    assert looks[0]["reach"] == {"since": 1, "exactly": [{"seq": 1, "generation": 1}]}
-    found = [look["restore"][0] for look in looks]
-    assert [(one["id"], one["state"]) for one in found] == [(begun.json()["id"], "running"), (begun.json()["id"], "done")]
-    assert found[1]["result"]["to"] == 101
+    assert (begun.status_code, begun.json()["state"]) == (202, "running")
+    assert begun.headers["location"] == f"/jobs/{begun.json()['id']}"
+    look = client.get("/models/default/restore").json()
+    assert look["reach"] == {"since": 1, "exactly": [{"seq": 1, "generation": 1}]}
+    (found,) = look["restore"]
+    assert (found["id"], found["state"], found["dry_run"]) == (begun.json()["id"], "running", False)
+    while (done := client.get(begun.headers["location"]).json())["state"] == "running":
+        pass
+    assert done["result"]["to"] == 101
     assert client.get("/models/nothing/restore").json()["code"] == "model_not_found"
 
 

@@ -60,7 +60,7 @@ def refit_running(url: str, model: str, request: dict[str, Any], as_json: bool, 
         found, interrupted = _awaited(riata, model, begun)
     if found["error"] is not None and found["certificate"] is None:
         code, detail = found["error"]["code"], found["error"]["detail"]
-        if found["state"] == "failed":
+        if found["state"] != "cancelled":
             raise (Unavailable if code == "refit_failed" else BadInput)(f"refit {found['id']}: {detail} [{code}]", code)
         typer.echo(f"riata: {detail}", err=True)
     else:

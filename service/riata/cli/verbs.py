@@ -156,6 +156,7 @@ VERBS: Final = (
     Verb("demo", "demo", "Stream rows into a running service and plot its learning curve.", of_model=True),
     Verb("tree", "tree", "Learn classes of curves by a decision tree that can be drawn."),
     Verb("warm", "warm", "Do nothing: no code is compiled at a start."),
+    Verb("jobs", "jobs:app", "List, await and cancel the jobs of a running service: what goes on after its request."),
     Verb("keys", "keys:app", "Create, list and revoke API keys."),
     Verb("log", "log:app", "Export the events of a model, and make the segments of its log."),
     Verb("version", "version", "Print the installed version of Riata, of Python, of SQLite and of the operating system."),

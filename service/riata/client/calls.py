@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +12,13 @@ from urllib.parse import quote
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.client.errors import ApiConflict, ApiError, RowProblem, Unreachable, read_row_problems
+from riata.client.errors import ApiConflict, ApiError, ApiNotFound, RowProblem, Unreachable, read_row_problems
 from riata.wire.tables import ID_BYTES, Roles, examples_of
 
 NDJSON: Final = "application/x-ndjson"
 JSON: Final = "application/json"
-BACKFILLING_AGAIN_S: Final = 2.0
 TIMEOUT_S: Final = 60.0  # for one attempt; longer than the service itself waits for its log
-FORGOTTEN_EVERY_S: Final = 0.5  # how often to ask whether rows are forgotten
+ASKED_EVERY_S: Final = 0.5  # how often to ask whether a job has ended
 BACKUP_S_MAX: Final = 86_400.0
 BINARY: Final = "application/octet-stream"
 Rows = Any  # examples, one alone, flat dictionaries, a table of `riata.wire.tables`, or a body in bytes
@@ -153,7 +153,8 @@ def creating(model: str, document: Mapping[str, Any]) -> Steps:
     call = create_model(model, document)
     answer: dict[str, Any] = yield call
     while answer.get("state") == "backfilling":
-        yield BACKFILLING_AGAIN_S
+        with contextlib.suppress(ApiNotFound):  # the service was restarted: it begins again
+            yield from ended(answer["job"], None)
         answer = {**(yield call), "created": True}  # by the first request
     return answer
 
@@ -214,20 +215,40 @@ def forgetting(
 ) -> Steps:
     """Forget the rows of subjects, and wait until that is done. Raises `ApiConflict` if the job fails."""
     asked = forget(subjects, model, drop_trimmed)
-    found: dict[str, Any] | None = None
     while True:
-        job: dict[str, Any] = (yield asked) if found is None else found
-        if "state" not in job:
-            return job
-        if job["error"] is not None:
-            raise ApiConflict(409, job["error"])
-        if job["state"] == "done":
-            return dict(job["result"])
+        answer: dict[str, Any] = yield asked
+        if "state" not in answer:
+            return answer
+        with contextlib.suppress(ApiNotFound):  # another process learns now; what was forgotten is not found again
+            return (yield from ended(answer["id"], on_progress))
+
+
+def jobs() -> Call:
+    """List the jobs."""
+    return Call("GET", "/jobs")
+
+
+def job(number: str) -> Call:
+    """Read one job."""
+    return Call("GET", f"/jobs/{quote(number, safe='')}")
+
+
+def cancel_job(number: str) -> Call:
+    """Ask a job to end. Not repeatable: the second response would be a refusal although the first request succeeded."""
+    return Call("DELETE", f"/jobs/{quote(number, safe='')}", repeatable=False)
+
+
+def ended(number: str, on_progress: Callable[[float], None] | None) -> Steps:
+    """Wait for a job and return its result. Raises `ApiConflict` with its error, `ApiNotFound` for an unknown job."""
+    while True:
+        found: dict[str, Any] = yield job(number)
+        if found["result"] is not None:
+            return dict(found["result"])
+        if found["error"] is not None:
+            raise ApiConflict(409, found["error"])
         if on_progress is not None:
-            on_progress(job["progress"])
-        yield FORGOTTEN_EVERY_S
-        jobs = yield get_model(model, "/forget")
-        found = next((one for one in jobs["forget"] if one["id"] == job["id"]), None)  # None: the request has to be sent again
+            on_progress(found["progress"])
+        yield ASKED_EVERY_S
 
 
 def begin_refit(model: str, request: Mapping[str, Any]) -> Call:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from riata.base.errors import BadInput
 from riata.base.moments import said
-from riata.client.calls import JSON, Call, Steps, get_model, restore
-from riata.client.errors import ApiConflict, Unreachable
+from riata.client.calls import JSON, Call, Steps, ended, restore
+from riata.client.errors import ApiNotFound, Unreachable
 
-ASKED_EVERY_S: Final = 0.5
 To = int | str | datetime
 
 
@@ -34,22 +33,16 @@ def restoring(
         raise BadInput(
             "restore: give either a snapshot, or `to` with an event or a moment; `dry_run` goes with `to`", "bad_option"
         )
+    answer: dict[str, Any]
     if to is None:
-        answer: dict[str, Any] = yield restore(model, generation or 0)
+        answer = yield restore(model, generation or 0)
         return answer
-    job: dict[str, Any] = yield restore_to(model, to, dry_run)
-    while "state" in job:
-        if job["error"] is not None:
-            raise ApiConflict(409, job["error"])
-        if job["state"] == "done":
-            return dict(job["result"])
-        if on_progress is not None:
-            on_progress(job["progress"])
-        yield ASKED_EVERY_S
-        jobs, begun = (yield get_model(model, "/restore"))["restore"], job["id"]
-        job = next((one for one in jobs if one["id"] == begun), {"lost": True})
-    if "lost" in job:
+    answer = yield restore_to(model, to, dry_run)
+    if "state" not in answer:
+        return answer
+    try:
+        return (yield from ended(answer["id"], on_progress))
+    except ApiNotFound:
         raise Unreachable(
             f"the service was restarted before model {model} had gone back; GET /models/{model}/changes says whether it did"
-        )
-    return job
+        ) from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 
@@ -18,6 +18,8 @@ from riata.client.going_back import To, restoring
 from riata.client.observing import observing
 from riata.client.retry import Attempts, Patience
 from riata.wire.tables import Roles
+
+Result = TypeVar("Result")
 
 
 def new_key() -> str:
@@ -88,18 +90,7 @@ class Riata:
         """
         sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids, by_row)
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        steps = observing(rows, roles, sent, source)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = self._send(call)
-                except ApiRefused as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            return cast(Observed, done.value)
+        return self._follow(observing(rows, roles, sent, source), self._send)
 
     def predict(
         self,
@@ -163,7 +154,7 @@ class Riata:
     def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Create a model, or change its changeable settings. A model that is to follow another may learn the log of that one
         first (`backfill`): this waits for it."""
-        return self._follow(calls.creating(model, document))
+        return self._follow(calls.creating(model, document), self._object)
 
     def change(self, model: str, **settings: Any) -> dict[str, Any]:
         """Change settings of a model while it learns, for example `gamma=0.3`. They are in effect on return."""
@@ -222,7 +213,7 @@ class Riata:
     ) -> dict[str, Any]:
         """Go back to the state after event `to` or before a moment, or to a generation. Returns what is undone; with `dry_run`
         changes nothing."""
-        return self._follow(restoring(model, generation, to, dry_run, on_progress))
+        return self._follow(restoring(model, generation, to, dry_run, on_progress), self._object)
 
     def forget(
         self,
@@ -236,7 +227,23 @@ class Riata:
 
         drop_trimmed : of a log that was trimmed, go on from what it has; on_progress : called with the share done, 0 to 1
         """
-        return self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress))
+        return self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress), self._object)
+
+    def jobs(self) -> Any:
+        """List the jobs of the service, newest first."""
+        return self._json(calls.jobs())
+
+    def job(self, job: str) -> dict[str, Any]:
+        """Return one job: its progress while its `state` is running, then its result or error."""
+        return self._object(calls.job(job))
+
+    def cancel_job(self, job: str) -> dict[str, Any]:
+        """Ask a job to end before it changes the model."""
+        return self._object(calls.cancel_job(job))
+
+    def wait_for_job(self, job: str, on_progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+        """Wait until a job has ended. Returns its result; raises `ApiConflict` with its error. on_progress : as of `forget`"""
+        return self._follow(calls.ended(job, on_progress), self._object)
 
     def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""
@@ -311,18 +318,23 @@ class Riata:
     def _json(self, call: Call) -> Any:
         return calls.read_json(self._send(call))
 
-    def _follow(self, steps: calls.Steps) -> dict[str, Any]:
-        answer: Any = None
+    def _follow(self, steps: Generator[Call | float, Any, Result], read: Callable[[Call], Any]) -> Result:
+        """Make the calls of `steps`. What a call answers, as `read` reads it, or its refusal goes into the next step."""
         try:
+            step = next(steps)
             while True:
-                step = steps.send(answer)
                 if isinstance(step, float):
                     self._sleep(step)
-                    answer = None
+                    step = next(steps)
+                    continue
+                try:
+                    answer = read(step)
+                except ApiRefused as error:
+                    step = steps.throw(error)
                 else:
-                    answer = self._object(step)
+                    step = steps.send(answer)
         except StopIteration as done:
-            return dict(done.value)
+            return cast(Result, done.value)
 
     def _object(self, call: Call) -> dict[str, Any]:
         answer = self._json(call)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import httpx
 
@@ -18,6 +18,8 @@ from riata.client.observing import observing
 from riata.client.retry import Attempts, Patience
 from riata.client.riata import new_key
 from riata.wire.tables import Roles
+
+Result = TypeVar("Result")
 
 
 class AsyncRiata:
@@ -71,18 +73,7 @@ class AsyncRiata:
         """Send labelled rows, as `Riata.observe` does. Durable on return."""
         sent = calls.Sent(model, content_type, key or new_key(), wait_applied, atomic, ids, by_row)
         roles = Roles(label, weight, event_id, frozenset(drop), positive=positive, classes=classes, subject=subject)
-        steps = observing(rows, roles, sent, source)
-        try:
-            call = next(steps)
-            while True:
-                try:
-                    answer = await self._send(call)
-                except ApiRefused as error:
-                    call = steps.throw(error)
-                else:
-                    call = steps.send(answer)
-        except StopIteration as done:
-            return cast(Observed, done.value)
+        return await self._follow(observing(rows, roles, sent, source), self._send)
 
     async def predict(
         self,
@@ -142,7 +133,7 @@ class AsyncRiata:
     async def create_model(self, model: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Create a model, or change its changeable settings. A model that is to follow another may learn the log of that one
         first (`backfill`): this waits for it."""
-        return await self._follow(calls.creating(model, document))
+        return await self._follow(calls.creating(model, document), self._object)
 
     async def change(self, model: str, **settings: Any) -> dict[str, Any]:
         """Change settings of a model while it learns, for example `gamma=0.3`. They are in effect on return."""
@@ -203,7 +194,7 @@ class AsyncRiata:
 
         dry_run : only look: with the loss and the number of weights then and now; on_progress : as of `forget`
         """
-        return await self._follow(restoring(model, generation, to, dry_run, on_progress))
+        return await self._follow(restoring(model, generation, to, dry_run, on_progress), self._object)
 
     async def forget(
         self,
@@ -218,7 +209,23 @@ class AsyncRiata:
         drop_trimmed : of a log that was trimmed, go on from what it still has: without everything before it
         on_progress  : called with the share that is done, from 0 to 1, while it takes long
         """
-        return await self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress))
+        return await self._follow(calls.forgetting(subjects, model, drop_trimmed, on_progress), self._object)
+
+    async def jobs(self) -> Any:
+        """List the jobs of the service, newest first."""
+        return await self._json(calls.jobs())
+
+    async def job(self, job: str) -> dict[str, Any]:
+        """Return one job: its progress while its `state` is running, then its result or error."""
+        return await self._object(calls.job(job))
+
+    async def cancel_job(self, job: str) -> dict[str, Any]:
+        """Ask a job to end before it changes the model."""
+        return await self._object(calls.cancel_job(job))
+
+    async def wait_for_job(self, job: str, on_progress: Callable[[float], None] | None = None) -> dict[str, Any]:
+        """Wait until a job has ended. Returns its result; raises `ApiConflict` with its error. on_progress : as of `forget`"""
+        return await self._follow(calls.ended(job, on_progress), self._object)
 
     async def export(self, model: str = "default", *, form: str = "binary") -> bytes:
         """Return one checkpoint in its binary form, or, with the form `json`, the served model in readable form."""
@@ -293,18 +300,23 @@ class AsyncRiata:
     async def _json(self, call: Call) -> Any:
         return calls.read_json(await self._send(call))
 
-    async def _follow(self, steps: calls.Steps) -> dict[str, Any]:
-        answer: Any = None
+    async def _follow(self, steps: Generator[Call | float, Any, Result], read: Callable[[Call], Awaitable[Any]]) -> Result:
+        """Make the calls of `steps`. What a call answers, as `read` reads it, or its refusal goes into the next step."""
         try:
+            step = next(steps)
             while True:
-                step = steps.send(answer)
                 if isinstance(step, float):
                     await self._sleep(step)
-                    answer = None
+                    step = next(steps)
+                    continue
+                try:
+                    answer = await read(step)
+                except ApiRefused as error:
+                    step = steps.throw(error)
                 else:
-                    answer = await self._object(step)
+                    step = steps.send(answer)
         except StopIteration as done:
-            return dict(done.value)
+            return cast(Result, done.value)
 
     async def _object(self, call: Call) -> dict[str, Any]:
         answer = await self._json(call)

@@ -21,6 +21,7 @@ from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, Sto
 from riata.run.cluster.store_watch import StoreWatch
 from riata.run.engine_context import EngineContext, begin_log, later, settle
 from riata.run.engine_settings import CREATING_S, EngineSettings, Role
+from riata.run.jobs.jobs import Jobs
 from riata.run.log.log_thread import Done, LogThread
 from riata.run.outcome import not_in_time
 from riata.run.served_model import ServedModel, until_served
@@ -75,6 +76,7 @@ class Engine(ABC):
             settings, clock, draw, open_store, self._log_thread, self._wake, self._learning_failed, self._lost
         )
         self.tally = self.context.tally
+        self.jobs = Jobs(self.context, self.led, lambda: self.leads and self.started)
         self.learning: Learning | None = None
         self.scrubbing: asyncio.Task[None] | None = None
         self.watch = self._store_watch()

@@ -18,10 +18,10 @@ from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
-from riata.run.candidates.forget_jobs import ForgetJobs
+from riata.run.candidates.forgetting import Forgetting
 from riata.run.candidates.refits.refits import Refits
 from riata.run.candidates.relations import relations, require_no_leader
-from riata.run.candidates.restoring.jobs import RestoreJobs
+from riata.run.candidates.restoring.going_back import GoingBack
 from riata.run.changing import take_up
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine
@@ -66,18 +66,18 @@ class Service:
         way = Way(self.observe, self._require, self._served)
         self._remembering = Remembering(engine, way, engine.settings.remember_bytes_max)
         self._expiry = Expiry(engine, self._remembering, self._owns_store)
-        self.refits = Refits(engine)
-        self.forget_jobs, self.restore_jobs = ForgetJobs(engine), RestoreJobs(engine)
+        self.jobs = engine.jobs
+        self.refits, self.forgetting, self.going_back = Refits(engine), Forgetting(engine), GoingBack(engine)
         self._changes = Changes(engine)
         self._times = EventTimes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
     async def start(self) -> None:
         """Start, and recover every model; see `health().ready`."""
+        await self.jobs.start()
         await self._engine.start()
         self._expiry.start()
         self.refits.start()
-        self.forget_jobs.start()
 
     def give_up_start(self) -> None:
         """Make an unfinished start end soon; `stop` has to follow."""
@@ -86,8 +86,8 @@ class Service:
     async def stop(self) -> None:
         """Learn what is logged, save it, release the store."""
         await self._expiry.stop()
-        await asyncio.gather(self.forget_jobs.stop(), self.restore_jobs.stop())
-        await self.refits.stop()
+        await self.jobs.stop()
+        self.refits.stop()
         await self._engine.stop()
 
     # -- hot -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from riata.predict.name_book import NameBook
 from riata.run.candidates.refits.tally import RefitTally
 from riata.run.candidates.restoring.request import RestoreRequest
 from riata.run.health import Health
+from riata.run.jobs.job import Job
+from riata.run.jobs.jobs import Jobs
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.log.event_times import EventTime
@@ -24,8 +26,8 @@ class RefitsProtocol(Protocol):
     """Batch optima of what models have learnt. Raises errors as `ServiceProtocol` does, `Conflict` (other_role) in a process that
     does not learn."""
 
-    def begin(self, model: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Start a refit; return it."""
+    def begin(self, model: str, document: dict[str, Any]) -> Job:
+        """Start a refit; return its job."""
         ...
 
     def listed(self, model: str) -> list[dict[str, Any]]:
@@ -57,26 +59,26 @@ class RefitsProtocol(Protocol):
         ...
 
 
-class ForgetJobsProtocol(Protocol):
+class ForgettingProtocol(Protocol):
     """Rows of subjects that models forget. Raises errors as `RefitsProtocol` does."""
 
-    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> dict[str, Any]:
+    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> Job:
         """Have a model learn its log again without the rows of these subjects. Returns the job, done or still running."""
         ...
 
-    async def listed(self, model: str) -> list[dict[str, Any]]:
+    def listed(self, model: str) -> list[dict[str, Any]]:
         """Return the last jobs of a model, newest first."""
         ...
 
 
-class RestoreJobsProtocol(Protocol):
+class GoingBackProtocol(Protocol):
     """Models that go back to one of their events. Raises errors as `RefitsProtocol` does."""
 
     def read(self, document: Mapping[str, Any]) -> int | RestoreRequest:
         """Read a request: the number of a generation, or an event or a moment."""
         ...
 
-    async def restore(self, model: str, asked: RestoreRequest) -> dict[str, Any]:
+    async def restore(self, model: str, asked: RestoreRequest) -> Job:
         """Have a model go back. Returns the job, done or still running."""
         ...
 
@@ -97,12 +99,17 @@ class ServiceProtocol(Protocol):
         ...
 
     @property
-    def forget_jobs(self) -> ForgetJobsProtocol:
+    def jobs(self) -> Jobs:
+        """The jobs of every kind."""
+        ...
+
+    @property
+    def forgetting(self) -> ForgettingProtocol:
         """What is being forgotten."""
         ...
 
     @property
-    def restore_jobs(self) -> RestoreJobsProtocol:
+    def going_back(self) -> GoingBackProtocol:
         """What goes back."""
         ...
 

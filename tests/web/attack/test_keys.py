@@ -16,6 +16,7 @@ import pytest
 from riata.base.errors import BadInput
 from riata.client import Riata
 from riata.client.errors import ApiNotFound, ApiRefused
+from riata.run.jobs.job import Job
 from riata.run.state.config import ModelConfig
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT, place
@@ -38,6 +39,7 @@ from riata.web.auth.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
 from tests.doubles.manual_clock import ManualClock
 from tests.settings import web_settings
 from tests.web.asking import Client, asking
+from tests.web.fake_jobs import LINEAGE
 from tests.web.fake_service import FakeModel, FakeService
 
 ROW = b'{"features":{"a":1},"label":1}'
@@ -93,6 +95,7 @@ def service(kept: FakeService) -> FakeService:
     kept.all["default"].generations.append(1)
     for name in kept.all:
         kept.refits.begin(name, {})
+    kept.jobs.put(Job("f1", "forget", "mine", LINEAGE.hex(), {}, 0, state="done"))
     return kept
 
 
@@ -114,7 +117,7 @@ def client(application: Client, service: FakeService) -> Client:  # noqa: ARG001
 def ask(client: Client, method: str, template: str, model: str, headers: dict[str, str]) -> httpx.Response:
     path = template.replace("{model}", model).replace("{build}/{asset}", f"{build()}/app.js")
     path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
-    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{generation}", "1")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{job}", "f1").replace("{generation}", "1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     options = f"?confirm={model}" if method == "DELETE" and not verb else "?events=1" if verb == "stream" else ""
@@ -171,6 +174,8 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
 WATCHED = {
     ("GET", "/models/{model}/forget"),
     ("GET", "/models/{model}/restore"),
+    ("GET", "/jobs"),
+    ("GET", "/jobs/{job}"),
     ("GET", "/v2"),
     ("GET", "/v2/models/{model}"),
     ("GET", "/v2/models/{model}/ready"),
@@ -263,6 +268,16 @@ def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: FakeServi
         assert "theirs" not in missing.text
         assert ask(client, "PUT", "/models/{model}", "thirs", bearer(token)).status_code == 201
         assert client.get("/models/thirs/predict?a=1", headers=bearer(token)).status_code == 200
+
+
+def test_jobs_of_models_of_others_are_as_if_they_were_not_there(client: Client, service: FakeService) -> None:
+    service.jobs.put(Job("f2", "forget", "theirs", LINEAGE.hex(), {}, 0))
+    headers = bearer(TOKENS[ADMIN][0])
+    assert [job["id"] for job in client.get("/jobs", headers=headers).json()["jobs"]] == ["f1"]
+    for method in ("GET", "DELETE"):
+        hidden, none = (client.ask(method, f"/jobs/{job}", headers=headers) for job in ("f2", "f3"))
+        assert (hidden.status_code, hidden.json()["code"]) == (none.status_code, none.json()["code"]) == (404, "job_not_found")
+    assert service.jobs.get("f2").halt is None
 
 
 def test_lists_name_only_models_that_the_key_may_read(client: Client, service: FakeService) -> None:

@@ -20,6 +20,7 @@ import pytest
 from riata.base.errors import BadInput
 from riata.base.hosts import read_hosts
 from riata.base.read_settings import load_settings
+from riata.run.jobs.job import Job
 from riata.run.state.config import ModelConfig
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT
@@ -34,6 +35,7 @@ from tests.running import Running
 from tests.settings import connection_bounds, web_settings
 from tests.web.attack.raw import ROW, Reply, listen_to, read_replies, talk, whole_replies
 from tests.web.attack.test_keys import BODIES, made
+from tests.web.fake_jobs import LINEAGE
 from tests.web.fake_service import FakeModel, FakeService
 from tests.web.serving import serving
 
@@ -115,6 +117,7 @@ def renew(service: FakeService) -> None:
     service.refits.begun.clear()
     for name in service.all:
         service.refits.begin(name, {})
+    service.jobs.put(Job("f1", "forget", "default", LINEAGE.hex(), {}, 0, state="done"))
 
 
 def told(port: int, request: bytes) -> bytes:
@@ -163,7 +166,7 @@ def request(method: str, template: str, *headers: bytes, host: bytes = HERE, tar
     """A request to a route that would be answered, with a body if the route reads one."""
     path = template.replace("{model}", "mine").replace("{build}/{asset}", f"{build()}/app.js")
     path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
-    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{generation}", "1")
+    path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{job}", "f1").replace("{generation}", "1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
     body, kind = BODIES.get((method, verb), (b"", "application/json"))
     query = "?confirm=mine" if (method, verb) == ("DELETE", "") else "?a=1" if (method, verb) == ("GET", "predict") else ""
@@ -299,8 +302,9 @@ def test_a_page_of_another_origin_changes_nothing(both: Both, method: str, templ
 @pytest.mark.parametrize(("method", "template"), CHANGING)
 def test_a_page_of_this_service_and_a_program_may(both: Both, method: str, template: str, header: bytes) -> None:
     answer = both.same(request(method, template, header))
-    if (method, template) == ("DELETE", "/models/{model}/refits/{refit}"):
-        assert (answer.status, answer.code) == (409, "refit_ended")  # it got there: the one refit has ended
+    ended = {"/models/{model}/refits/{refit}": "refit_ended", "/jobs/{job}": "job_ended"}
+    if method == "DELETE" and template in ended:
+        assert (answer.status, answer.code) == (409, ended[template])  # it got there: the one refit, or job, has ended
     else:
         assert answer.status in (200, 201, 202)
 

@@ -52,10 +52,10 @@ class Past:
     source: dict[str, Any]
 
 
-def learn_past(call: Call, leader: str, theirs: ModelConfig, ours: ModelConfig, at: Callable[[int, int], None]) -> Past | None:
+def learn_past(call: Call, leader: str, theirs: ModelConfig, ours: ModelConfig, advance: Callable[[float], None]) -> Past | None:
     """Learn the log of `leader` under the settings `ours`; None if no event of it counts. Lowers the priority of its thread.
 
-    at : called with the event that has been learnt, and the last one of the log
+    advance : called with the share of the work that is done; what it raises ends the work
     Raises `Busy` (code `changed_meanwhile`) if the leader was changed or its log trimmed, `candidate_behind` if the log grows
     faster than it is learnt, and what reading a log raises.
     """
@@ -73,7 +73,7 @@ def learn_past(call: Call, leader: str, theirs: ModelConfig, ours: ModelConfig, 
                 for contestant in both:
                     contestant.take(turn)
                 compare(both)
-                at(turn.last, last)
+                advance(turn.last / last)
             after, rows, through = last, 0, records.Through(last, chain)
             for record in checked(read_log(call, leader, after, PACED_BYTES), through, theirs):
                 last, chain, rows = record.last, record.chain, rows + record.count

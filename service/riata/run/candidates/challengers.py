@@ -29,6 +29,7 @@ from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL
+from riata.run.jobs.job import Job
 from riata.run.log.log_reading import Call, read_log
 from riata.run.state.config import Change, ModelConfig, read_config, require_one_margin
 from riata.run.state.config_changes import changed, check_change, require_bounded
@@ -42,7 +43,6 @@ from riata.wire.names import NOTHING_NAMED, Names
 log = logging.getLogger("riata.run")
 
 CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
-BACKFILL_WAIT_S: Final = 2.0  # of a caller that is not patient
 AGAIN_S: Final = 5.0  # after how long to ask again
 SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings that rows and their losses depend on
 
@@ -50,8 +50,10 @@ SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings 
 class Backfilling(Busy):
     """A challenger learns the log of its leader, and the caller does not wait for it."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, job: Job) -> None:
+        why = f"model {job.model} learns the log of {job.asked['leader']} first: {job.share:.0%} are done; send the request again"
         super().__init__(why, "not_ready", AGAIN_S)
+        self.job = job
 
 
 class Challengers:
@@ -61,16 +63,14 @@ class Challengers:
         self._engine = engine
         self._creations = creations
         self.relating = asyncio.Lock()  # held while a model begins to follow, and while one is dropped
-        self._backfills: dict[str, asyncio.Task[None]] = {}
-        self._learnt: dict[str, tuple[int, int]] = {}  # by challenger, how far its backfill is: event and last event
 
     async def follow(self, model: str, document: Mapping[str, Any], patient: bool) -> tuple[bool, ModelConfig]:
         """Create `model`, which follows the model that `follow` names. Settings that the document leaves out are those of that
         model. If it follows it already, its changeable settings are changed. Returns whether it was created, and what it is.
 
-        With `backfill` it learns what the log of that model still has first (`backfill.py`), whether the caller waits or not.
+        With `backfill` it learns what the log of that model still has first (`backfill.py`). That is a job.
 
-        patient : wait until it has learnt that log. Otherwise `Backfilling` is raised after a moment
+        patient : wait until it has learnt that log. Otherwise `Backfilling` is raised while the job runs
         Raises `Conflict` (code `cannot_follow`) with the reason, `BadInput`, and `NotFound` for the other model; with `backfill`,
         `Busy` (code `changed_meanwhile`), and `Unavailable` (code `memory_full`) if there is no memory for two more states.
         """
@@ -111,36 +111,24 @@ class Challengers:
 
     async def _backfill(self, leader: str, model: str, patient: bool) -> None:
         """Have `model` learn the log of `leader` and follow it, or wait for the one that does this already."""
-        task = self._backfills.get(model)
-        if task is None:
-            task = self._backfills[model] = asyncio.create_task(self._learn_and_join(leader, model))
-            task.add_done_callback(lambda task: self._ended(model, task))
-        await asyncio.wait([task], timeout=None if patient else BACKFILL_WAIT_S)
-        if not task.done():
-            done, last = self._learnt.get(model, (0, 0))
-            raise Backfilling(f"model {model} learns the log of {leader} first: event {done} of {last}; send the request again")
-        task.result()
+        jobs = self._engine.jobs
+        job = await jobs.do(BACKFILL, model, {"leader": leader}, self._learn_and_join, is_patient=patient)
+        if job.state == "running":
+            raise Backfilling(job)
 
-    def _ended(self, model: str, task: asyncio.Task[None]) -> None:
-        self._backfills.pop(model, None)
-        self._learnt.pop(model, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("model %s does not follow: %s", model, error)
-
-    async def _learn_and_join(self, leader: str, model: str) -> None:
-        engine = self._engine
+    async def _learn_and_join(self, job: Job) -> dict[str, Any]:
+        engine, leader, model = self._engine, job.asked["leader"], job.model
         theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
         if (refused := engine.memory.refusal(2 * sum(theirs.memory.values()), "learning the log")) is not None:
             raise refused
         _require_comparable(theirs.config, engine.published(model).config, (model, leader))
 
-        def at(event: int, last: int) -> None:
-            self._learnt[model] = (event, last)
-
         ours, call = engine.published(model).config, engine.context.log_thread.call
-        past = await aside(learn_past, call, leader, theirs.config, ours, at)
+        past = await aside(learn_past, call, leader, theirs.config, ours, job.advance)
         async with self.relating, engine.served_model(leader).changing:
+            job.finalize()
             await self._join(leader, model, past)
+        return {"model": model, "follow": leader, **({} if past is None else past.source)}
 
     async def _join(self, leader: str, model: str, past: Past | None) -> None:
         """Log that `model` follows and that `leader` has this challenger, each unless it is logged already. past : what it has

@@ -5,11 +5,15 @@
 
 The event is a promotion (`adr/0046`) that names the rows that it forgets (`adr/0080`). Nothing else is logged, so a process that
 is killed has forgotten either nothing or everything. The same request sent again does what is left.
+
+It is a job. Its note names the digests of the subjects, not the subjects. Rows that are logged after the request stay, also those
+of the same subjects.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,6 +27,7 @@ from riata.run.candidates.promotion import BEHIND_MAX
 from riata.run.candidates.relearning import CHANGED, Relearning, Relearnt
 from riata.run.changing import append_and_serve
 from riata.run.engine import Engine
+from riata.run.jobs.job import Job
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.run.state.config import stored_document
 from riata.run.writer.published import Published
@@ -30,33 +35,58 @@ from riata.store import records
 from riata.store.control_events import forget_source
 from riata.store.retention import NOTE, is_saved
 from riata.store.store import Append, Generation, Owner, Store
+from riata.wire.store_context import KEY_BYTES, digests_of
 
+FORGET: Final = "forget"  # the kind of these jobs
 WHAT: Final = "forgetting rows"
 TRIES: Final = 3  # if others change the model meanwhile
 _LATEST_MS: Final = 2**53 - 1  # later than any prediction is remembered
 
 
-async def forget_subjects(
-    engine: Engine, model: str, digests: Sequence[bytes], drop_trimmed: bool, last: int, advance: Callable[[float], None]
-) -> dict[str, Any]:
-    """Forget all rows of these subjects up to event `last`. Returns what changed once it is served and old states are gone.
+class Forgetting:
+    """Requests to forget, of all models. Its methods belong to the event loop's thread."""
 
-    digests      : of the subjects, as `wire.store_context.digests_of` makes them
-    drop_trimmed : of a log that was trimmed, go on from what it still has, so that the model no longer includes what was trimmed
-    advance      : called with the share of the work that is done, by the thread that learns; what it raises ends the work
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        engine.jobs.go_on_with(FORGET, partial(forget_subjects, engine))
+
+    async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> Job:
+        """Forget the rows of subjects that are logged now. Returns the job, done, or after a while still running. Raises as
+        `forget_subjects`."""
+        engine = self._engine
+        engine.led(WHAT)
+        hash_key = engine.published(model).config.encoder.hash_key
+        key = await engine.call(lambda s: s.subject_key(secrets.token_bytes(KEY_BYTES)))
+        digests = [digest.hex() for one in subjects for digest in digests_of(one, hash_key, key)]
+        asked = {"digests": digests, "drop_trimmed": drop_trimmed, "last": await engine.logged_now(model)}
+        return await engine.jobs.do(FORGET, model, asked, partial(forget_subjects, engine))
+
+    def listed(self, model: str) -> list[dict[str, Any]]:
+        """Return the last jobs of a model, newest first. Raises `Conflict` (code `other_role`), `Busy`, `NotFound`."""
+        self._engine.served_model(model)
+        self._engine.led(WHAT)
+        return [job.document() for job in self._engine.jobs.of(model, FORGET)]
+
+
+async def forget_subjects(engine: Engine, job: Job) -> dict[str, Any]:
+    """Forget all rows of some subjects up to an event. Returns what changed once it is served and old states are gone.
+
+    What is asked for has `digests` of the subjects, in hexadecimal; the event, `last`; and `drop_trimmed`: of a log that was
+    trimmed, go on from what it still has, so that the model no longer includes what was trimmed.
 
     Raises `Conflict`: `log_trimmed` if the log was trimmed and `drop_trimmed` is false, `has_challengers` if the model follows
     another or is followed, `other_role` in a process that does not learn; `Busy`: `changed_meanwhile` if others keep changing the
     model, `candidate_behind` if the log grows faster than it is learnt; `Unavailable` (code `memory_full`) if there is no memory
     for a second state.
     """
-    learning = engine.led(WHAT)
+    learning, model = engine.led(WHAT), job.model
+    digests, drop_trimmed = [bytes.fromhex(one) for one in job.asked["digests"]], job.asked["drop_trimmed"]
     served_model = engine.served_model(model)
     async with served_model.changing:
         before = engine.published(model)
         await _check(engine, model, before, drop_trimmed)
         predictions = await engine.call(lambda s: _forget_predictions(s, model, set(digests)))
-        seq, found = await _forget_rows(engine, model, partial(_relearn, engine, model, digests, last, advance))
+        seq, found = await _forget_rows(engine, job, partial(_relearn, engine, model, digests, job.asked["last"], job.advance))
         deleted = await _delete_states(engine, model, learning.owner, seq, found.earlier)
         after = engine.published(model)
     return {
@@ -93,12 +123,13 @@ async def _check(engine: Engine, model: str, published: Published, drop_trimmed:
         raise refused
 
 
-async def _forget_rows(engine: Engine, model: str, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:
+async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:
     """Log the event that forgets the rows. Returns it when it is served, 0 if there are no rows; and what was found."""
-    loop = asyncio.get_running_loop()
+    loop, model = asyncio.get_running_loop(), job.model
     with ThreadPoolExecutor(1, thread_name_prefix="riata-forget", initializer=lower_priority) as pool:
         for _ in range(TRIES):
             found = await loop.run_in_executor(pool, relearn)
+            job.finalize()
             if not found.forgotten:
                 return 0, found
             if await engine.logged_now(model) - found.state.applied > BEHIND_MAX:

@@ -11,12 +11,11 @@ const EVERY_MS = 500;
 async function finish(model, body, progress) {
   let job = await ask("POST", of(model, "/restore"), body);
   while (job.state) { // what was quick is answered by the result itself
+    if (job.result) return job.result;
     if (job.error) throw new Refused(409, job.error);
-    if (job.state === "done") return job.result;
     progress(job.progress);
     await new Promise(resolve => setTimeout(resolve, EVERY_MS));
-    const jobs = (await get(of(model, "/restore"))).restore;
-    job = jobs.find(one => one.id === job.id) || { state: "lost", error: { detail: "the service was restarted meanwhile; the changes of the model say whether it went back" } };
+    job = await get(`jobs/${job.id}`);
   }
   return job;
 }

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from riata.base.clock import rfc3339
 from riata.base.directories import write_whole
+from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
 from riata.base.priority import lower_priority
 from riata.learn.learner import Weights
@@ -23,12 +24,13 @@ from riata.run.candidates.adopting import link_of
 from riata.run.candidates.gate import Ledger
 from riata.run.candidates.promotion import promote
 from riata.run.candidates.refits.due import is_scheduled, request_after_drift
-from riata.run.candidates.refits.job import STATE_SUFFIX, SUFFIX, RefitJob
 from riata.run.candidates.refits.preparing import ONLINE
+from riata.run.candidates.refits.refit import REFIT, STAGES, STATE_SUFFIX, SUFFIX, Refit
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.tally import RefitTally
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
+from riata.run.jobs.job import Job
 from riata.run.state.decision import served_weights
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
@@ -50,10 +52,9 @@ class Refits:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._settings = engine.settings.refits
-        self._jobs: dict[str, list[RefitJob]] = {}  # by model, oldest first; loaded when a model is first asked for
+        self._refits: dict[str, list[Refit]] = {}  # by model, oldest first; loaded when a model is first asked for
         self._weights: dict[str, Weights] = {}  # by refit
         self._partitions: dict[str, Partition] = {}  # by refit, if it has groups
-        self._running: tuple[RefitJob, asyncio.Task[None]] | None = None
         self._schedule: asyncio.Task[None] | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self.tallies: dict[str, RefitTally] = {}
@@ -62,22 +63,18 @@ class Refits:
         """Begin the schedule."""
         self._schedule = asyncio.create_task(self._look())
 
-    async def stop(self) -> None:
-        """End the refit under way, without a result."""
+    def stop(self) -> None:
+        """End the schedule. The jobs have ended."""
         if self._schedule is not None:
             self._schedule.cancel()
-        if self._running is not None:
-            job, task = self._running
-            job.abandon()
-            await asyncio.wait([task])
         if self._temporary is not None:
             self._temporary.cleanup()
 
     # -- asked by people -------------------------------------------------------------------------------------------
 
-    def begin(self, model: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Start a refit. Raises `BadInput` (codes `not_for_this_loss`, `no_events`, and for the document), `Conflict` (codes
-        `refit_running`, `other_role`)."""
+    def begin(self, model: str, document: dict[str, Any]) -> Job:
+        """Start a refit, and return its job. Raises `BadInput` (codes `not_for_this_loss`, `no_events`, and for the document),
+        `Conflict` (codes `refit_running`, `other_role`)."""
         request = read_request(document)
         self._known(model)
         published = self._engine.published(model)
@@ -85,22 +82,21 @@ class Refits:
         examples = published.examples
         if not published.model.seq and published.applied >= self._engine.served_model(model).logged:
             raise BadInput(f"model {model} has learnt nothing yet, so there is nothing to refit", "no_events")
-        if self._running is not None:
-            other = self._running[0]
+        jobs = self._engine.jobs
+        if (other := jobs.running(REFIT)) is not None:
             raise Conflict(
-                f"refit {other.id} of model {other.model} is running; wait for it, or cancel it with DELETE "
-                f"/models/{other.model}/refits/{other.id}",
+                f"refit {other.id} of model {other.model} is running; wait for it, or cancel it with DELETE /jobs/{other.id}",
                 "refit_running",
             )
-        now_ms = self._engine.clock.unix_ms()
-        job = RefitJob(f"r{now_ms}", model, request, now_ms, self._lineage(model), examples)
-        self._jobs[model].append(job)
-        self._running = job, asyncio.create_task(self._do(job))
-        return job.document()
+        job = jobs.begin(REFIT, model, write_document(request), self._do)
+        refit = Refit(job, request, examples)
+        job.stage, job.on_halt = STAGES[0], refit.end
+        self._refits[model].append(refit)
+        return job
 
     def listed(self, model: str) -> list[dict[str, Any]]:
         """Return the refits of a model, newest first, without their traces."""
-        return [{**job.document(), "trace": []} for job in reversed(self._known(model))]
+        return [{**refit.document(), "trace": []} for refit in reversed(self._known(model))]
 
     def get(self, model: str, refit: str) -> dict[str, Any]:
         """Return one refit. Raises `NotFound` (code `refit_not_found`)."""
@@ -108,33 +104,33 @@ class Refits:
 
     def cancel(self, model: str, refit: str) -> dict[str, Any]:
         """Ask a running refit to end with its best weights so far. Raises `Conflict` (code `refit_ended`)."""
-        job = self._find(model, refit)
-        if job.state != "running":
-            raise Conflict(f"refit {refit} has ended already: it is {job.state}", "refit_ended")
-        job.cancel()
-        return job.document()
+        found = self._find(model, refit)
+        if found.job.state != "running":
+            raise Conflict(f"refit {refit} has ended already: it is {found.job.state}", "refit_ended")
+        self._engine.jobs.cancel(refit)
+        return found.document()
 
     async def promote(self, model: str, refit: str, force: bool) -> dict[str, Any]:
         """Have the model go on from a refit. Raises `Conflict` with codes `not_promoted` for the verdict, `not_promotable`,
         `refit_outdated`, `refit_running`; `NotFound` (code `refit_not_kept`); and as `promotion.promote`."""
-        job = self._find(model, refit)
-        if job.state == "running":
+        found = self._find(model, refit)
+        if found.job.state == "running":
             raise Conflict(f"refit {refit} is still running", "refit_running")
-        return await self._promote(job, force)
+        return await self._promote(found, force)
 
     def regret(self, model: str) -> dict[str, Any]:
         """Return how far the model was from the optimum at its last refit. Raises `NotFound` (code `no_refit`)."""
-        job = self._last(model)
-        found = job.found or {}
-        about = {"model": model, "refit": job.id, "created": rfc3339(job.created_ms), "seq": found["seq"]}
+        refit = self._last(model)
+        found = refit.found or {}
+        about = {"model": model, "refit": refit.job.id, "created": rfc3339(refit.job.created_ms), "seq": found["seq"]}
         figures = {name: found[name] for name in ("window", "certificate", "verdict")}
         return {**about, **figures, **found["regret"]}
 
     def refitted(self, model: str) -> Published:
         """Return the weights of the last refit, ready to predict. Raises `NotFound` (code `no_refit`)."""
-        job = self._last(model)
-        published, clock = self._engine.published(model), self._engine.clock
-        seq = int((job.found or {})["seq"])
+        refit = self._last(model)
+        job, published, clock = refit.job, self._engine.published(model), self._engine.clock
+        seq = int((refit.found or {})["seq"])
         weights = served_weights(self._weights[job.id], published.config.served_shift)
         served = make_model(published.model.origin, weights, 0, seq)
         age_ms = clock.unix_ms() - job.created_ms
@@ -151,86 +147,78 @@ class Refits:
 
     # -- the work --------------------------------------------------------------------------------------------------
 
-    async def _do(self, job: RefitJob) -> None:
-        state = "failed"
-        try:
-            await self._engine.save(job.model, if_ahead=True)
-            state = await aside(self._run, job)
-            if job.found is not None:
-                await self._take(job)
-            if state == "done" and job.request.promote == "if_better" and job.ledger is not None:
-                job.stage = "promoting"
-                await self._promote_if_better(job)
-        except RiataError as error:
-            job.error = {"code": error.code, "detail": error.detail}
-        except Exception:  # the task's outer edge: nobody awaits it
-            log.exception("refit %s of model %s failed", job.id, job.model)
-            job.error = {"code": "internal", "detail": "an error of the program; the log of the service has it"}
-        finally:
-            job.state = state
-            self._running = None
-            log.info("refit %s of model %s: %s after %.1f s", job.id, job.model, job.error or state, job.seconds)
+    async def _do(self, job: Job) -> dict[str, Any]:
+        refit = self._find(job.model, job.id)
+        await self._engine.save(job.model, if_ahead=True)
+        await aside(self._run, refit)
+        await self._take(refit)
+        if job.halt is None and refit.request.promote == "if_better" and refit.ledger is not None:
+            job.stage = "promoting"
+            job.finalize()
+            await self._promote_if_better(refit)
+        return {"model": job.model, "refit": job.id, "verdict": (refit.found or {})["verdict"], "promotion": refit.promotion}
 
-    def _run(self, job: RefitJob) -> str:
+    def _run(self, refit: Refit) -> None:
         lower_priority(self._engine.context.settings.refits.niceness)
-        return job.run(self._engine.context, self._folder(job.model), self._data())
+        refit.run(self._engine.context, self._folder(refit.job.model), self._data())
 
-    async def _take(self, job: RefitJob) -> None:
+    async def _take(self, refit: Refit) -> None:
         """Serve the weights of a refit, count it, and delete old ones."""
-        found, folder = job.found or {}, self._folder(job.model)
-        job_read = await asyncio.get_running_loop().run_in_executor(None, RefitJob.read, folder / f"{job.id}{SUFFIX}", job.model)
-        self._weights[job.id] = job_read[1]
-        self._note_partition(job)
-        tally = self.tallies.setdefault(job.model, RefitTally())
-        tally.seconds, tally.gap = job.seconds, found["certificate"]["gap"]
+        number, model = refit.job.id, refit.job.model
+        found, folder = refit.found or {}, self._folder(model)
+        read = await asyncio.get_running_loop().run_in_executor(None, Refit.read, folder / f"{number}{SUFFIX}", model)
+        self._weights[number] = read[1]
+        self._note_partition(refit)
+        tally = self.tallies.setdefault(model, RefitTally())
+        tally.seconds, tally.gap = refit.seconds, found["certificate"]["gap"]
         tally.passes += sum(one["passes"] for one in found["solutions"])
         tally.verdicts[found["verdict"]["decision"]] += 1
         tail = found["regret"]["tail_log_loss"]
         tally.regret_log_loss = None if tail is None else -tail["difference"]
-        kept = [one for one in self._jobs[job.model] if one.found is not None]
+        kept = [one for one in self._refits[model] if one.found is not None]
         for old in kept[:-RESULTS_KEPT]:
-            (folder / f"{old.id}{SUFFIX}").unlink(missing_ok=True)
-            self._weights.pop(old.id, None)
-            self._partitions.pop(old.id, None)
+            (folder / f"{old.job.id}{SUFFIX}").unlink(missing_ok=True)
+            self._weights.pop(old.job.id, None)
+            self._partitions.pop(old.job.id, None)
         for old in kept[:-STATES_KEPT]:
-            (folder / f"{old.id}{STATE_SUFFIX}").unlink(missing_ok=True)
-        self._jobs[job.model] = self._jobs[job.model][-2 * RESULTS_KEPT :]
+            (folder / f"{old.job.id}{STATE_SUFFIX}").unlink(missing_ok=True)
+        self._refits[model] = self._refits[model][-2 * RESULTS_KEPT :]
 
-    async def _promote_if_better(self, job: RefitJob) -> None:
+    async def _promote_if_better(self, refit: Refit) -> None:
         try:
-            await self._promote(job, False)
+            await self._promote(refit, False)
         except RiataError as error:
-            job.promotion = {"promoted": False, "code": error.code, "detail": error.detail}
-            await self._keep(job)
+            refit.promotion = {"promoted": False, "code": error.code, "detail": error.detail}
+            await self._keep(refit)
 
-    async def _promote(self, job: RefitJob, force: bool) -> dict[str, Any]:
-        ledger, found = job.ledger, job.found
+    async def _promote(self, refit: Refit, force: bool) -> dict[str, Any]:
+        number, model, ledger, found = refit.job.id, refit.job.model, refit.ledger, refit.found
         if ledger is None or found is None:
-            raise Conflict(f"refit {job.id} has no result: it is {job.state}", "not_promotable")
+            raise Conflict(f"refit {number} has no result: it is {refit.job.state}", "not_promotable")
         if found["not_promotable"]:
             raise Conflict(f"this learner cannot go on from the optimum: {found['not_promotable']}", "not_promotable")
         loop = asyncio.get_running_loop()
-        candidate = await loop.run_in_executor(None, self._candidate, job)
-        promoted = await promote(self._engine, job.model, candidate, Ledger(ledger.figures), {"refit": job.id}, force=force)
+        candidate = await loop.run_in_executor(None, self._candidate, refit)
+        promoted = await promote(self._engine, model, candidate, Ledger(ledger.figures), {"refit": number}, force=force)
         about = {"promoted": True, "seq": promoted.seq, "through": promoted.through, "forced": force}
-        job.promotion = about
-        await self._keep(job)
-        await self._keep_online(job.model)
-        return {"refit": job.id, **about, "verdict": ledger.figures}
+        refit.promotion = about
+        await self._keep(refit)
+        await self._keep_online(model)
+        return {"refit": number, **about, "verdict": ledger.figures}
 
-    def _candidate(self, job: RefitJob) -> ModelState:
+    def _candidate(self, refit: Refit) -> ModelState:
         try:
-            content = (self._folder(job.model) / f"{job.id}{STATE_SUFFIX}").read_bytes()
+            content = (self._folder(refit.job.model) / f"{refit.job.id}{STATE_SUFFIX}").read_bytes()
         except FileNotFoundError:
             raise NotFound(
-                f"the state of refit {job.id} is not kept any more, only those of the last {STATES_KEPT}; refit again",
+                f"the state of refit {refit.job.id} is not kept any more, only those of the last {STATES_KEPT}; refit again",
                 "refit_not_kept",
             ) from None
         return ModelState.thaw(*layout.decode_checkpoint(content))
 
-    async def _keep(self, job: RefitJob) -> None:
-        weights, folder = self._weights[job.id], self._folder(job.model)
-        await asyncio.get_running_loop().run_in_executor(None, job.keep, folder, weights)
+    async def _keep(self, refit: Refit) -> None:
+        weights, folder = self._weights[refit.job.id], self._folder(refit.job.model)
+        await asyncio.get_running_loop().run_in_executor(None, refit.keep, folder, weights)
 
     async def _keep_online(self, model: str) -> None:
         """Keep the state after a promotion: the next refit follows the online learner from there."""
@@ -251,9 +239,9 @@ class Refits:
             try:
                 served = [name for name, model in self._engine.served_models.items() if model.published is not None]
                 for model in served:
-                    if self._running is None and (asked := self._due(model)) is not None:
+                    if self._engine.jobs.running(REFIT) is None and (asked := self._due(model)) is not None:
                         self.begin(model, asked)
-                if self._running is None and (left := self._left_behind()):
+                if self._engine.jobs.running(REFIT) is None and (left := self._left_behind()):
                     models = set(await self._engine.call(lambda s: s.models()))
                     await asyncio.get_running_loop().run_in_executor(None, self._remove, left, models)
             except (RiataError, OSError) as error:
@@ -290,45 +278,45 @@ class Refits:
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 
-    def _known(self, model: str) -> list[RefitJob]:
+    def _known(self, model: str) -> list[Refit]:
         """Return the refits of a model, oldest first. Raises `Conflict` (code `other_role`), `Busy`, `NotFound`."""
         self._engine.served_model(model)
         self._engine.led(WHAT)
-        if model not in self._jobs:
-            self._jobs[model] = self._read(model)
+        if model not in self._refits:
+            self._refits[model] = self._read(model)
         lineage = self._lineage(model)
-        self._jobs[model] = [job for job in self._jobs[model] if job.lineage == lineage]
-        return self._jobs[model]
+        self._refits[model] = [refit for refit in self._refits[model] if refit.job.lineage == lineage]
+        return self._refits[model]
 
-    def _read(self, model: str) -> list[RefitJob]:
+    def _read(self, model: str) -> list[Refit]:
         folder, found = self._folder(model), []
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             try:
-                job, self._weights[path.stem] = RefitJob.read(path, model)
+                refit, self._weights[path.stem] = Refit.read(path, model)
             except (Corrupt, BadInput, KeyError, TypeError, OSError) as error:
                 log.warning("%s: not the result of a refit that this version can read: %s", path, error)
             else:
-                self._note_partition(job)
-                found.append(job)
+                self._note_partition(refit)
+                found.append(refit)
         for left in folder.glob("*.job"):
             shutil.rmtree(left, ignore_errors=True)
         return found
 
-    def _note_partition(self, job: RefitJob) -> None:
-        runs = (job.found or {}).get("runs")
+    def _note_partition(self, refit: Refit) -> None:
+        runs = (refit.found or {}).get("runs")
         if runs is not None:
-            self._partitions[job.id] = Partition.of(runs["partition"])
+            self._partitions[refit.job.id] = Partition.of(runs["partition"])
 
-    def _find(self, model: str, refit: str) -> RefitJob:
-        for job in self._known(model):
-            if job.id == refit:
-                return job
+    def _find(self, model: str, refit: str) -> Refit:
+        for one in self._known(model):
+            if one.job.id == refit:
+                return one
         raise NotFound(f"no refit {refit[:64]!r} of model {model}; GET /models/{model}/refits lists them", "refit_not_found")
 
-    def _last(self, model: str) -> RefitJob:
-        for job in reversed(self._known(model)):
-            if job.found is not None:
-                return job
+    def _last(self, model: str) -> Refit:
+        for refit in reversed(self._known(model)):
+            if refit.found is not None:
+                return refit
         raise NotFound(f"model {model} has no refit yet; start one with POST /models/{model}/refits", "no_refit")
 
     def _lineage(self, model: str) -> str:

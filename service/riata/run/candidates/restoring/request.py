@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
-from riata.base.moments import SYNTAX, read_moment
+from riata.base.moments import SYNTAX, read_moment, said
 
 KEYS: Final = ("generation", "to", "dry_run")
 SEQ_MAX: Final = 2**63 - 1
@@ -21,6 +21,10 @@ class RestoreRequest:
     event: int | None = None
     moment: datetime | None = None
     dry_run: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"event": self.event, "moment": None if self.moment is None else said(self.moment), "dry_run": self.dry_run}
 
 
 def read_restore(document: Mapping[str, Any], now_ms: int) -> int | RestoreRequest:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.api.routes.jobs import done_or_accepted
+from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
 from riata.web.auth.scopes import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
 from riata.wire.codes import BAD_SUBJECT, SLUGS
@@ -22,16 +23,14 @@ async def forget(call: Call) -> Answer:
     model, _ = call.asked()
     call.parts.service.published(model)
     subjects, drop_trimmed = read_request(await call.json(BODY_BYTES_MAX))
-    job = await call.parts.service.forget_jobs.forget(model, subjects, drop_trimmed)
-    if job["state"] == "running":
-        return json_answer(job, 202, ((b"location", f"/models/{model}/forget".encode()),))
-    return json_answer(job["result"])
+    job = await call.parts.service.forgetting.forget(model, subjects, drop_trimmed)
+    return done_or_accepted(job, job.document())
 
 
 async def list_forgotten(call: Call) -> Answer:
     """The last requests to forget, newest first, with their progress or result."""
     model, _ = call.asked()
-    return json_answer({"forget": await call.parts.service.forget_jobs.listed(model)})
+    return json_answer({"forget": call.parts.service.forgetting.listed(model)})
 
 
 def read_request(document: dict[str, Any]) -> tuple[list[str], bool]:
@@ -93,18 +92,7 @@ SCHEMAS: Final = {
             "after": _FIGURES,
         }
     ),
-    "ForgetJob": record(
-        {
-            "id": TEXT,
-            "model": TEXT,
-            "state": {"type": "string", "enum": ["running", "done", "failed"]},
-            "created": TIME,
-            "progress": {"type": "number", "minimum": 0, "maximum": 1, "description": "share of the work that is done"},
-            "result": {"anyOf": [ref("Forgotten"), {"type": "null"}], "description": "the answer, once it is done"},
-            "error": {"anyOf": [record({"code": TEXT, "detail": TEXT}), {"type": "null"}], "description": "why it failed"},
-        }
-    ),
-    "ForgetJobs": record({"forget": array(ref("ForgetJob"))}),
+    "ForgetJobs": record({"forget": array(ref("Job"))}),
 }
 ROUTES: Final = (
     Route(
@@ -112,8 +100,8 @@ ROUTES: Final = (
         f"{AT}/forget",
         (ADMIN,),
         forget,
-        "Forget the rows of subjects. 202: it goes on, also after a restart; `GET` of the same address tells when it is done.",
-        answer("Forgotten") | answer("ForgetJob", 202),
+        "Forget the rows of subjects. 202: it goes on, also after a restart; `GET` of its `Location` tells when it is done.",
+        answer("Forgotten") | answer("Job", 202),
         (404, 409, 503, 507),
         body=json_body("Forget", {"subject": "customer-4711"}),
     ),

@@ -27,6 +27,7 @@ from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.api.recent import SCHEMAS as RECENT
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes import challengers
+from riata.web.api.routes.jobs import accepted
 from riata.web.api.schema_of import schema_of
 from riata.web.api.schemas import (
     COUNT,
@@ -76,8 +77,9 @@ async def put_model(call: Call) -> Answer:
         created, config = await call.creating(name, lambda: call.parts.admin.put_model(name, body, patient=False))
     except Backfilling as waiting:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
-        document = {"name": name, "created": False, "state": "backfilling", "config": write_document(call.parts.admin.read(body))}
-        return json_answer(document, 202, (location, again))
+        config, job = call.parts.admin.read(body), waiting.job
+        document = {"name": name, "created": False, "state": "backfilling", "config": write_document(config), "job": job.id}
+        return accepted(job, document, again)
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
     return json_answer(document, 201 if created else 200, (location,) if created else ())
 
@@ -289,7 +291,7 @@ def _models() -> Schema:
             },
             closed=False,
         ),
-        "ModelPut": record(put),
+        "ModelPut": record({**put, "job": {**TEXT, "description": "while it is backfilling"}}, optional=("job",)),
         "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
         "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
     }

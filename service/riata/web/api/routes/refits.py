@@ -11,6 +11,7 @@ from riata.run.candidates.refits.request import MEMORY_BYTES, SEVERAL_MAX, Refit
 from riata.run.candidates.solver_options import TOLERANCE
 from riata.web.api.options import model_in_path
 from riata.web.api.route import AT, Call, Route
+from riata.web.api.routes.jobs import accepted
 from riata.web.api.schemas import (
     COUNT,
     FIGURE,
@@ -34,8 +35,9 @@ async def begin_refit(call: Call) -> Answer:
     """Start a refit; it goes on after the answer, which has its address in Location."""
     model, _ = call.asked()
     call.parts.service.published(model)
-    begun = call.parts.service.refits.begin(model, await call.json())
-    return json_answer(begun, 202, ((b"location", f"/models/{model}/refits/{begun['id']}".encode()),))
+    refits = call.parts.service.refits
+    job = refits.begin(model, await call.json())
+    return accepted(job, refits.get(model, job.id))
 
 
 async def list_refits(call: Call) -> Answer:
@@ -232,7 +234,7 @@ SCHEMAS: Final = {
         {
             "id": TEXT,
             "model": TEXT,
-            "state": {"type": "string", "enum": ["running", "done", "cancelled", "failed"]},
+            "state": {"type": "string", "enum": ["running", "done", "cancelled", "failed", "interrupted"]},
             "stage": _or_null(TEXT),
             "created": TIME,
             "seconds": NUMBER,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.moments import SYNTAX
+from riata.run.candidates.restoring.going_back import restore_document
 from riata.web.api.route import AT, Call, Route
+from riata.web.api.routes.jobs import JOB, done_or_accepted
 from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, Schema, answer, array, json_body, record, ref
 from riata.web.auth.scopes import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
@@ -15,20 +17,18 @@ async def restore(call: Call) -> Answer:
     """Go back to an event, a moment or a generation. Answers when that is served, or 202 if it takes long."""
     model, _ = call.asked()
     call.parts.service.published(model)
-    jobs = call.parts.service.restore_jobs
-    asked = jobs.read(await call.json())
+    going_back = call.parts.service.going_back
+    asked = going_back.read(await call.json())
     if isinstance(asked, int):
         return json_answer(await call.parts.admin.restore(model, asked))
-    job = await jobs.restore(model, asked)
-    if job["state"] == "running":
-        return json_answer(job, 202, ((b"location", f"/models/{model}/restore".encode()),))
-    return json_answer(job["result"])
+    job = await going_back.restore(model, asked)
+    return done_or_accepted(job, restore_document(job))
 
 
 async def list_restores(call: Call) -> Answer:
     """Which events can be gone back to, and the last requests, newest first, with their progress or result."""
     model, _ = call.asked()
-    return json_answer(await call.parts.service.restore_jobs.listed(model))
+    return json_answer(await call.parts.service.going_back.listed(model))
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -98,14 +98,9 @@ SCHEMAS: Final = {
     ),
     "RestoreJob": record(
         {
-            "id": TEXT,
-            "model": TEXT,
-            "state": {"type": "string", "enum": ["running", "done", "failed"]},
-            "created": TIME,
-            "progress": {"type": "number", "minimum": 0, "maximum": 1, "description": "share of the work that is done"},
+            **JOB,
             "dry_run": YES_OR_NO,
             "result": {**_or_null(ref("Restored")), "description": "the answer, once it is done"},
-            "error": {**_or_null(record({"code": TEXT, "detail": TEXT})), "description": "why it failed"},
         }
     ),
     "RestoreJobs": record(
@@ -129,7 +124,7 @@ ROUTES: Final = (
         f"{AT}/restore",
         (ADMIN,),
         restore,
-        "Go back to an event, a moment or a snapshot. 202: it goes on; `GET` of the same address tells when it is done.",
+        "Go back to an event, a moment or a snapshot. 202: it goes on; `GET` of its `Location` tells when it is done.",
         answer("Restored") | answer("RestoreJob", 202),
         (404, 409, 503, 507),
         body=json_body("Restore", {"to": 1, "dry_run": True}),

@@ -24,6 +24,7 @@ RESOURCES: Final = (
     "restoring",
     "forgetting",
     "refits",
+    "jobs",
     "watching",
     "stream",
     "backup",

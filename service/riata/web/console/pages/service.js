@@ -1,8 +1,9 @@
-// The page Service: processes, models and keys.
+// The page Service: processes, models, jobs and keys.
 
-import { get, of } from "../api.js";
+import { button } from "../actions.js";
+import { ask, get, of } from "../api.js";
 import { bytes, facts, h, name, number, panel, put, table, time, visible } from "../dom.js";
-import { into } from "../parts.js";
+import { into, percent } from "../parts.js";
 
 function quotas(of) {
   const said = [
@@ -14,9 +15,10 @@ function quotas(of) {
 
 export function service(context) {
   const process = panel("This process"), models = panel("Models"), keys = panel("Keys"), memory = panel("Memory of the model");
-  const all = panel("All processes");
+  const all = panel("All processes"), jobs = panel("Jobs");
+  const cancel = one => context.act(async () => `job ${(await ask("DELETE", `jobs/${one.id}`)).id} ends`);
   return {
-    node: [h("div", { class: "columns" }, process.node, keys.node), all.node, models.node, memory.node],
+    node: [h("div", { class: "columns" }, process.node, keys.node), all.node, models.node, jobs.node, memory.node],
     async tick() {
       const status = context.status(), at = status.process;
       put(process.body, facts([
@@ -38,6 +40,16 @@ export function service(context) {
         { title: "events wait", number: true, of: one => (one.waiting_s >= 1 ? `${number(one.waiting_s, 2)} s` : "–") },
         { title: "accepts", of: one => (one.accepting ? "yes" : "no") },
       ], status.models, "models"));
+      await into(jobs, () => get("jobs"), answer => {
+        if (!answer.jobs.length) return put(jobs.body, h("p", {}, "No work goes on after its request."));
+        put(jobs.body, table([
+          { title: "job", of: one => name(one.id) }, { title: "kind", of: one => one.kind }, { title: "model", of: one => name(one.model) },
+          { title: "state", of: one => (one.stage ? `${one.state}: ${one.stage}` : one.state) }, { title: "done", number: true, of: one => percent(one.progress) },
+          { title: "started", of: one => time(one.created) }, { title: "by", of: one => (one.actor ? name(one.actor) : "–") },
+          { title: "why", of: one => (one.error ? visible(one.error.detail) : "") },
+          { title: "", of: one => (one.cancellable ? button("Cancel", "admin", context.can, () => cancel(one)) : "") },
+        ], answer.jobs, "jobs"));
+      });
       await into(keys, () => get("keys"), answer => {
         if (!answer.required) return put(keys.body, h("p", {}, "No key is required: only this machine may use the service. See the guide on authentication before others may."));
         put(keys.body, table([

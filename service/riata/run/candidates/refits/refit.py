@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import Busy, RiataError
+from riata.base.errors import Unavailable
 from riata.learn.learner import Weights
 from riata.run.candidates.gate import Ledger
 from riata.run.candidates.refits.checking import check
@@ -25,8 +24,10 @@ from riata.run.candidates.refits.request import RefitRequest, read_request
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome
 from riata.run.candidates.solver_options import TOLERANCE
 from riata.run.engine_context import EngineContext
+from riata.run.jobs.job import Halt, Job
 from riata.run.log.store_pace import StorePace
 
+REFIT: Final = "refit"  # the kind of these jobs
 STAGES: Final = ("reading", "loading", "counting", "solving", "judging", "checking", "promoting")
 FOUND: Final = (
     "window", "solver", "reason", "features", "memory_bytes", "solutions", "chosen", "runs", "certificate", "regret", "verdict",
@@ -37,59 +38,38 @@ SUFFIX: Final = ".refit"
 STATE_SUFFIX: Final = ".state"
 
 
-class Cancelled(Busy):
-    """The refit was cancelled before there was anything to keep."""
-
-    def __init__(self) -> None:
-        super().__init__("the refit was cancelled before its first pass", "refit_cancelled")
-
-
 @dataclass(slots=True)
-class RefitJob:
-    """A refit. Its fields are replaced by its thread and read by the event loop.
+class Refit:
+    """A refit: a job of which the result is kept. Its fields are replaced by its thread and read by the event loop.
 
-    lineage  : of the model, hexadecimal
     examples : that the model had met when the refit began
-    state    : running, done, cancelled, failed
     found    : the result, once there is one
     """
 
-    id: str
-    model: str
+    job: Job
     request: RefitRequest
-    created_ms: int
-    lineage: str
     examples: int
-    state: str = "running"
-    stage: str = STAGES[0]
     trace: list[dict[str, Any]] = field(default_factory=list)
     read_events: tuple[int, int] = (0, 0)
     seconds: float = 0.0
-    error: dict[str, str] | None = None
     found: dict[str, Any] | None = None
     promotion: dict[str, Any] | None = None
     _began: float = field(default_factory=time.monotonic)
-    _cancelled: threading.Event = field(default_factory=threading.Event)
-    _abandoned: bool = False
+    _halted: threading.Event = field(default_factory=threading.Event)
     _process: RefitProcess | None = None
 
     # -- what people see -------------------------------------------------------------------------------------------
 
     def document(self) -> dict[str, Any]:
         """Return the job as JSON."""
-        running = self.state == "running"
-        found = self.found or {}
+        running, found, about = self.job.state == "running", self.found or {}, self.job.document()
         return {
-            "id": self.id,
-            "model": self.model,
-            "state": self.state,
-            "stage": self.stage if running else None,
-            "created": rfc3339(self.created_ms),
+            **{name: about[name] for name in ("id", "model", "state", "stage", "created")},
             "seconds": round(time.monotonic() - self._began if running else self.seconds, 3),
             "request": write_document(self.request),
             "progress": self._progress() if running else None,
             "trace": self.trace,
-            "error": self.error,
+            "error": about["error"],
             **{name: found.get(name) for name in FOUND},
             "promotion": self.promotion,
         }
@@ -103,7 +83,7 @@ class RefitJob:
             "objective": last.get("objective"),
             "gap": last.get("gap"),
             "kkt": last.get("kkt"),
-            "seconds_left": seconds_left([row for row in self.trace if row["stage"] == self.stage]),
+            "seconds_left": seconds_left([row for row in self.trace if row["stage"] == self.job.stage]),
         }
 
     @property
@@ -113,56 +93,39 @@ class RefitJob:
 
     # -- what its thread does --------------------------------------------------------------------------------------
 
-    def cancel(self) -> None:
-        """Ask it to end with the best weights so far. Any thread may call it."""
-        self._cancelled.set()
-        if self._process is not None:
-            self._process.stop()
+    def end(self, halt: Halt) -> None:
+        """End with the best weights so far, or if the service stops without a result."""
+        self._halted.set()
+        process = self._process  # its thread sets it to None
+        if process is not None:
+            (process.stop if halt.state == "cancelled" else process.kill)()
 
-    def abandon(self) -> None:
-        """Make it end soon, without a result: the service is stopping."""
-        self._abandoned = True
-        self._cancelled.set()
-        if self._process is not None:
-            self._process.kill()
-
-    def run(self, context: EngineContext, folder: Path, data: Path) -> str:
-        """Do everything but promoting; returns the state to be in then. Raises nothing that a refit can cause.
+    def run(self, context: EngineContext, folder: Path, data: Path) -> None:
+        """Do everything but promoting. Raises the error of `Job.halt` if it ends before there is anything to keep.
 
         folder : of the results of the model; data : the data directory
         """
-        work = folder / f"{self.id}.job"
+        work = folder / f"{self.job.id}.job"
         try:
             work.mkdir(parents=True)
             self._run(context, work, folder, data)
-            return self._ended
-        except Cancelled as error:
-            self.error = {"code": error.code, "detail": error.detail}
-            return "cancelled"
-        except RiataError as error:
-            self.error = {"code": error.code, "detail": error.detail}
         except OSError as error:
-            self.error = {"code": "refit_failed", "detail": f"{error.filename}: {error.strerror}"}
+            raise Unavailable(f"{error.filename}: {error.strerror}", "refit_failed") from error
         finally:
             self.seconds = time.monotonic() - self._began
             shutil.rmtree(work, ignore_errors=True)
-        return "failed"
-
-    @property
-    def _ended(self) -> str:
-        return "cancelled" if self._cancelled.is_set() else "done"
 
     def _run(self, context: EngineContext, work: Path, folder: Path, data: Path) -> None:
         settings, log_thread = context.settings.refits, context.log_thread
         pace = StorePace(folder, settings.reserve_bytes, settings.bytes_per_s, log_thread.waiting, self._rest)
-        preparing = Preparing(context, self.model, self.request, folder, data, self._note_read)
+        preparing = Preparing(context, self.job.model, self.request, folder, data, self._note_read)
         prepared = preparing.prepare(work, pace)
         self._solve(work)
-        self.stage = "checking"
+        self.job.stage = "checking"
         outcome = Outcome.read(work / RESULT)
         found = check(outcome, prepared.task, prepared.window, self._check_abandoned)
         if not found["not_promotable"]:
-            (work / STATE).replace(folder / f"{self.id}{STATE_SUFFIX}")
+            (work / STATE).replace(folder / f"{self.job.id}{STATE_SUFFIX}")
         (work / BASE).write_bytes(prepared.online)
         (work / BASE).replace(folder / ONLINE)  # the next refit follows the online learner from there
         self._name_features(context, found, outcome.weights.bits)
@@ -171,32 +134,33 @@ class RefitJob:
 
     def _name_features(self, context: EngineContext, found: dict[str, Any], bits: int) -> None:
         """Name the features of no group in the partition of a refit with groups, as far as they have names."""
-        names = context.catalogue.served_models[self.model].names
+        names = context.catalogue.served_models[self.job.model].names
         for run in (found["runs"] or {}).get("partition", ()):
             if not run["features"]:
                 run["features"] = [" / ".join(names.in_slot(slot, bits)) or f"slot {slot}" for slot in run["slots"]]
 
     def keep(self, folder: Path, weights: Weights) -> None:
         """Write the result, for after a restart."""
-        if self.state == "running":
+        if self.job.state == "running":
             self.seconds = time.monotonic() - self._began
-        document = {"created_ms": self.created_ms, "lineage": self.lineage, "examples": self.examples, **self._kept()}
-        Outcome(weights, document).write(folder / f"{self.id}{SUFFIX}")
+        document = {"created_ms": self.job.created_ms, "lineage": self.job.lineage, "examples": self.examples, **self._kept()}
+        Outcome(weights, document).write(folder / f"{self.job.id}{SUFFIX}")
 
     @staticmethod
-    def read(path: Path, model: str) -> tuple[RefitJob, Weights]:
+    def read(path: Path, model: str) -> tuple[Refit, Weights]:
         """Read what `keep` wrote. Raises `Corrupt`, `BadInput`, `KeyError`, `OSError`."""
         outcome = Outcome.read(path)
         kept = outcome.document
-        about = kept["created_ms"], kept["lineage"], kept["examples"]
-        job = RefitJob(path.stem, model, read_request(kept["request"]), *about)
-        job.state, job.seconds, job.trace = kept["state"], kept["seconds"], kept["trace"]
-        job.found, job.promotion = kept["found"], kept["promotion"]
-        return job, outcome.weights
+        job = Job(path.stem, REFIT, model, kept["lineage"], kept["request"], kept["created_ms"], state=kept["state"])
+        refit = Refit(job, read_request(kept["request"]), kept["examples"], kept["trace"], seconds=kept["seconds"])
+        refit.found, refit.promotion = kept["found"], kept["promotion"]
+        return refit, outcome.weights
 
     def _kept(self) -> dict[str, Any]:
         request = write_document(self.request)
-        state = self._ended if self.state == "running" else self.state
+        state = self.job.state
+        if state == "running":
+            state = "done" if self.job.halt is None else "cancelled"
         about = {"state": state, "seconds": self.seconds, "request": request}
         return {**about, "trace": self.trace, "found": self.found, "promotion": self.promotion}
 
@@ -204,30 +168,26 @@ class RefitJob:
         self.read_events = event, last
 
     def _solve(self, work: Path) -> None:
-        self._check_cancelled()
+        self.job.advance(0.0)
         self._process = process = RefitProcess(work)
         try:
             for line in process.lines():
-                self.stage = line.pop("stage")
+                self.job.stage = line.pop("stage")
                 if "pass" in line:
-                    self.trace = [*self.trace, {"stage": self.stage, **line}][-TRACE_MAX:]
-                if self._cancelled.is_set():
+                    self.trace = [*self.trace, {"stage": self.job.stage, **line}][-TRACE_MAX:]
+                if self._halted.is_set():
                     process.stop()
         finally:
             self._process = None
             process.close()
 
     def _rest(self, seconds: float) -> None:
-        if self._cancelled.wait(seconds):
-            raise Cancelled
+        self._halted.wait(seconds)
+        self.job.advance(0.0)
 
     def _check_abandoned(self) -> None:
-        if self._abandoned:
-            raise Cancelled
-
-    def _check_cancelled(self) -> None:
-        if self._cancelled.is_set():
-            raise Cancelled
+        if self.job.halt is not None and self.job.halt.state == "interrupted":
+            raise self.job.halt.error
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:

@@ -1,4 +1,4 @@
-"""Going back to an event, which goes on after its request. A process that ends before the event is logged has changed nothing."""
+"""Going back to an event: a job. A process that ends before the event is logged has changed nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from riata.base.clock import rfc3339
-from riata.base.errors import Busy, Conflict, LogGap, RiataError
+from riata.base.errors import Conflict, LogGap
 from riata.base.moments import said, unix_ms
 from riata.base.priority import lower_priority
 from riata.run.candidates.restoring.history import History, reach, read_history, with_times
@@ -19,14 +17,14 @@ from riata.run.candidates.restoring.put_back import TAKEN_OFF, others_of, put_ba
 from riata.run.candidates.restoring.request import RestoreRequest, read_restore
 from riata.run.candidates.restoring.state_at import Reached, state_at, unreachable
 from riata.run.engine import Engine
+from riata.run.jobs.job import Job
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 
 log = logging.getLogger("riata.run")
 
+RESTORE: Final = "restore"  # the kind of these jobs
 WHAT: Final = "going back to an event"
-PATIENCE_S: Final = 5.0  # after which a request is answered although the work goes on
-KEPT: Final = 10  # jobs of each model that are listed
 TRIES: Final = 3  # if the log is trimmed meanwhile
 READING: Final = 0.3  # share of the work that reading the log is, about
 WARNING: Final = (
@@ -34,65 +32,18 @@ WARNING: Final = (
 )
 
 
-@dataclass(slots=True, eq=False)
-class RestoreJob:
-    """One job. share: of the work, from 0 to 1; found: the answer"""
+class GoingBack:
+    """Requests to go back, of all models. Its methods belong to the event loop's thread."""
 
-    id: str
-    model: str
-    asked: RestoreRequest
-    created_ms: int
-    state: Literal["running", "done", "failed"] = "running"
-    share: float = 0.0
-    found: dict[str, Any] | None = None
-    error: RiataError | None = None
-    is_abandoned: bool = False
-
-    def advance(self, share: float) -> None:
-        """Note the progress; called in the thread that learns. Raises `Busy` (code `stopping`) if the service stops."""
-        if self.is_abandoned:
-            raise Busy("the service is stopping; nothing was changed, ask again when it runs", "stopping")
-        self.share = min(1.0, share)
-
-    def document(self) -> dict[str, Any]:
-        """Return the job as JSON."""
-        error = None if self.error is None else {"code": self.error.code, "detail": self.error.detail}
-        return {
-            "id": self.id,
-            "model": self.model,
-            "state": self.state,
-            "created": rfc3339(self.created_ms),
-            "progress": round(self.share, 4),
-            "dry_run": self.asked.dry_run,
-            "result": self.found,
-            "error": error,
-        }
-
-
-class RestoreJobs:
-    """The jobs of all models. Its methods belong to the event loop's thread."""
-
-    def __init__(self, engine: Engine, patience_s: float | None = PATIENCE_S) -> None:
-        """patience_s: how long a request waits for its job; None: until it ends"""
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.patience_s = patience_s
-        self._jobs: dict[str, list[RestoreJob]] = {}  # by model, oldest first
-        self._tasks: dict[RestoreJob, asyncio.Task[None]] = {}
-
-    async def stop(self) -> None:
-        """End what runs, with nothing changed."""
-        for job in self._tasks:
-            job.is_abandoned = True
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
 
     def read(self, document: Mapping[str, Any]) -> int | RestoreRequest:
         """Read a request: the number of a generation, or an event or a moment. Raises `BadInput`, which names the key."""
         return read_restore(document, self._engine.clock.unix_ms())
 
-    async def restore(self, model: str, asked: RestoreRequest) -> dict[str, Any]:
-        """Go back to an event or a moment. Returns the job, done, or after `patience_s` still running. The same request while its
-        job runs joins it. Raises as the work does:
+    async def restore(self, model: str, asked: RestoreRequest) -> Job:
+        """Go back to an event or a moment. Returns the job, done, or after a while still running. Raises as the work does:
 
         `Conflict`: `not_reachable` with what can be reached, `nothing_to_undo`, `other_role` in a process that does not learn;
         `Unavailable` (code `memory_full`) if there is no memory for a second state
@@ -101,11 +52,7 @@ class RestoreJobs:
         published = self._engine.published(model)
         if (refused := self._engine.memory.refusal(sum(published.memory.values()), WHAT)) is not None:
             raise refused
-        job = next((job for job in self._tasks if (job.model, job.asked) == (model, asked)), None) or self._begin(model, asked)
-        await asyncio.wait([self._tasks[job]], timeout=self.patience_s)
-        if job.error is not None:
-            raise job.error
-        return job.document()
+        return await self._engine.jobs.do(RESTORE, model, asked.document(), partial(self._do, asked))
 
     async def listed(self, model: str) -> dict[str, Any]:
         """Return which events can be reached, and the last jobs of a model, newest first. Raises `Conflict` (code `other_role`),
@@ -113,56 +60,36 @@ class RestoreJobs:
         self._engine.served_model(model)
         self._engine.led(WHAT)
         head, generations = await self._engine.call(lambda s: (s.head(model), s.generations(model)))
-        jobs = [job.document() for job in reversed(self._jobs.get(model, ()))]
+        jobs = [restore_document(job) for job in self._engine.jobs.of(model, RESTORE)]
         return {"reach": reach(head, generations).document(), "restore": jobs}
 
-    def _begin(self, model: str, asked: RestoreRequest) -> RestoreJob:
-        taken, now_ms = {job.id for job in self._jobs.get(model, ())}, self._engine.clock.unix_ms()
-        number = now_ms
-        while f"b{number}" in taken:
-            number += 1
-        job = RestoreJob(f"b{number}", model, asked, now_ms)
-        self._jobs[model] = [*self._jobs.get(model, ()), job][-KEPT:]
-        self._tasks[job] = asyncio.create_task(self._do(job))
-        return job
-
-    async def _do(self, job: RestoreJob) -> None:
-        try:
-            job.found = await (self._look(job) if job.asked.dry_run else self._go_back(job))
-            job.state, job.share = "done", 1.0
-        except RiataError as error:
-            job.error = error
-        except Exception:  # outer edge of work that nobody may be waiting for
-            log.exception("model %s: going back (%s) failed", job.model, job.id)
-            job.error = RiataError("going back failed; the log of the service says why", "internal")
-        finally:
-            if job.state == "running":
-                job.state = "failed"
-            del self._tasks[job]
-
-    async def _look(self, job: RestoreJob) -> dict[str, Any]:
-        published = self._engine.published(job.model)
-        return (await self._learnt(job, published))[0]
-
-    async def _go_back(self, job: RestoreJob) -> dict[str, Any]:
+    async def _do(self, asked: RestoreRequest, job: Job) -> dict[str, Any]:
         """Nobody else changes the model meanwhile, so that what is undone is what was looked at, and events that came since."""
         engine, model = self._engine, job.model
+        if asked.dry_run:
+            return (await self._learnt(job, asked, engine.published(model)))[0]
         async with engine.served_model(model).changing:
-            told, reached = await self._learnt(job, engine.published(model))
+            told, reached = await self._learnt(job, asked, engine.published(model))
             content = await asyncio.get_running_loop().run_in_executor(None, _encoded, reached.state)
+            job.finalize()
             done = await put_back(engine, model, content, {"to": told["to"]} | ({"at": told["at"]} if told["at"] else {}))
             log.info("model %s: is at event %d again, from event %d on", model, told["to"], done.seq)
             now = _figures_of(engine.published(model))
         return {**told, "seq": done.seq, TAKEN_OFF: list(done.taken_off), "after": now}
 
-    async def _learnt(self, job: RestoreJob, published: Published) -> tuple[dict[str, Any], Reached]:
+    async def _learnt(self, job: Job, asked: RestoreRequest, published: Published) -> tuple[dict[str, Any], Reached]:
         """Return what going back undoes, as JSON, and the state."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="riata-restore", initializer=lower_priority) as pool:
-            work = partial(_learn, self._engine.context.log_thread.call, job.model, job.asked, published, job.advance)
+            work = partial(_learn, self._engine.context.log_thread.call, job.model, asked, published, job.advance)
             told, reached = await loop.run_in_executor(pool, work)
         taken_off = list(others_of(published))
         return {"model": job.model, **told, "seq": 0, TAKEN_OFF: taken_off, "warning": WARNING}, reached
+
+
+def restore_document(job: Job) -> dict[str, Any]:
+    """Return a job as JSON."""
+    return {**job.document(), "dry_run": job.asked["dry_run"]}
 
 
 def _learn(
