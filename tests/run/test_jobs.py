@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from riata.base.errors import Conflict, NotFound
-
 from riata.run.jobs.job import Job
 from riata.run.jobs.jobs import FOLDER, KEPT
 from tests.doubles.memory_store import MemoryStore

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from riata.run.served_model import ServedModel
 from tests.simulation.shims import ASYNCIO, finish, world
-from tests.simulation.world import FOREVER, Actor, Gate
+from tests.simulation.world import FOREVER, Actor, Gate, Process
 
 
 class Awaited:
@@ -86,6 +86,9 @@ class Lock:
         self._gate.release()
 
 
+_callers: list[Process] = []  # the processes whose callback runs now, outside of every actor
+
+
 class EventLoop:
     """The running event loop."""
 
@@ -101,7 +104,11 @@ class EventLoop:
 
         def call() -> None:
             if process.alive:
-                work(*args)
+                _callers.append(process)
+                try:
+                    work(*args)
+                finally:
+                    _callers.pop()
 
         here.after(here.rng.random(), call)
 
@@ -116,6 +123,7 @@ async def _call(work: Callable[..., Any], *args: object) -> Any:
 def create_task(work: Coroutine[Any, Any, Any]) -> Awaited:
     """Run a coroutine by an actor of its own."""
     task, here = Awaited(), world()
+    process = _callers[-1] if here.current is None and _callers else here.here().process
 
     def run() -> None:
         try:
@@ -125,7 +133,7 @@ def create_task(work: Coroutine[Any, Any, Any]) -> Awaited:
         else:
             task.set_result(answer)
 
-    here.here().process.spawn(run, "task")
+    process.spawn(run, "task")
     return task
 
 
@@ -142,7 +150,7 @@ async def _wait_for(work: Any, timeout: float) -> Any:
 
 async def _gather(*works: Coroutine[Any, Any, Any], return_exceptions: bool = False) -> list[Any]:
     answers: list[Any] = []
-    for task in [create_task(work) for work in works]:
+    for task in [work if isinstance(work, Awaited) else create_task(work) for work in works]:
         task.wait()
         answers.append(task.exception() if return_exceptions and task.exception() is not None else task.result())
     return answers

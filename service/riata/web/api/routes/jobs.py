@@ -71,7 +71,13 @@ JOB: Final = {
     "error": {"anyOf": [record({"code": TEXT, "detail": TEXT}), {"type": "null"}], "description": "why there is no result"},
 }
 SCHEMAS: Final = {"Job": record(JOB), "Jobs": record({"jobs": array(ref("Job"))})}
-_JOB: Final = {"name": "job", "in": "path", "required": True, "schema": TEXT, "description": "id of a job", "example": "f1"}
+_JOB: Final = {
+    "name": "job",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[bfr][0-9]{1,19}$"},
+    "description": "id of a job",
+}
 ROUTES: Final = (
     Route(
         "GET",
