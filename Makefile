@@ -50,6 +50,7 @@ demo: setup      ## stream synthetic clicks into the running service and plot it
 check: $(VENV)/.tested  ## check style and types
 	$(BIN)/ruff check service tests
 	$(BIN)/ruff format --check service tests
+	@$(BIN)/python -m tests.sizes
 	@$(WITH_PROGRESS) "checking types with mypy, which takes minutes the first time" $(BIN)/mypy
 
 programs: $(VENV)/.python  # which may have to use apt too
