@@ -1,4 +1,4 @@
-/* Names: the table of those seen, and those of a request as they are shown (riata/wire/names.py, riata/wire/new_names.py). */
+/* Names: the table of those seen, and those of a request as they are shown (riata/wire/names.py). */
 #include "names.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The payload of an event: whether a batch is valid, the narrowest form of its values, and writing them. The layout is in
- * riata/store/payload.py, the theory of the forms in riata/store/values.py. */
+ * riata/store/payload.py, as is the theory of the forms. */
 #include <math.h>
 #include <string.h>
 

@@ -452,7 +452,7 @@ EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64
  *   table   u32[size]  all 0, overwritten; size = 2^k > n
  *   first   i64[n]     written: positions, increasing
  * Returns   how many
- * Source    riata/wire/new_names.py */
+ * Source    riata/wire/names.py */
 EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, u32 *table, i64 size, i64 *first);
 
 /* Records whose names are to be shown.
@@ -655,11 +655,11 @@ QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second);
  *   power      f64[powers]   10^0, 10^1, ...: the numbers of decimals to try
  *   found      i64[3]        number of decimals, least and greatest whole number; -1, 0, 0 if more decimals are needed or some whole
  *                            number would have more than 31 bits
- * Source       riata/store/values.py */
+ * Source       riata/store/payload.py */
 EXPORT void riata_decimals(const double *value, i64 n, const double *power, i64 powers, i64 *found);
 
 /* Write value * power as whole numbers of `width` bytes (1, 2 or 4), little endian: stored u8[width * n]. They are near whole numbers
- * that fit. Source: riata/store/values.py. */
+ * that fit. Source: riata/store/payload.py. */
 EXPORT void riata_put_whole(const double *value, i64 n, double power, u8 *stored, i64 width);
 
 /* Validate a batch, and find which optional parts its payload needs and how its values can be stored. One call, since each releases the

@@ -1,4 +1,4 @@
-/* Norms of runs: weights of neighbouring features that are in the model, or out of it, together. riata/maths/run_norm.py has the theory:
+/* Norms of runs: weights of neighbouring features that are in the model, or out of it, together. riata/lab/batch/runs.py has the theory:
  * b = L a has |b|_K = |a|_2, and L, its inverse and its transpose are recursions. A run has at least one weight. */
 #ifndef RIATA_RUN_NORM_H
 #define RIATA_RUN_NORM_H

@@ -27,8 +27,7 @@ from riata.wire.given import LabelTally
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
-from riata.wire.table_labels import labels_of
-from riata.wire.tables import Roles, example, examples_of
+from riata.wire.tables import Roles, example, examples_of, labels_of
 
 Prediction = dict[str, Any]
 NDJSON: Final = READERS[0].line_type  # of JSON, a row a line

@@ -18,9 +18,20 @@ from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import LinkName, Problem
 from riata.lab.batch.run_descent import Columns, Runs
 from riata.lab.batch.run_search import GridPoint, RunLasso, RunSolution, candidates
-from riata.lab.batch.runs import Layout, Point, check, columns_of, partition, run_matrix, solve_runs
+from riata.lab.batch.runs import (
+    Layout,
+    Point,
+    check,
+    columns_of,
+    log_constant,
+    partition,
+    run_matrix,
+    run_norms,
+    shrink_group,
+    size_factor,
+    solve_runs,
+)
 from riata.maths.links import LOGISTIC, PROBIT
-from riata.maths.run_norm import log_constant, run_norms, shrink_group, size_factor
 from tests.batch.designs import data_of, dense, golden
 from tests.twins import run_norm as slow
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
-from riata.lab.batch import sublinear_round
+from riata.lab.batch import sublinear
 from riata.lab.batch.columns import columns_of, memory_bytes
 from riata.lab.batch.pool import Serial, Threads
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.rmmp import Rmmp
 from riata.lab.batch.solution import Solution
-from riata.lab.batch.sublinear import Sublinear, gather_rows, rounds_for
-from riata.lab.batch.sublinear_round import SIZE, Search, Terms
+from riata.lab.batch.sublinear import SIZE, Search, Sublinear, Terms, gather_rows, rounds_for
 from tests.batch.designs import data_of, dense, golden, sparse_design
 from tests.twins import sublinear as slow
 
@@ -69,7 +68,7 @@ def test_rounds_are_those_of_the_twin(seed: int, nu: float, pull: float, free: b
     one = Search(*(np.zeros(size) for size in (d, d, d, 30, 30, 30, 30, SIZE)))
     two = copy.deepcopy(one)
     for count in (1, 40):
-        sublinear_round.sublinear_rounds(rows, columns, one, terms, count)
+        sublinear.sublinear_rounds(rows, columns, one, terms, count)
         slow.sublinear_rounds(rows, columns, two, terms, count)
         for name in ("u", "w", "total", "p", "xi", "own"):
             np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-8, atol=1e-11)

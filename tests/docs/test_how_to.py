@@ -16,8 +16,7 @@ import pytest
 
 from riata.learn import kinds
 from riata.web.api.routes import table
-from riata.web.auth.keys import entry_text
-from riata.web.auth.scopes import OBSERVE, WATCH
+from riata.web.auth.keys import OBSERVE, WATCH, entry_text
 from riata.wire import readers
 from tests.learn.contract import LearnerContract
 from tests.running import HANG_S, ROOT, Running, wait_for

@@ -16,10 +16,9 @@ from riata.base.limits import DEDUPE_EVENTS
 from riata.store import memory
 from riata.store.append_plan import Planned
 from riata.store.memory import MemoryStore
-from riata.store.processes import Holder, Process
 from riata.store.records import ACCEPT_LOSS
 from riata.store.retention import same_chain
-from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Owner, Record, Standing, Verdict
+from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Process, Record, Standing, Verdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,7 +13,6 @@ import unicodedata
 import zlib
 
 import numpy as np
-
 from riata.wire.scan.unicode_flags import CONTROL, DROPPED, IDEOGRAPH, LETTER, MAYBE, NEVER, PAGE_BITS, POINTS
 
 MADE_BY = "made by `tests/golden/make_unicode.py`; see `wire.scan.unicode`"

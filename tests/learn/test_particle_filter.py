@@ -11,12 +11,11 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner
-from riata.learn.one_pass import Weighed, one_pass
-from riata.learn.particle_filter.learner import ParticleFilter, ParticleFilterConfig, dependent_column
+from riata.learn.particle_filter.learner import Events, ParticleFilter, ParticleFilterConfig, dependent_column, draw_posterior
 from riata.learn.particle_filter.spec import SPEC
 from riata.learn.particle_filter.state import MOVES, TEMPERED
 from riata.learn.registry import build_learner
-from riata.maths.metropolis import Events, draw_posterior
+from riata.run.candidates.adopting import Weighed, one_pass
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, same
 from tests.learn.streams import sparse_events, to_batch

@@ -16,8 +16,7 @@ from riata.base.errors import Corrupt
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner, spec_of
-from riata.learn.standardised import Standardised
-from riata.learn.standards import FEW, Standards
+from riata.learn.standardised import FEW, Standardised, Standards
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
 from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
 from riata.predict.uncertainty import Covariance

@@ -13,10 +13,10 @@ import pytest
 
 from riata.base.errors import Busy, Corrupt, Unavailable
 from riata.run.labels.delays import BOUNDS_S
+from riata.run.labels.joining import make_key
 from riata.run.outcome import RowsRefused
 from riata.run.state.replay import replay
 from riata.store.store import PendingPrediction
-from riata.wire.prediction_key import make_key
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import events
 from tests.run.remembering_node import RememberingNode, labels, logged, run_node

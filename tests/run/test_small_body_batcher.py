@@ -16,8 +16,7 @@ from riata.run.log.small_body_batcher import BODY_BYTES_MAX
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
-from riata.web.api.observe import parse_with_ids
-from riata.web.api.row_names import RowNames
+from riata.web.api.observe import RowNames, parse_with_ids
 from riata.wire.batch import Batch, slice_rows
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import Node, run_with

@@ -16,8 +16,7 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
 from riata.native.library import core
 from riata.store import payload as layout
-from riata.store.payload import TIME_VERSION, decode_batch, encode_batch
-from riata.store.values import FORMS, POWERS, WHOLE, Stored, choose, unpack_values
+from riata.store.payload import FORMS, POWERS, TIME_VERSION, WHOLE, Stored, choose, decode_batch, encode_batch, unpack_values
 from riata.wire.batch import Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
 from tests.twins import payload as twin

@@ -16,7 +16,7 @@ import pytest
 
 from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.store.layout import checkpoint_digest
-from riata.store.redis import wire as redis_wire
+from riata.store.redis import link as redis_wire
 from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply
 from riata.store.redis.store import RedisStore, open_redis
 from riata.store.redis.url import read_url

@@ -12,9 +12,8 @@ import pytest
 
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
-from riata.store.processes import Holder
 from riata.store.redis.store import open_redis
-from riata.store.store import Edition, Owner, SharedStore, Standing, Verdict
+from riata.store.store import Edition, Holder, Owner, SharedStore, Standing, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput, Malformed
-from riata.lab.trees import split_search as split
+from riata.lab.trees import growing as split
 from riata.lab.trees.curves import CurveVariable, Variable, curve_variable, number_variable, rows_of, variables_of
 from riata.lab.trees.growing import Growth, grow, room
 from riata.lab.trees.output_code import code_words, decode

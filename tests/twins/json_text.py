@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from riata.wire import event_times
 from riata.wire.batch import NO_TIME
 from riata.wire.codes import OK
+from riata.wire.readers.json import reference
 from riata.wire.readers.json.reference import EXAMPLE_KEYS, Pairs, decode, example_row, reference_json
 from riata.wire.rows import Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, feature_records
@@ -103,7 +103,7 @@ def read_number_member(key: bytes, text: bytes, rules: Rules) -> float | Refusal
 
 def unix_ms(text: bytes) -> int:
     """The unix time of a text that `is_time` takes, ms; NO_TIME if there is no such time."""
-    found = event_times.unix_ms(text.decode())
+    found = reference.unix_ms(text.decode())
     return NO_TIME if found is None else found
 
 

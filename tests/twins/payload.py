@@ -1,4 +1,4 @@
-"""Slow, obvious twins of `riata.store.payload` and `riata.store.values`: numpy, a pass for each question."""
+"""Slow, obvious twins of `riata.store.payload` and `riata.store.payload`: numpy, a pass for each question."""
 
 from __future__ import annotations
 

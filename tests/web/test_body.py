@@ -12,8 +12,18 @@ import pytest
 from starlette.types import Message
 
 from riata.base.errors import BadInput, Busy, Malformed, TooLarge
-from riata.web.server.body import BODIES, SMALL_BYTES, Bodies, ClientGone, counted_bytes, header, idempotency_key, read_body
-from riata.web.server.unpacking import PIECE_BYTES, WINDOW_LOG_MAX
+from riata.web.server.body import (
+    BODIES,
+    PIECE_BYTES,
+    SMALL_BYTES,
+    WINDOW_LOG_MAX,
+    Bodies,
+    ClientGone,
+    counted_bytes,
+    header,
+    idempotency_key,
+    read_body,
+)
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.conftest import BODY_BYTES_MAX
 from tests.web.fake_service import FakeService

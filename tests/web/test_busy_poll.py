@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from riata.base.cores import cores
-from riata.web.server import busy_poll
-from riata.web.server.busy_poll import BusyPoll
+from riata.web.server import fast_path
+from riata.web.server.fast_path import BusyPoll
 
 
 class Loop:
@@ -42,8 +42,8 @@ class Loop:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     found = Loop()
-    monkeypatch.setattr(busy_poll, "cores", lambda: 2)
-    monkeypatch.setattr("riata.web.server.busy_poll.time.perf_counter", lambda: found.now_s)
+    monkeypatch.setattr(fast_path, "cores", lambda: 2)
+    monkeypatch.setattr("riata.web.server.fast_path.time.perf_counter", lambda: found.now_s)
     return found
 
 
@@ -97,7 +97,7 @@ def test_zero_sleeps_at_once(loop: Loop) -> None:
 
 
 def test_a_single_core_is_left_to_the_client(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy_poll, "cores", lambda: 1)
+    monkeypatch.setattr(fast_path, "cores", lambda: 1)
     loop.two_answers(BusyPoll(100))
     assert not loop.soon
 

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from riata.run.state.config import read_config
-from riata.web.api.card import chosen_settings, markdown
+from riata.web.api.routes.card import chosen_settings, markdown
 from tests.web.asking import Client
 
 ROWS = "".join(

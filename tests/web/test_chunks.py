@@ -8,8 +8,8 @@ import httptools
 import pytest
 
 from riata.web.server import bounds
+from riata.web.server.bodies import FRAMING_BYTES_MAX, LINE_BYTES_MAX, ChunkScanner, unchunk
 from riata.web.server.bounds import Refused
-from riata.web.server.chunks import FRAMING_BYTES_MAX, LINE_BYTES_MAX, ChunkScanner, unchunk
 
 HEAD = b"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -18,8 +18,7 @@ from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer, json_answer
 from riata.web.server.body import Bodies
 from riata.web.server.bounds import Bounds, ListenerState
-from riata.web.server.busy_poll import BusyPoll
-from riata.web.server.fast_path import FastPath
+from riata.web.server.fast_path import BusyPoll, FastPath
 from riata.web.server.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
 from riata.web.server.server import Server, build_server, run
 from tests.doubles.manual_clock import ManualClock

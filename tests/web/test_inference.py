@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from riata.web.api.routes.inference import read_inference
-from riata.wire.tensors import rows_of
+from riata.web.api.routes.inference import read_inference, rows_of
 from tests.web.asking import Client
 
 INPUTS = [

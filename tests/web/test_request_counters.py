@@ -7,7 +7,7 @@ import threading
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from riata.web.metrics.request_counters import DURATION_BUCKETS_S, RequestCounters
+from riata.web.metrics.meters import DURATION_BUCKETS_S, RequestCounters
 
 SEEN = [
     ("GET", "/predict", 200, 0.00025),

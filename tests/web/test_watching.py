@@ -19,8 +19,8 @@ from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
 from riata.watch.weight_history import WeightHistory
-from riata.web.api.attention import attention_of
 from riata.web.api.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
+from riata.web.api.routes.watching import attention_of
 from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
 from riata.web.auth.gate import Gate, KeysFile

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from riata.run.labels.joining import DUE_BYTES, due_of, make_key
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, Labels, parse_examples, parse_query
 from riata.wire.parsed import Parsed
-from riata.wire.prediction_key import DUE_BYTES, due_of, make_key
 
 ID = "0199" + "ab" * 14
 JSON, NDJSON = "application/json", "application/x-ndjson"

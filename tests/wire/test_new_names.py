@@ -9,8 +9,7 @@ import numpy as np
 
 from riata.native.library import core, struct
 from riata.wire.encoder import EncoderConfig
-from riata.wire.names import NamesSeen
-from riata.wire.new_names import names_found
+from riata.wire.names import NamesSeen, names_found
 from riata.wire.parse import Context, make_rules
 from riata.wire.parsed import new_names
 from riata.wire.read_body import FORMATS, read_body

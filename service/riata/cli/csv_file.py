@@ -24,8 +24,7 @@ from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.wire.plain_values import NotFinite
 from riata.wire.positive import require_positive
-from riata.wire.table_labels import given_labels
-from riata.wire.tables import ABSENT, BadRow, NoLabel, Roles, label_of
+from riata.wire.tables import ABSENT, BadRow, NoLabel, Roles, given_labels, label_of
 
 DELIMITERS: Final = ",;\t|"
 DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

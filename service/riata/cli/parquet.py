@@ -13,8 +13,7 @@ from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.wire.plain_values import arrow_cells
 from riata.wire.positive import require_positive
-from riata.wire.table_labels import counted, given_labels
-from riata.wire.tables import Roles
+from riata.wire.tables import Roles, counted, given_labels
 
 ROWS_AT_ONCE: Final = 1000
 

@@ -22,8 +22,7 @@ from riata.client.calls import (
 )
 from riata.client.errors import ApiRefused, RowProblem
 from riata.wire.given import OWN, LabelTally
-from riata.wire.table_labels import labels_of
-from riata.wire.tables import VALUES_MAX, BadRow, Roles, numbered_examples
+from riata.wire.tables import VALUES_MAX, BadRow, Roles, labels_of, numbered_examples
 
 
 class MostlyRefused(ApiRefused):

@@ -27,8 +27,7 @@ from riata.run.log.scrubbing import scrub_while_running
 from riata.run.state.config import ModelConfig
 from riata.run.writer.learning import Learning
 from riata.run.writer.stopping import finish
-from riata.store.processes import Holder
-from riata.store.store import Record, SharedStore, Store
+from riata.store.store import Holder, Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
 

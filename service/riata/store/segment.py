@@ -37,9 +37,8 @@ from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt, Unavailable
 from riata.store import layout
 from riata.store.control_events import ChainAt, ControlEvents, ControlEventsSeen
-from riata.store.payload import decode_batch
+from riata.store.payload import decode_batch, narrowed
 from riata.store.store import Record
-from riata.store.values import narrowed
 from riata.wire.batch import Batch
 
 WHAT: Final = "segment"

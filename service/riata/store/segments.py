@@ -15,14 +15,17 @@ from typing import Final
 
 from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt
+from riata.store import segment
 from riata.store.records import next_chain
-from riata.store.segment import SUFFIX, UNFINISHED, Origin, Segment, Size, map_segment
+from riata.store.segment import SUFFIX, UNFINISHED, Origin, Pace, Segment, SegmentBuilder, Size, map_segment
 from riata.store.store import Head, Record
 
 FOLDER: Final = "segments"  # in the data directory
 STALE: Final = ".stale"
 
 ReadAfter = Callable[[int], Sequence[Record]]  # at least the record after this event, if there is one
+
+MERGED: Final = 8  # neighbours at once
 
 
 class Segments:
@@ -115,11 +118,11 @@ class Segments:
 def _linked(found: Sequence[Segment]) -> list[Segment]:
     """Return the first segments of `found`, in either direction, as long as each is the neighbour of the one before."""
     chain = list(found[:1])
-    for segment in found[1:]:
-        older, newer = sorted((chain[-1], segment), key=lambda one: one.first)
+    for neighbour in found[1:]:
+        older, newer = sorted((chain[-1], neighbour), key=lambda one: one.first)
         if newer.first != older.last + 1 or newer.before != older.after:
             break
-        chain.append(segment)
+        chain.append(neighbour)
     return chain
 
 
@@ -141,3 +144,56 @@ def _size(path: Path) -> int:
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_size
     return 0
+
+
+# Merging small neighbouring segments, so that an archive has few files however small the segments were when they were closed.
+#
+# An event is copied about once for each MERGED-fold growth of its segment. The merged file is durable before its parts are
+# deleted;
+# after a crash in between, the parts are ignored, since all their events are in another file (`segments.py`).
+
+
+def merge_small(segments: Segments, found: Sequence[Segment], pace: Pace) -> int:
+    """Merge neighbours of about the same size as long as there are any. Returns how often.
+
+    found : consecutive segments of `segments`, oldest first, of events that no log has any more
+    A merged one has at most the bytes of `segments.size`, and is never larger than a full one of any size. Files that are
+    damaged stay as they are. Raises `OSError`, and `Unavailable` (code `disk_full`).
+    """
+    left, merged = list(found), 0
+    at = len(left) - MERGED
+    while at >= 0:
+        parts = left[at : at + MERGED]
+        if _belong_together(parts, segments.size.bytes) and (one := _merge(segments.directory, parts, pace)) is not None:
+            left[at : at + MERGED] = [one]
+            merged += 1
+            at = min(at, len(left) - MERGED)
+        else:
+            at -= 1
+    return merged
+
+
+def _belong_together(parts: Sequence[Segment], bytes_max: int) -> bool:
+    """Whether to merge these: each event is then in a segment at least twice as large as before."""
+    sizes = [one.bytes for one in parts]
+    rows, features = sum(one.rows for one in parts), sum(len(one.hash) for one in parts)
+    fits = sum(sizes) <= bytes_max and rows <= segment.ROWS_MAX and features <= segment.FEATURES_MAX
+    return fits and 2 * max(sizes) <= sum(sizes)
+
+
+def _merge(directory: Path, parts: Sequence[Segment], pace: Pace) -> Segment | None:
+    """Merge the parts into one file and delete theirs; None if one of them is not what was written."""
+    try:
+        read = [map_segment(one.path, verify=True) for one in parts]
+    except Corrupt:
+        return None
+    first = read[0]
+    builder = SegmentBuilder(first.origin, first.first - 1, first.before, lambda _event: None)
+    for one in read:
+        builder.add_segment(one)
+        pace(one.bytes)
+    made = map_segment(builder.write(directory, pace), verify=False)
+    for one in parts:
+        one.path.unlink(missing_ok=True)
+    sync_directory(directory)
+    return made

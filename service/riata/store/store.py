@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from riata.base.arrays import BOOL
-from riata.base.errors import BadInput
-from riata.store.processes import Holder, Process
+from riata.base.errors import BadInput, Conflict
 from riata.wire.batch import Batch, Encoded
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
@@ -348,3 +347,36 @@ class SharedStore(Store, Protocol):
 
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
         """The newest edition, digest checked; None if there is none. Raises `Corrupt` (code `edition_corrupt`)."""
+
+
+# The processes that share a store: the one that owns it, and what each says of itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Owner of a shared store, and the time until its lease expires unless it is renewed."""
+
+    epoch: int
+    host: str
+    remaining_ms: int
+    algo_version: int
+
+
+class Process(NamedTuple):
+    """A process that uses a shared store, and what it last said of itself."""
+
+    host: str
+    age_ms: int  # since it said so
+    said: bytes  # opaque to a store
+
+
+# The rule for acquiring a store, shared by every store.
+
+
+def older_algorithm(mine: int, last: int) -> Conflict:
+    """Return the `Conflict` (code `older_algorithm`) for a program with older algorithms than those of the last owner."""
+    return Conflict(
+        f"this program has algorithm version {mine}, and the store was last owned by one with version {last}: run that version "
+        "or a newer one; to go back, import an export that the older version made into a new store",
+        "older_algorithm",
+    )

@@ -20,8 +20,7 @@ from riata.web.api.observe import Observe
 from riata.web.api.openapi import openapi_document
 from riata.web.api.predict import Predict
 from riata.web.api.problems import Problem, answer_error, internal
-from riata.web.api.responses import respond
-from riata.web.api.route import Hot, Parts, add_routes
+from riata.web.api.route import Hot, Parts, add_routes, respond
 from riata.web.api.routes import console, docs
 from riata.web.api.routes.table import ROUTES
 from riata.web.api.tools import Tools
@@ -32,8 +31,7 @@ from riata.web.metrics.pending_predictions import RememberedCollector
 from riata.web.metrics.refit_meters import RefitCollector
 from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.server.body import Bodies, ClientGone
-from riata.web.server.busy_poll import BusyPoll
-from riata.web.server.fast_path import FastPath
+from riata.web.server.fast_path import BusyPoll, FastPath
 from riata.web.server.idle_memory import IdleMemory, RenewedPool
 from riata.web.server.instrumented import HotApps, Instrumented
 from riata.web.server.request import Handle, Handled, HotRoute, Reply, Router

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, overload
 
 import numpy as np
@@ -22,13 +23,18 @@ import numpy as np
 from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.native.library import address, core
+from riata.native.library import address, core, struct
+from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
 
 _LINE_WORDS: Final = 8
 _COUNT_BYTES: Final = 4  # u32
 _NAMES_AT_FIRST: Final = 512  # small, because most models have few names and there may be a thousand models
 _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
+
+_SPARE: Final = 4  # places of the table for each record
+TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
+BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,3 +191,35 @@ def _size_for(names: int) -> int:
 NO_NAMES: Final[U64] = np.zeros(0, np.uint64)  # the table of a reader that collects no names
 EVERY_NAME: Final[U64] = np.zeros(2, np.uint64)  # an empty table: every record is listed; never written to
 NOTHING_NAMED: Final = Names(np.zeros(0, np.uint64), np.zeros(0, np.uint32), np.zeros(0, np.uint8))
+
+
+# Collects the new names of a request: from the records whose names were not in the table, to `Names` without repetitions.
+#
+# Theory of operation
+#     The readers list a record for every occurrence of a name not seen before. `riata_first_found` keeps the first of each
+#     fingerprint. It uses a table at most a quarter full, whose probes give up as those of `wire.names` do. Then the lengths
+#     of the shown names are summed, and the names are written one after another.
+#
+#     A name from a reference reader is not a span of the body: its span is (-1, i, ., .), and it is name i of `slow`. A crossed
+#     name is made of names that were found, by their positions; those that were listed only for that (PART) are no new names.
+
+
+def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
+    """Every name the readers listed in `sink`, once, in the order of its first occurrence.
+
+    data       : u8[...]      the body
+    slow_names : list[bytes]  the names that spans of reference readers refer to
+    """
+    n = int(sink.count[FOUND])
+    if n == 0:
+        return NOTHING_NAMED
+    fingerprints, kinds, spans = sink.found_fingerprint[:n], sink.found_kind[:n], sink.found_span[:n]
+    chosen, table = np.empty(n, np.int64), np.zeros(1 << (_SPARE * n).bit_length(), np.uint32)
+    chosen = chosen[: core.first_found(fingerprints, kinds, n, table, len(table), chosen)]
+    slow_ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
+    slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
+    shown = struct("riata_shown", data=data, kind=kinds, span=spans, slow=slow_text, slow_end=slow_ends)
+    lengths = np.empty(len(chosen), np.uint32)
+    text = np.empty(core.show_names(shown, chosen, len(chosen), lengths, None), np.uint8)
+    core.show_names(shown, chosen, len(chosen), lengths, text)
+    return Names(fingerprints[chosen], lengths, text)

@@ -16,9 +16,9 @@ from riata.base.arrays import U8
 from riata.base.errors import TooLarge
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
-from riata.native.reading import hash_of
+from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
-from riata.wire.codes import BAD_LABEL, SLUGS
+from riata.wire.codes import BAD_LABEL, DUPLICATE_KEY, INVALID_UTF8, SLUGS
 from riata.wire.curves import Curves
 from riata.wire.encoder import EncoderConfig
 from riata.wire.given import Given, OtherLabels, other_form
@@ -41,8 +41,7 @@ from riata.wire.rows import (  # fmt: skip
     make_sink,
     row_capacity,
 )
-from riata.wire.scan.query_reference import query_records
-from riata.wire.scan.reference import LABELS, Refused
+from riata.wire.scan.reference import LABELS, Record, Refused, curve_records, feature_records
 from riata.wire.workspace import Workspace
 
 _BAD_LABEL: Final = SLUGS[BAD_LABEL][0]
@@ -189,3 +188,28 @@ def _read_query(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) -> R
         result = refused.refusal
     take_slow(reading, make_row(row_capacity(size, growth_of(rules))), 0, result)
     return reading
+
+
+# The features of a query, names and values decoded, in plain Python.
+
+
+def query_records(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) -> list[Record]:
+    """Return the records of a query; the points of a curve are the values of its name. Raises `Refused`."""
+    values: dict[str, list[float | str]] = {}
+    for name, text in pairs:
+        try:
+            encoded = text.encode()
+            name.encode()
+        except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
+            raise Refused(INVALID_UTF8) from None
+        status = parse_number(encoded)[1]
+        values.setdefault(name, []).append(text if status == NOT_A_NUMBER else float(text))
+    records: list[Record] = []
+    for name, given in values.items():
+        if (tree := curves.of(name)) is not None:
+            records.extend(curve_records(name, given, tree, rules))
+            continue
+        if len(given) > 1 and any(isinstance(value, float) for value in given):
+            raise Refused(DUPLICATE_KEY, f"features.{name}")
+        records.extend(feature_records(name, given if len(given) > 1 else given[0], rules))
+    return records

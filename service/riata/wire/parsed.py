@@ -16,8 +16,7 @@ from riata.native.reading import list_rows, sink_struct
 from riata.wire.batch import NO_TIME, Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK
 from riata.wire.given import Given, given_value
-from riata.wire.names import Names
-from riata.wire.new_names import BETWEEN, TIMES, names_found
+from riata.wire.names import BETWEEN, TIMES, Names, names_found
 from riata.wire.rows import (
     BEGIN,
     CLASSES,

@@ -17,7 +17,7 @@ from typing import Final, Self, cast
 import psutil
 import uvloop
 
-from riata.web.server.busy_poll import BusyPoll
+from riata.web.server.fast_path import BusyPoll
 from tests.running import ROOT, free_port
 
 READY_S_MAX: Final = 30.0

@@ -19,11 +19,10 @@ from riata.base.errors import RiataError
 from riata.store import records
 from riata.store.layout import checkpoint_digest
 from riata.store.payload import decode_batch
-from riata.store.redis.link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply
+from riata.store.redis.link import Answers, Calls, Credentials, Link, Lost, NotSent, Patience, Refused, Reply
 from riata.store.redis.session import Chance
 from riata.store.redis.store import RedisStore
 from riata.store.redis.url import read_url
-from riata.store.redis.wire import Answers, Patience
 from riata.store.store import Append, Edition, Generation, Owner, PendingPrediction
 from riata.wire.batch import Batch
 from tests.fuzz.draw import Draw

@@ -25,6 +25,12 @@ from riata.web.auth import gate as gate_module
 from riata.web.auth.buckets import BURST_S, Bucket, Buckets
 from riata.web.auth.gate import Gate, KeysFile
 from riata.web.auth.keys import (
+    ADMIN,
+    OBSERVE,
+    OPEN,
+    PREDICT,
+    SCOPES,
+    WATCH,
     KeyEntry,
     KeyRing,
     Unauthenticated,
@@ -35,7 +41,6 @@ from riata.web.auth.keys import (
     read_keys,
     ring_of,
 )
-from riata.web.auth.scopes import ADMIN, OBSERVE, OPEN, PREDICT, SCOPES, WATCH
 from tests.doubles.manual_clock import ManualClock
 from tests.settings import web_settings
 from tests.web.asking import Client, asking

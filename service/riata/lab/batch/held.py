@@ -15,13 +15,13 @@ import numpy as np
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.lab.batch.active_set import choose_active, held_room
-from riata.lab.batch.column_ascent import solve_columns
-from riata.lab.batch.columns import Columns, columns_of
+from riata.lab.batch.columns import Columns, columns_of, native_columns
 from riata.lab.batch.data import Data, DataInMemory, PartInMemory, Rows
 from riata.lab.batch.expansion import Expansion
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Problem
 from riata.maths.links import LINKS
+from riata.native.library import core
 
 FEATURE_BYTES: Final = 24  # by rows and by columns; later by columns, and its product with h
 ROW_BYTES: Final = 96  # of what is held by rows and by columns, and of the state of `solve_columns`
@@ -124,3 +124,18 @@ def _rows(found: Arrays) -> Rows:
         cast(I64, found["indptr"]), cast(U32, found["rank"]), cast(F64, found["value"]), cast(F64, found["label"]),
         cast(F64, found["weight"]),
     )  # fmt: skip
+
+
+# The optimum on a working set whose columns are in memory; the method is in `service/native/coordinate_descent.c`.
+
+
+def solve_columns(columns: Columns, link: int, gamma: F64, slack: float, beta: F64) -> tuple[int, int]:
+    """Move beta f64[k + 1] to the optimum on k columns; return the steps, and the reads of a feature value in them.
+
+    gamma : f64[k + 1], penalties; entry 0 is the intercept's. slack : the largest violation that may remain. See
+    `riata_solve_columns`.
+    """
+    given, reads = native_columns(columns), np.empty(1, np.int64)
+    work = np.empty(core.solve_columns_room(given, len(beta)))
+    steps = core.solve_columns(given, link, gamma, slack, beta, len(beta), reads, work)
+    return steps, int(reads[0])

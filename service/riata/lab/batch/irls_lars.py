@@ -29,7 +29,7 @@ from riata.lab.batch.record import Record
 from riata.lab.batch.rmmp import TOLERANCE, memory_bytes
 from riata.lab.batch.solution import Note, Solution, Watch, watch_nothing
 from riata.lab.batch.start import first_weights
-from riata.maths.lars import lars
+from riata.native.library import core, struct
 
 FEATURES_MAX: Final = 4000
 PASSES_MAX: Final = 100
@@ -185,3 +185,19 @@ class _Run:
 def _held(problem: Problem, gamma: float) -> F64:
     """A penalty for every feature but those that are to stay 0."""
     return np.where(np.isfinite(problem.penalties), gamma, math.inf)
+
+
+# The path of an L1 penalty on a quadratic, by least angle regression; the method is in `service/native/lars.c`.
+
+
+def lars(a: F64, c: F64, allowed: BOOL, lowest: float, most: float) -> tuple[F64, float, BOOL]:
+    """Follow the path down to the penalty `lowest`, or to a sum `most` of the sizes of the weights.
+
+    Returns beta f64[k], the penalty there, and bool[k]: columns that would be tied but are combinations of others. See
+    `riata_lars`.
+    """
+    k = len(c)
+    beta, barred = np.empty(k), np.empty(k, np.bool_)
+    problem = struct("riata_lars_problem", a=a, c=c, allowed=allowed, k=k)
+    penalty = core.lars(problem, lowest, most, beta, barred, np.empty(core.lars_room(k)))
+    return beta, penalty, barred

@@ -13,21 +13,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
-from riata.lab.batch.columns import Columns, columns_of, memory_bytes, require_memory
-from riata.lab.batch.data import Data, Rows
+from riata.lab.batch.columns import Columns, columns_of, memory_bytes, native_columns, require_memory
+from riata.lab.batch.data import Data, Rows, native_rows
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.record import Record
 from riata.lab.batch.rmmp import TOLERANCE
 from riata.lab.batch.solution import Note, Solution, Watch, watch_nothing
 from riata.lab.batch.start import first_weights
-from riata.lab.batch.sublinear_round import ACCESSES, SIZE, Search, Terms, sublinear_rounds
+from riata.native.library import core, struct
 
 ROUNDS: Final = 10_000
 NU: Final = 0.1  # of SLLR-L2
@@ -37,6 +37,9 @@ READ_BETWEEN: Final = 2**26  # values that are read between two measurements at 
 PASSES_BETWEEN: Final = 32  # or as many as these passes, so that measuring takes a few per cent of the time
 NEWTON_STEPS: Final = 50
 PROVEN: Final = 84.0  # T = (84 / eps)^2 log n suffices for a margin within eps of the best: 81 sqrt(log n) + 2.83 <= eps sqrt(T)
+
+# Entries of `own` of `Search`: the intercept of the last round, the sum of all, rounds so far, and feature values read.
+INTERCEPT, TOTAL, DONE, ACCESSES, SIZE = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +168,45 @@ class _Run:
             if np.abs(step).max() <= 1e-10 * max(1.0, float(np.abs(at).max())):
                 break
         return float(at[0]), float(at[1])
+
+
+# Rounds of SLLR: each reads one row and one column (Peng et al. 2012); see `service/native/sublinear.c`.
+
+
+class Search(NamedTuple):
+    """Where the solver is.
+
+    u, w  : f64[d]      the sum of steps, and its projection to |w| <= 1
+    total : f64[d]      sum of w over the rounds
+    log_q : f64[n]
+    p     : f64[n]      q / sum q
+    xi    : f64[n]      slack of each row; 0 in SLLR-L1
+    base  : f64[n]      scratch
+    own   : f64[SIZE]
+    """
+
+    u: F64
+    w: F64
+    total: F64
+    log_q: F64
+    p: F64
+    xi: F64
+    base: F64
+    own: F64
+
+
+class Terms(NamedTuple):
+    """T; the penalty of one step (SLLR-L1); nu (SLLR-L2), 0 for SLLR-L1; whether there is an intercept; the seed."""
+
+    rounds: int
+    pull: float
+    nu: float
+    free: bool
+    seed: int
+
+
+def sublinear_rounds(rows: Rows, columns: Columns, search: Search, terms: Terms, count: int) -> None:
+    """Do some rounds. No row is longer than 1; `columns` are the same by feature. See `riata_sublinear_rounds`."""
+    order = np.empty(2 * len(rows.label), np.int64)
+    given = struct("riata_sublinear", order=order, features=len(search.u), **search._asdict(), **terms._asdict())
+    core.sublinear_rounds(native_rows(rows), native_columns(columns), given, count)

@@ -22,10 +22,10 @@ from riata.base.arrays import BOOL, F64, I64, U64
 from riata.base.errors import BadInput
 from riata.lab.trees.curves import CurveVariable, NumberVariable, Variable, rows_of
 from riata.lab.trees.output_code import code_words
-from riata.lab.trees.split_search import best_means, best_medoids, best_threshold
 from riata.lab.trees.tree import LEAF, Tree, sides
 from riata.maths.philox import below, random_bits
 from riata.maths.warping import Curves, curve, warp_pairs
+from riata.native.library import core, struct
 
 RESTARTS: Final = 50
 MEMORY_BYTES_MAX: Final = 2**30
@@ -348,3 +348,55 @@ def _holding(variable: Variable, prototypes: list[F64]) -> Variable:
     start = np.concatenate([[0], np.cumsum([len(one) // channels for one in prototypes])]).astype(np.int64)
     value = np.concatenate(prototypes) if prototypes else np.empty(0)
     return CurveVariable(variable.name, Curves(start, value, channels), variable.distance, variable.window)
+
+
+# The best split of a node on one variable: two prototypes that part the curves (`service/native/trees.c`), or a threshold.
+
+
+def gini(counts: F64) -> float:
+    """Return 1 - sum p^2 of counts, 0 if there are none. Source: Breiman et al. 1984."""
+    total = float(counts.sum())
+    return 1.0 - float((counts * counts).sum()) / (total * total) if total > 0.0 else 0.0
+
+
+def best_medoids(distance: F64, label: I64, classes: int, pairs: I64) -> tuple[float, int, int]:
+    """Return the decrease of impurity by the best of several restarts of 2-medoids, and its prototypes.
+
+    See `riata_best_medoids`.
+    """
+    prototypes = np.empty(2, np.int64)
+    decrease = core.best_medoids(_split(label, classes, pairs), distance, prototypes)
+    return decrease, int(prototypes[0]), int(prototypes[1])
+
+
+def best_means(x: F64, label: I64, classes: int, pairs: I64, prototypes: F64) -> float:
+    """Return the decrease of impurity by the best of several restarts of 2-means, and write its prototypes; see
+    `riata_best_means`."""
+    decrease: float = core.best_means(_split(label, classes, pairs, np.empty_like(prototypes)), x, x.shape[1], prototypes)
+    return decrease
+
+
+def _split(label: I64, classes: int, pairs: I64, means: F64 | None = None) -> Any:
+    scratch = {"side": np.empty(len(label), np.bool_), "counts": np.empty((3, classes)), "means": means}
+    sizes = {"n": len(label), "classes": classes, "restarts": len(pairs)}
+    return struct("riata_split", label=label, pairs=pairs, **scratch, **sizes)
+
+
+def best_threshold(value: F64, label: I64, classes: int) -> tuple[float, float]:
+    """Return the decrease of impurity and the threshold of the best split on numbers, -1 if all are equal; the least of several.
+
+    The threshold is half way between two neighbouring values (CART)."""
+    order = np.argsort(value, kind="stable")
+    ordered = value[order]
+    cut = np.flatnonzero(ordered[1:] > ordered[:-1])
+    if not len(cut):
+        return -1.0, math.nan
+    below = np.cumsum(np.eye(classes)[label[order]], axis=0)
+    left, whole = below[cut], below[-1]
+    right, n = whole - left, len(value)
+    sizes = left.sum(axis=1)
+    after = sizes - (left**2).sum(axis=1) / sizes + (n - sizes) - (right**2).sum(axis=1) / (n - sizes)
+    best = int(np.argmin(after))
+    low, high = float(ordered[cut[best]]), float(ordered[cut[best] + 1])
+    middle = low + 0.5 * (high - low)
+    return float(gini(whole) - after[best] / n), middle if middle < high else low

@@ -10,6 +10,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.adopt import Adopted, require_bits
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.ftrl_proximal import state
 from riata.learn.ftrl_proximal.config import FtrlProximalConfig
@@ -204,3 +205,31 @@ def _z_with(z: F64, squares: F64, keep: float, l1: float, damping: float) -> F64
     rest = np.maximum(np.abs(z) - l1, 0.0)
     less = (damping + np.sqrt(squares * keep)) / np.maximum(damping + np.sqrt(squares), np.finfo(np.float64).tiny)
     return np.where(rest > 0.0, np.copysign(l1 + rest * less, z), z)
+
+
+# FTRL-Proximal around a solution.
+
+
+def around(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
+    """Return the frozen state whose weights are those of the solution, with the sums of squared gradients of a pass there.
+
+    A weight is a function of z and of the sum of squares; z is chosen so that it is that of the solution. Every z within l1 gives
+    the weight zero: there z is the sum of the gradients, as after a pass with all weights at the solution.
+    """
+    require_bits(solution, bits)
+    sums, base = solution.features, solution.base
+    at = np.argsort(solution.slot)
+    at = at[sums.whole_squares[at] > 0.0]
+    beta, squares = solution.beta[at], sums.whole_squares[at]
+    damping = config.beta + config.alpha * config.l2
+    idle = np.clip(-sums.gradient[at], -config.l1, config.l1)
+    z = np.where(beta == 0.0, idle, -np.sign(beta) * config.l1 - beta * (damping + np.sqrt(squares)) / config.alpha)
+    whole: F64 = base.whole_squares if config.intercept else np.zeros(1)
+    scalars = np.concatenate([-solution.intercept * (config.beta + np.sqrt(whole)) / config.alpha, whole])
+    return {
+        "counts": np.array([solution.events], np.int64),
+        "scalars": scalars if config.intercept else np.zeros(2),
+        "slot": solution.slot[at].astype(np.uint32),
+        "z": z,
+        "squares": squares,
+    }

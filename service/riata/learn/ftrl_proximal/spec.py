@@ -27,7 +27,7 @@ def _build(config: FtrlProximalConfig, bits: int, _hash_key: int) -> Learner:
 
 
 def _adopt(config: FtrlProximalConfig, bits: int, solution: Adopted) -> Arrays:
-    from riata.learn.ftrl_proximal.adopt import around
+    from riata.learn.ftrl_proximal.learner import around
 
     arrays = around(config, bits, solution)
     return settled(arrays) if config.standardised else arrays

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.adopt import Adopted, require_bits
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Posterior, Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.particle_filter.config import BANDWIDTH_MOST, ParticleFilterConfig, parameters_of, particles_of
 from riata.learn.particle_filter.state import COLUMNS, COUNTS, DEPENDENT, HELD, INTERCEPT, LEARNT, MOVES, STREAM, TEMPERED, State
-from riata.maths.metropolis import Events, draw_posterior
-from riata.maths.particles import bandwidth, effective, factorise, moments, particle_room
+from riata.maths.particles import bandwidth, draw_about, effective, factorise, moments, particle_room
+from riata.maths.shooting import NEVER
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray
 from riata.wire.batch import Batch
@@ -25,6 +26,8 @@ __all__ = ["ParticleFilter", "ParticleFilterConfig"]
 
 HASH_BITS: Final = 32
 _FLOOR: Final = 0.1  # of the particles: a row that would take the effective sample size below it is tempered
+
+BURN_IN: Final = 500  # sweeps
 
 
 def filter_struct(config: ParticleFilterConfig) -> Any:
@@ -248,3 +251,96 @@ def dependent_column(x: F64) -> int:
     scale = np.sqrt((x * x).sum(axis=1))
     scaled = x / np.where(scale == 0.0, 1.0, scale)[:, np.newaxis]
     return factorise(scaled @ scaled.T)[1]
+
+
+# Draws from the posterior of logistic regression, given all its events; `service/native/metropolis.c` has the theory.
+
+
+class Events(NamedTuple):
+    """Rows of logistic regression.
+
+    x : f64[d, n]        the values of a parameter are adjacent; the intercept's are ones
+    sign : f64[n]        1 or -1
+    importance : f64[n]  > 0
+    halt : i64[1]        once another thread has set it, what is computed is left unfinished
+    """
+
+    x: F64
+    sign: F64
+    importance: F64
+    halt: I64 = NEVER
+
+
+def labelled(events: Events) -> Any:
+    """Return the `riata_labelled` of events."""
+    d, n = events.x.shape
+    return struct("riata_labelled", x=events.x, sign=events.sign, importance=events.importance, halt=events.halt, d=d, n=n)
+
+
+def chain_room(d: int, n: int) -> Any:
+    """Return a `riata_chain_room` for n rows with d parameters."""
+    squares = {name: np.empty((d, d)) for name in ("hessian", "lower", "axes")}
+    lines = {name: np.empty(d) for name in ("beta", "step", "gradient", "moved", "precision")}
+    columns = {name: np.empty(n) for name in ("margin", "slope", "shift", "reached")}
+    return struct("riata_chain_room", line=np.empty((3, n)), z=np.empty((d, n)), **columns, **squares, **lines)
+
+
+def mode_of(events: Events, gamma: F64) -> tuple[F64, F64, bool]:
+    """Return the mode under the normal prior of precision gamma^2 / 2, the Cholesky factor of the curvature there, and whether it
+    is positive definite in floating point."""
+    d, n = events.x.shape
+    beta, lower = np.empty(d), np.empty((d, d))
+    return beta, lower, core.mode(labelled(events), gamma, beta, lower, chain_room(d, n))
+
+
+def draw_posterior(events: Events, gamma: F64, chance: tuple[int, int], theta: F64) -> float:
+    """Draw from the posterior: one draw after each sweep, after BURN_IN sweeps without.
+
+    gamma  : f64[d]       of the Laplace prior, > 0
+    chance : seed and stream of the random numbers
+    theta  : f64[d, M]    overwritten with the draws
+
+    Returns the acceptance over the draws; -1 if the curvature at the mode is not positive definite: theta is then unchanged.
+    """
+    room = chain_room(*events.x.shape)
+    return float(core.draw_posterior(labelled(events), gamma, *chance, theta.shape[1], theta, room))
+
+
+# The particle filter around a solution: particles drawn from the normal distribution about it.
+
+
+def around(config: ParticleFilterConfig, solution: Adopted) -> Arrays:
+    """Return the frozen state whose weights are those of the solution, and scatter as its curvature says (Laplace's method).
+
+    The prior adds its precision gamma^2 / 2. Raises `BadInput` (code `cannot_adopt`) if the solution has more features than the
+    filter, or lacks a cross curvature.
+    """
+    require_bits(solution, HASH_BITS)
+    d, count = len(solution.slot) + int(config.intercept), particles_of(config)
+    if d > parameters_of(config) or len(solution.members) < len(solution.slot):
+        raise BadInput(
+            f"particle_filter takes up to features_max ({config.features_max}) features with their cross curvature: the solution "
+            f"has {len(solution.slot)} features, and cross curvature for {len(solution.members)}",
+            "cannot_adopt",
+        )
+    own = np.concatenate([solution.base.curvature, solution.features.curvature[solution.members]])
+    curvature = solution.cross + np.diag(own - np.diag(solution.cross))
+    prior = np.full(len(own), 0.5 * config.gamma**2)
+    prior[0] = 0.5 * config.gamma_intercept**2
+    beta = np.concatenate([[solution.intercept], solution.beta[solution.members]])
+    key = np.concatenate([np.array([INTERCEPT], np.int64), solution.slot[solution.members].astype(np.int64)])
+    used = slice(0 if config.intercept else 1, None)
+    scale = 1.0 / np.sqrt(np.diag(curvature + np.diag(prior)))[used]
+    scaled = (curvature + np.diag(prior))[used, used] * np.outer(scale, scale)
+    covariance = np.linalg.inv(scaled) * np.outer(scale, scale)
+    lower, _ = factorise(covariance)
+    theta = np.tile(beta[used, np.newaxis], (1, count))
+    draw_about(beta[used].copy(), lower, (config.seed, 0), (1.0, 1.0), theta)
+    theta += (beta[used] - moments(theta, np.ones(count))[0])[:, np.newaxis]  # the mean of the draws becomes that of the solution
+    counts = np.zeros(COUNTS, np.int64)
+    counts[[LEARNT, COLUMNS, STREAM]] = max(solution.events, config.start), d, 1
+    nothing = np.zeros(0)
+    return {
+        "counts": counts, "key": key[used].copy(), "theta": theta.reshape(-1), "weight": np.ones(count), "x": nothing,
+        "label": nothing, "importance": nothing,
+    }  # fmt: skip

@@ -20,7 +20,7 @@ def _build(config: ParticleFilterConfig, bits: int, _hash_key: int) -> Learner:
 
 
 def _adopt(config: ParticleFilterConfig, _bits: int, solution: Adopted) -> Arrays:
-    from riata.learn.particle_filter.adopt import around
+    from riata.learn.particle_filter.learner import around
 
     return around(config, solution)
 

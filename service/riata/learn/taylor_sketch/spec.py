@@ -34,7 +34,7 @@ def _margin(config: TaylorSketchConfig, rate: float) -> float:
 
 
 def _adopt(config: TaylorSketchConfig, bits: int, solution: Adopted) -> Arrays:
-    from riata.learn.taylor_sketch.adopt import around
+    from riata.learn.taylor_sketch.learner import around
 
     arrays = around(config, bits, solution)
     return settled(arrays) if config.standardised else arrays

@@ -11,13 +11,14 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.adopt import Adopted, require_bits, require_logistic
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
 from riata.learn.slot_table import SlotTable
 from riata.learn.truncated_gradient import state
 from riata.learn.truncated_gradient.config import TruncatedGradientConfig, kernel_settings
-from riata.learn.truncated_gradient.older_columns import counted_in_survey
+from riata.learn.truncated_gradient.state import BLOCK, DENSE, GRID
 from riata.maths.links import Link
 from riata.native.library import core, struct
 from riata.native.rows import Room, RowsArray, joined
@@ -303,3 +304,58 @@ class TruncatedGradient:
         good = (slot >= 0) & (slot < 2**self.bits) & (count >= 1.0) & (since >= 0.0) & (since <= learnt) & (low <= high)
         if not bool(good.all()):
             raise Corrupt("learner state: an entry of the columns is out of range")
+
+
+# Truncated gradient around a solution.
+
+
+def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
+    """Return the frozen state with the weights of the solution, the scales of its rows, and the sums of squared gradients of a
+    pass there. No truncation is due."""
+    require_bits(solution, bits)
+    require_logistic(config.kind, config.loss)
+    sums = solution.features
+    at = np.argsort(solution.slot)
+    slot, beta, intercept = solution.slot[at].astype(np.uint32), solution.beta[at], solution.intercept
+    if config.grid:
+        beta, intercept = np.rint(beta / GRID) * GRID, float(np.rint(intercept / GRID) * GRID)
+    alive = beta != 0.0
+    norm = float((sums.energy / sums.peak**2).sum()) if config.normalised else 0.0
+    squares = float(solution.base.squares[0]) if config.intercept else 0.0
+    arrays: Arrays = {
+        "counts": np.array([solution.events], np.int64),
+        "scalars": np.array([0.0, 0.0, intercept if config.intercept else 0.0, squares, norm, solution.importance]),
+        "slot": slot[alive],
+        "beta": beta[alive],
+        "tau": np.zeros(int(alive.sum())),
+    }
+    settings = kernel_settings(config)
+    if settings.calibrated:  # the optimum is calibrated
+        arrays = {**arrays, "calibration": np.array([1.0, 0.0, squares, squares])}
+    if settings.centred:  # columns are found again by the next rows
+        arrays = {**arrays, "entry": np.zeros(0, np.uint32), "column_slot": np.zeros(0, np.int64), "survey": np.zeros(0)}
+    if config.rate == "adaptive":
+        arrays = {**arrays, "seen": slot, "squares": sums.squares[at]}
+    if config.normalised:
+        arrays = {**arrays, "scale": sums.peak[at]}
+    return arrays
+
+
+# States of ALGO_VERSION 4 and before, whose book of columns counted all rows: as if it had counted those of the survey.
+
+
+def counted_in_survey(column: F64, learnt: int) -> F64:
+    """The numbers of entries with rows of the survey in place of all rows; shares, means, lowest and highest values stay.
+
+    column : f64[5 c]   rows, rows before, sum, lowest and highest value of each entry
+    learnt : int        rows learnt
+    """
+    count, since, total, low, high = column.reshape(-1, 5).T
+    before = _surveyed(since)
+    fewer = np.maximum(1.0, count * (_surveyed(np.float64(learnt)) - before) / np.maximum(learnt - since, 1.0))
+    return np.column_stack([fewer, before, total * (fewer / count), low, high]).ravel()
+
+
+def _surveyed(learnt: F64 | np.float64) -> F64:
+    """How many of the first rows are in the survey, or one fewer."""
+    return np.minimum(learnt, DENSE + (learnt - DENSE) // BLOCK)

@@ -26,7 +26,7 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
 
 
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
-    from riata.learn.truncated_gradient.adopt import around
+    from riata.learn.truncated_gradient.learner import around
 
     arrays = around(config, bits, solution)
     return settled(arrays) if len(candidates(config)) > 1 else arrays

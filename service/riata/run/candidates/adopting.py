@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from riata.base.arrays import F64, I64, U32
 from riata.base.errors import BadInput
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.solution import Solution
-from riata.learn.one_pass import Weighed, one_pass
+from riata.learn.adopt import Adopted, Sums
 from riata.learn.registry import build_learner, spec_of
+from riata.maths.links import LINKS
+from riata.native.library import core
 from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.state.config import ModelConfig, config_payload, require_one_margin
 from riata.run.state.model_state import ModelState
+
+_DENSE_NUMBERS: Final = 2**22  # of the rows whose members are laid out as a dense matrix at once
 
 
 def link_of(config: ModelConfig) -> Literal["logistic", "probit"]:
@@ -53,3 +61,96 @@ def state_around(config: ModelConfig, problem: Problem, solution: Solution, name
     state.learner.thaw(spec.adopt(config.learner, config.encoder.bits, sums))
     state.restored = True
     return state
+
+
+# The sums that a learner adopts, from one pass over the rows that a solution was fitted to.
+
+
+class FitRows(Protocol):
+    """Rows that a solution was fitted to. Features are numbered; each occurs in a row once, as hashes of one slot are summed."""
+
+    @property
+    def indptr(self) -> I64: ...
+    @property
+    def rank(self) -> NDArray[np.integer]: ...
+    @property
+    def value(self) -> NDArray[np.floating]: ...
+    @property
+    def label(self) -> F64:
+        """-1 or 1."""
+        ...
+
+    @property
+    def weight(self) -> F64:
+        """Importance, times what a learner that forgets has kept of the event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Weights by the rank of a feature, as a solver returns them."""
+
+    bits: int
+    slot: U32  # by rank
+    beta: F64
+    intercept: float
+    link: Literal["logistic", "probit"]
+
+
+def one_pass(rows: Iterable[FitRows], solution: Weighed, members: I64, importance: float | None = None) -> Adopted:
+    """Take all sums in one pass over the rows of a solution.
+
+    members    : i64[m]  ranks for which the cross curvature is summed, at a cost of m^2 for each row
+    importance : of all rows; None if the learner does not forget, so that it is the sum of their weights
+    """
+    d = len(solution.slot)
+    place = np.full(d, -1, np.int64)
+    place[members] = np.arange(1, len(members) + 1)
+    sums, peak, base = np.zeros((5, d)), np.zeros(d), np.zeros(5)
+    cross = np.zeros((len(members) + 1, len(members) + 1))
+    events = 0
+    for part in rows:
+        n = len(part.label)
+        row, rank = np.repeat(np.arange(n), np.diff(part.indptr)), part.rank.astype(np.int64)
+        x, w = part.value.astype(np.float64), part.weight
+        margin = solution.intercept + np.bincount(row, solution.beta[rank] * x, n).astype(np.float64)
+        r, h = slopes(solution.link, margin, part.label)
+        scales = np.stack([w * r, w * h, w * r * r, (w * r) ** 2, w])
+        for k, power in enumerate((1, 2, 2, 2, 2)):
+            sums[k] += np.bincount(rank, scales[k][row] * x**power, d)
+        base += scales.sum(axis=1)
+        np.maximum.at(peak, rank, np.abs(x))
+        _add_cross(cross, (row, place[rank], x), w * h)
+        events += n
+    effective = float(base[4])
+    whole = _sums(base[:, None], np.ones(1))
+    return Adopted(
+        solution.bits, solution.slot, solution.beta, solution.intercept, _sums(sums, peak), whole, members, cross, events,
+        effective if importance is None else importance, effective,
+    )  # fmt: skip
+
+
+def _sums(sums: F64, peak: F64) -> Sums:
+    """Name the lines of f64[5, d]."""
+    gradient, curvature, squares, whole_squares, energy = sums
+    return Sums(gradient, curvature, squares, whole_squares, energy, peak)
+
+
+def slopes(link: Literal["logistic", "probit"], margin: F64, label: F64) -> tuple[F64, F64]:
+    """Return slope and curvature of the log-likelihood of each label, -1 or 1, at its margin."""
+    slope, curvature, log_p = np.empty((3, len(margin)))
+    core.taylor(LINKS[link].code, margin, np.where(label > 0.0, 1.0, 0.0), len(margin), slope, curvature, log_p)
+    return slope, curvature
+
+
+def _add_cross(cross: F64, entries: tuple[I64, I64, F64], curvature: F64) -> None:
+    """Add the rows of one part: entries are row, position among the members or -1, and value."""
+    row, place, x = entries
+    step = max(1, _DENSE_NUMBERS // len(cross))
+    for start in range(0, len(curvature), step):
+        first, last = np.searchsorted(row, (start, start + step))
+        inside = np.flatnonzero(place[first:last] >= 0) + first
+        dense = np.zeros((min(step, len(curvature) - start), len(cross)))
+        dense[:, 0] = 1.0
+        dense[row[inside] - start, place[inside]] = x[inside]
+        cross += dense.T @ (dense * curvature[start : start + step, None])

@@ -28,8 +28,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, LogFork
 from riata.learn import registry
-from riata.store.processes import Holder
-from riata.store.store import Owner, SharedStore, Standing
+from riata.store.store import Holder, Owner, SharedStore, Standing
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")

@@ -19,7 +19,6 @@ from riata.store.store import PendingPrediction, Store
 from riata.wire.batch import Batch, join_batches, slice_rows, take_rows
 from riata.wire.names import NOTHING_NAMED, Names, NamesSeen
 from riata.wire.parsed import NO_JOINS, Parsed, RowError
-from riata.wire.prediction_key import KEY_BYTES, due_of
 
 log = logging.getLogger("riata.run")
 
@@ -30,6 +29,9 @@ UNKNOWN: Final = (
 LATE: Final = ("prediction_late", "prediction_id: the label arrived later than label_ttl_s allows")
 CONFLICT: Final = ("label_conflict", "prediction_id: it already has another label or weight; nothing was changed")
 DAMAGED: Final = ("prediction_damaged", "prediction_id: its stored features are damaged; send the features with the label")
+
+KEY_BYTES: Final = 16
+DUE_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +165,26 @@ def _with_events(parsed: Parsed, rows: list[int], events: list[Waiting], seen: N
     fresh = new_names((event.names for event in events), seen)
     names = Names.of([*parsed.names, *fresh]) if len(fresh) else parsed.names
     return dataclasses.replace(parsed, batch=batch, row=row[order], names=names)
+
+
+# The key of a prediction whose label is awaited: when the label is due, and chance.
+#
+# A prediction's id is its key in hexadecimal:
+#
+#      0                       6                                        16 bytes
+#     ┌───────────────────────┬────────────────────────────────────────┐
+#     │ due_ms u48, big endian│ chance, 80 bits                         │
+#     └───────────────────────┴────────────────────────────────────────┘
+#
+# `due_ms` is the unix time until which the label is awaited. It is part of the id so that a label that comes too late can be
+# distinguished from a label of an unknown prediction after all other state of both is gone.
+
+
+def make_key(due_ms: int, chance: bytes) -> bytes:
+    """The key of a prediction whose label is awaited until `due_ms`; `chance` is 10 random bytes."""
+    return due_ms.to_bytes(DUE_BYTES, "big") + chance
+
+
+def due_of(key: bytes) -> int:
+    """The unix time, in ms, until which the label of a prediction is awaited."""
+    return int.from_bytes(key[:DUE_BYTES], "big")

@@ -29,13 +29,12 @@ from typing import Final, Protocol
 from riata.base.errors import Busy, RiataError, Unavailable
 from riata.run.engine import Engine
 from riata.run.labels.delays import Delays
-from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, recall, undone
+from riata.run.labels.joining import CONFLICT, DAMAGED, LATE, UNKNOWN, Joined, join, make_key, recall, undone
 from riata.run.labels.pending_rows import Labelled, encode_labelled
 from riata.run.outcome import Observed, RowsRefused
 from riata.run.state.config import require_one_margin
 from riata.store.store import PendingPrediction, Store
 from riata.wire.parsed import Parsed, RowError
-from riata.wire.prediction_key import make_key
 
 GROUP_MAX: Final = 256  # requests in one transaction
 

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from riata.base.arrays import BOOL, I64
+from riata.base.arrays import BOOL, F64, I64, U8, U32
 from riata.base.errors import Corrupt
 from riata.base.halt import require_wanted
+from riata.base.limits import VALUE_ABS_MAX
 from riata.run.writer.turn_size import ROWS_TOGETHER
-from riata.store.one_row import decode_batches
-from riata.store.payload import decode_batch
+from riata.store.payload import FORMS, IDS, PAYLOAD_VERSION, POWERS, decode_batch
 from riata.store.store import Record
 from riata.wire.batch import Batch, join_batches, slice_rows
+
+_HEAD: Final = 16  # bytes of the header that begins every payload
+_FIRST: Final = _HEAD + 2  # the number of features of the row (u16) is between header and hashes
+_HASH: Final = 4
+_ID: Final = 16
+_TRUE: Final = 0x80  # the byte of one packed bit that is set
+_ONES, _U8, _I8, _U16, _I16 = (FORMS.index(form) for form in ("", "u1", "i1", "<u2", "<i2"))
+_WIDTH: Final = np.array([np.dtype(form).itemsize if form else 0 for form in FORMS])
+
+_POWER: Final = np.array(POWERS)
 
 
 def counted(record: Record, batch: Batch) -> Batch:
@@ -81,3 +93,93 @@ def cut(run: list[Record], last: int) -> tuple[list[Record], list[Batch]]:
 def is_set(rows: BOOL | None, i: int) -> bool:
     """Return entry i of a mask; false if there is no mask."""
     return rows is not None and bool(rows[i])
+
+
+# Vectorized decoding of many one-row records: an order of magnitude faster than one by one on a long log.
+
+
+def decode_batches(payloads: Sequence[bytes]) -> list[Batch]:
+    """Return batches whose rows, in order, are those of `payloads`: one batch if `decode_rows` can decode them all, otherwise
+    one for each payload. Raises `Corrupt` as `decode_batch` does."""
+    joined = decode_rows(payloads) if len(payloads) > 1 else None
+    return [decode_batch(payload) for payload in payloads] if joined is None else [joined]
+
+
+def decode_rows(payloads: Sequence[bytes]) -> Batch | None:
+    """Return the batches of `decode_batch` for `payloads`, joined into one. None unless every payload is one row of version 2
+    with values of at most two bytes, label 0 or 1 and weight 1. None also if a payload is invalid: `decode_batch` reports why."""
+    length = np.fromiter(map(len, payloads), np.int64, len(payloads))
+    if not payloads or int(length.min()) <= _FIRST:
+        return None
+    whole = np.frombuffer(b"".join(payloads), np.uint8)
+    start = np.cumsum(length) - length
+    n, nnz, total = _numbers(whole, start + 4, 3, "<u4").T.astype(np.int64)
+    version, flags, form, digits = whole[start[:, None] + np.arange(4)].T.astype(np.int64)
+    features = _numbers(whole, start + _HEAD, 1, "<u2")[:, 0]
+    with_id = flags == IDS
+    sound = (version == PAYLOAD_VERSION) & (with_id | (flags == 0)) & (form >= _ONES) & (form <= _I16) & (digits < len(POWERS))
+    if not bool((sound & (n == 1) & (features == nnz) & (total == length)).all()):
+        return None
+    end = start + _FIRST + nnz * (_HASH + _WIDTH[form])
+    if not bool((start + length == end + 1 + (1 + _ID) * with_id).all()):
+        return None
+    label, marked = whole[end], whole[end[with_id] + 1]
+    if bool((label & ~np.uint8(_TRUE)).any()) or bool((marked != _TRUE).any()):
+        return None
+    indptr = np.concatenate(([0], np.cumsum(nnz)))
+    at = np.repeat(start + _FIRST - _HASH * indptr[:-1], nnz) + _HASH * np.arange(indptr[-1])  # offset of each hash
+    hashes = _numbers(whole, at, 1, "<u4")[:, 0].astype(np.uint32)
+    stored = _stored(whole, start + _FIRST + _HASH * nnz, form, indptr)
+    value = stored / _POWER[np.repeat(digits, nnz)]
+    if not _right(indptr, hashes, value) or not _said_shortest(stored, form, digits, indptr):
+        return None
+    event_id = np.zeros((len(payloads), _ID), np.uint8)
+    event_id[with_id] = whole[(end[with_id] + 2)[:, None] + np.arange(_ID)]
+    return Batch(indptr, hashes, value, (label == _TRUE).astype(np.float64), np.ones(len(payloads)), event_id, with_id)
+
+
+def _numbers(whole: U8, at: I64, count: int, kind: str) -> NDArray[Any]:
+    """Return kind[len(at), count]: `count` numbers of this type from each byte offset of `at`."""
+    numbers: NDArray[Any] = whole[at[:, None] + np.arange(np.dtype(kind).itemsize * count)].view(kind)
+    return numbers
+
+
+def _stored(whole: U8, begin: I64, form: I64, indptr: I64) -> F64:
+    """Return f64[nnz]: the stored whole numbers of rows of these forms, whose values begin at `begin`."""
+    stored = np.ones(int(indptr[-1]))
+    for each in np.unique(form).tolist():
+        if each != _ONES:
+            entries = np.flatnonzero(np.repeat(form == each, np.diff(indptr)))
+            row = np.searchsorted(indptr, entries, "right") - 1
+            at = begin[row] + int(_WIDTH[each]) * (entries - indptr[row])
+            stored[entries] = _numbers(whole, at, 1, FORMS[each])[:, 0]
+    return stored
+
+
+def _said_shortest(stored: F64, form: I64, digits: I64, indptr: I64) -> bool:
+    """Return whether form and digits of every row are the narrowest, as `encode_batch` chooses them."""
+
+    def some(entries: BOOL) -> BOOL:
+        count = np.concatenate(([0], np.cumsum(entries)))
+        found: BOOL = count[indptr[1:]] > count[indptr[:-1]]
+        return found
+
+    negative = some(stored < 0)
+    beyond_i8 = some((stored < -128) | (stored > 127))
+    needed = [
+        (form == _ONES) & (digits == 0),
+        (form == _U8) & some(stored != 1.0) | (form == _U8) & (digits > 0),
+        (form == _I8) & negative,
+        (form == _U16) & some(stored > 255),
+        (form == _I16) & negative & beyond_i8,
+    ]
+    exact = (digits == 0) | some(np.mod(stored, 10.0) != 0.0)
+    return bool((np.any(needed, axis=0) & exact).all())
+
+
+def _right(indptr: I64, hashes: U32, value: F64) -> bool:
+    """Return whether hashes rise strictly within every row and values are within their bounds; False if a value is NaN."""
+    rising = np.ones(len(hashes) + 1, np.bool_)
+    rising[1:-1] = hashes[1:] > hashes[:-1]
+    rising[indptr] = True  # a row may begin anywhere
+    return bool(rising.all() and (np.abs(value) <= VALUE_ABS_MAX).all())

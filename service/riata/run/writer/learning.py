@@ -36,7 +36,7 @@ from riata.run.writer.writer import Writer
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict
 from riata.watch.slices import EQUALS, wanted
-from riata.wire.new_names import TIMES
+from riata.wire.names import TIMES
 
 CROSSED: Final = TIMES.decode()  # in the names of crossed features
 EVERY_MS: Final = 10_000  # between two events that name values: they come by the dozen

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import new_head
-from riata.store.owning import older_algorithm
-from riata.store.processes import Holder, Process
 from riata.store.records import check_read
 from riata.store.redis import conditions, editions, feature_names, generations, housekeeping, pending_predictions, usage
 from riata.store.redis.append import TICKET_MS, Appender
@@ -31,11 +29,14 @@ from riata.store.store import (
     Edition,
     Generation,
     Head,
+    Holder,
     Owner,
     PendingPrediction,
+    Process,
     Record,
     Standing,
     Verdict,
+    older_algorithm,
 )
 
 READ_BYTES_AT_ONCE = 2**20  # read per call, so that appends in between do not wait long

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from riata.base.errors import Conflict, Corrupt, NotFound
-from riata.store.owning import older_algorithm
 from riata.store.records import canonical_json, read_json
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
 from riata.store.sqlite.log import chain_at, delete_events, find_model, promotions_in
-from riata.store.store import Generation, Owner, Verdict
+from riata.store.store import Generation, Owner, Verdict, older_algorithm
 
 _COLUMNS = (
     "gen, parent, applied, chain, lineage, epoch, algo_version, created_ms, chunks, bytes, digest, state_digest, verified, info"

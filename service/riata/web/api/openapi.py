@@ -10,7 +10,7 @@ import riata
 from riata.web.api.route import AT, Route
 from riata.web.api.routes.table import ROUTES, SCHEMAS, TAG_AT
 from riata.web.api.schemas import MODEL, Schema, ref
-from riata.web.auth.scopes import ANY, OPEN
+from riata.web.auth.keys import ANY, OPEN
 
 OPENAPI_VERSION: Final = "3.1.0"
 DESCRIPTION: Final = (

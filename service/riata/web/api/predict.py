@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from riata.base.arrays import I64
@@ -20,12 +22,19 @@ from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.writer.published import Published
 from riata.web.api.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, share, whole
-from riata.web.api.predictions import Intervals, Predicted, SourceText, age_s, source_document, wanted_form, write_answer
+from riata.web.api.predictions import (
+    Intervals,
+    Predicted,
+    SourceText,
+    age_s,
+    row_document,
+    source_document,
+    wanted_form,
+    write_answer,
+)
 from riata.web.api.problems import RowsNotPredicted, refuse_errors
-from riata.web.api.single_row import SingleRowResponder
 from riata.web.api.tools import Tools
-from riata.web.auth.keys import Forbidden, Key
-from riata.web.auth.scopes import OBSERVE
+from riata.web.auth.keys import OBSERVE, Forbidden, Key
 from riata.web.server.answers import ARROW, JSON, Answer
 from riata.web.server.request import Aside, Handled, Reply, Request
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
@@ -33,12 +42,43 @@ from riata.wire.parse import explain_query, explain_rows, parse_query
 from riata.wire.parsed import Parsed, RowError
 from riata.wire.store_context import StoreContext, parse_for_store
 
+_ENCODE: Final = msgspec.json.Encoder().encode
+
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
 REFIT: Final = "refit"
 SOURCES: Final = ("model", REFIT)  # where the weights come from
 NamedRows = list[list[tuple[int, float, str]]]
+
+
+# Fast prediction of simple rows of one model, from the bytes of a row to the JSON document that answers it.
+
+
+class SingleRowResponder:
+    """Answers simple rows without creating an array. The answer is None if a row needs the general path.
+
+    What a row needs is bound here, once for many rows: looking it up takes as long as a prediction. The object belongs to the
+    event loop's thread, as `row` and `source` do.
+    """
+
+    __slots__ = ("_answer", "_model", "_monotonic_ms", "_now", "_text_of")
+
+    def __init__(self, tools: Tools, row: OneRow, source: SourceText, model: str) -> None:
+        self._now, self._monotonic_ms = tools.service.now, tools.clock.monotonic_ms
+        self._answer, self._text_of, self._model = row.answer, source.of, model
+
+    def __call__(self, row: bytes, json: bool) -> bytes | None:
+        """Answer a row; None if it needs the general path. Raises errors of `riata.base.errors`."""
+        published, stale_s = self._now(self._model)
+        plan = None if published.config.decision.is_wanted else published.model.plan
+        found = None if plan is None else self._answer(plan, row, json)
+        if found is None:
+            return None
+        margin, probability, label, known, unknown = found
+        source = self._text_of(published, self._monotonic_ms(), stale_s)
+        whole = published.config.labels != "real"
+        return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole, source))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from fastapi import FastAPI, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from riata.base.actor import current_actor
 from riata.web.api.document import read_json_object
 from riata.web.api.options import model_in_path, read_options
-from riata.web.api.responses import respond
 from riata.web.api.schemas import Schema
 from riata.web.auth.keys import KEY, Key, KeyRing
 from riata.web.auth.quotas import Quotas
@@ -27,7 +26,6 @@ from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
 
 AT: Final = "/models/{model}"
 V2_AT: Final = f"/v2{AT}"  # of the open inference protocol
-
 
 T = TypeVar("T")
 
@@ -162,3 +160,21 @@ def _endpoint(route: Route, handler: Handler, parts: Parts) -> Callable[[Request
         return respond(await handler(Call(parts, route, request)))
 
     return endpoint
+
+
+# Responses of the FastAPI routes.
+
+
+def respond(answer: Answer | Stream) -> Response:
+    """Turn an answer into a Starlette response."""
+    if isinstance(answer, Stream):
+        streaming = StreamingResponse(answer.parts)
+        streaming.raw_headers += [
+            (b"content-type", answer.content_type),
+            (b"x-accel-buffering", b"no"),
+        ]  # nginx would hold it back
+        return streaming
+    response = Response(answer.body, answer.status, media_type=None)
+    response.raw_headers.append((b"content-type", answer.content_type))
+    response.raw_headers.extend(answer.headers)
+    return response

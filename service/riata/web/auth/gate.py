@@ -22,6 +22,7 @@ from riata.web.auth.keys import (
     ANONYMOUS,
     KEY,
     NO_ACCESS,
+    OPEN,
     Forbidden,
     Key,
     KeyRing,
@@ -31,7 +32,6 @@ from riata.web.auth.keys import (
     ring_of,
 )
 from riata.web.auth.quotas import Quotas
-from riata.web.auth.scopes import OPEN
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
 from riata.web.service import ServiceProtocol

@@ -24,7 +24,15 @@ from starlette.types import Scope
 
 from riata.base.errors import BadInput, NotFound, RiataError
 from riata.web.api.options import MODEL_NAME
-from riata.web.auth.scopes import SCOPES
+
+# The scopes of keys. Any one of the scopes of a route is sufficient.
+OBSERVE: Final = "observe"
+PREDICT: Final = "predict"
+ADMIN: Final = "admin"
+WATCH: Final = "watch"  # read access to everything about a model, without predictions
+SCOPES: Final = (OBSERVE, PREDICT, ADMIN, WATCH)
+OPEN: Final[tuple[str, ...]] = ()  # no key required
+ANY: Final = SCOPES  # any key, whatever its scopes
 
 PREFIX: Final = "riata_"
 SECRET_BYTES: Final = 32

@@ -4,32 +4,42 @@ httptools reads the head; it accepts a request without Host or with several, tra
 request, which it then takes for the next request. Two servers may read each of these differently, so all are refused.
 
 If keys are not required, state-changing requests that pages of other sites make a browser send are refused here too
-(`web/auth/sites.py`).
+(`web/server/heads.py`).
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import unquote
 
 import httptools
 
-from riata.base.hosts import Hosts
-from riata.web.auth.sites import changes_state, is_fetched_here, is_same_origin, names_same_host
+from riata.base.hosts import Hosts, host_in
+from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.server import bounds
 from riata.web.server.bounds import Bounds, Refused
 
 HOST_SEEN: Final = 1
+
 LENGTH_SEEN: Final = 2
 CODING_SEEN: Final = 4
 UPGRADE_SEEN: Final = 8
 ORIGIN_SEEN: Final = 16
 FOREIGN_SEEN: Final = 32  # sent by a page of another site, according to the browser
 CHUNKED: Final = -1  # the length of a body that arrives in chunks
+
 # Headers that determine where a request ends, its host or its origin. All others are ignored here.
 WATCHED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade", b"origin", b"sec-fetch-site"})
+
 HOST: Final = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]{0,5})?[ \t]*")
 LENGTH: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
+
+HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; or no page: a typed address or a bookmark
+SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+
+ORIGIN: Final = re.compile(rb"(https?)://([^/?#@]+)", re.IGNORECASE)
+PORTS: Final = {b"http": "80", b"https": "443"}
 
 
 def check_host(value: bytes, hosts: Hosts | None) -> None:
@@ -152,3 +162,50 @@ class HeadChecker:
         else:
             self._seen |= FOREIGN_SEEN if seen & ORIGIN_SEEN else ORIGIN_SEEN
             self._origin = value
+
+
+# Detection of cross-site requests (CSRF): requests that a page of another site makes a browser send.
+#
+# A browser sends `Sec-Fetch-Site` to addresses that it trusts (https, loopback), and `Origin` with every request other than a
+# plain GET or HEAD. Programs send neither. A page cannot set or remove them. Both are needed: older browsers and plain http
+# beyond the loopback send only `Origin`, an image sends only `Sec-Fetch-Site`.
+#
+# Requests that change nothing are answered, since a browser does not let a page of another site read the answer.
+
+
+def is_fetched_here(fetch_site: bytes) -> bool:
+    """Return whether a Sec-Fetch-Site header says that no page of another origin sent the request."""
+    return fetch_site.strip(b" \t").lower() in HERE
+
+
+def is_same_origin(origin: bytes, host: bytes) -> bool:
+    """Return whether an Origin header names the host itself. `null`, a page without an origin, does not."""
+    found = ORIGIN.fullmatch(origin.strip(b" \t"))
+    return found is not None and _is_at(found[1], found[2], host)
+
+
+def names_same_host(target: bytes, host: bytes) -> bool:
+    """Return whether an absolute URI names the same host and port as the Host header."""
+    found = ORIGIN.match(target)
+    rest = b"" if found is None else target[found.end() :]
+    return found is not None and rest[:1] in (b"", b"/", b"?") and _is_at(found[1], found[2], host)
+
+
+def changes_state(method: bytes, target: bytes) -> bool:
+    """Return whether a request would change state or write to the store."""
+    if method not in SAFE:
+        return True
+    path = httptools.parse_url(target).path or b""
+    route = ROUTE_AT.get(("GET", place(unquote(path.decode("latin-1")))[0]))
+    return route is not None and route.writes
+
+
+def _is_at(scheme: bytes, authority: bytes, host: bytes) -> bool:
+    default = PORTS[scheme.lower()]
+    return _place(authority, default) == _place(host, default)
+
+
+def _place(authority: bytes, default: str) -> tuple[str, str]:
+    text = authority.decode("latin-1").strip(" \t").lower()
+    host = host_in(text)
+    return host, text[len(host) :].lstrip(":") or default

@@ -22,8 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from riata.base.errors import RiataError
 from riata.base.hosts import read_hosts
 from riata.web.api.problems import Problem, answer_error
-from riata.web.api.responses import respond
-from riata.web.api.route import Parts, add_routes
+from riata.web.api.route import Parts, add_routes, respond
 from riata.web.api.routes.health import ROUTES, not_now
 from riata.web.server.answers import send_answer
 from riata.web.server.bounds import Bounds, ListenerState

@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import unicodedata
+import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
+import numpy as np
+
+from riata.base.arrays import F64
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER
 from riata.native.reading import hash_of
-from riata.wire.codes import BAD_FEATURE, BAD_LABEL, BAD_NAME, BAD_TEXT, LABEL_HINTS, NAME_TOO_LONG, NOT_NFC, OK
-from riata.wire.curves import CurveTree
+from riata.wire.codes import (
+    BAD_CURVE,
+    BAD_FEATURE,
+    BAD_LABEL,
+    BAD_NAME,
+    BAD_TEXT,
+    CHANNELS_DIFFER,
+    CURVE_LENGTH,
+    CURVE_NOT_FINITE,
+    CURVE_TOO_LONG,
+    EMPTY_CURVE,
+    LABEL_HINTS,
+    NAME_TOO_LONG,
+    NOT_NFC,
+    OK,
+)
+from riata.wire.curves import CURVE_ABS_MAX, POINTS_MAX, CurveTree
 from riata.wire.encoder import FIRST_RULE
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
-from riata.wire.scan.curve_points import points_of
-from riata.wire.scan.unicode import composed, flags_at, folded_at
-from riata.wire.scan.unicode_flags import DROPPED, IDEOGRAPH, LETTER, MAYBE
+from riata.wire.scan import unicode_data
 
 Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
 _WORD: Final = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_`
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
-
 LABELS: Final = ("0/1", "-1/+1", "real", "classes")  # by Rules.labels
 CLASS_HINT: Final = (
     'the model\'s labels setting is "classes": expected the name of a class, a text of 1 to 128 characters without control '
     f"characters, or a number of magnitude at most {LABEL_ABS_MAX:g}"
 )
+
+POINTS: Final = 0x110000
+
+# What the tables of characters say: one bit each, and the canonical combining class above them.
+PAGE_BITS: Final = 7
+LETTER: Final = 1  # part of a word: letters (L), marks (M), numbers (N) and `_`
+IDEOGRAPH: Final = 2  # of a script without spaces whose words are pairs of characters: Han, Bopomofo, Hiragana, Katakana
+CONTROL: Final = 4  # C0, DEL and C1
+NEVER: Final = 8  # not in any text in normal form C
+MAYBE: Final = 16  # composes with some character before it
+DROPPED: Final = 32  # removed from words: soft hyphen, joiners, variation selectors
+CLASS_SHIFT: Final = 8
 
 
 class ClassLabel(float):
@@ -185,3 +215,86 @@ def setting_of(rules: Rules) -> str:
 def label_hint(rules: Rules) -> str:
     """What a label of the model is."""
     return CLASS_HINT if rules.labels == CLASSES else LABEL_HINTS[rules.labels]
+
+
+# Reads a decoded JSON value as a curve.
+
+
+def points_of(value: Any, tree: CurveTree) -> tuple[F64, int]:
+    """Read a decoded JSON value as a curve: a list of numbers, or of points that are lists of one number for each channel.
+
+    Returns f64[points, channels] and OK; otherwise a code of `wire.codes`.
+    """
+    nothing = np.empty((0, tree.channels))
+    if type(value) is not list:
+        return nothing, BAD_CURVE
+    if not value:
+        return nothing, EMPTY_CURVE
+    if len(value) > POINTS_MAX:
+        return nothing, CURVE_TOO_LONG
+    kinds = set(map(type, value))
+    if kinds == {list}:
+        widths, kinds = set(map(len, value)), set(map(type, chain.from_iterable(value)))
+    else:
+        widths = {1}
+    if kinds - {float}:
+        return nothing, BAD_CURVE
+    if widths != {tree.channels}:
+        return nothing, CHANNELS_DIFFER
+    points = np.array(value, np.float64).reshape(len(value), tree.channels)
+    if not bool((np.abs(points) <= CURVE_ABS_MAX).all()):
+        return nothing, CURVE_NOT_FINITE
+    return (points, OK) if tree.length in (None, len(points)) else (nothing, CURVE_LENGTH)
+
+
+# Characters of one version of Unicode: flags, folding, and the pairs that normal form C composes.
+#
+# Theory of operation
+#     A character has flags (`wire.scan.unicode_flags`), a combining class and a folded form, in tables of one version of Unicode.
+#     So a name or a word does not change with the version of Python.
+#
+#     A text is in normal form C if no character is of a kind that never occurs there, marks are in the order of their classes,
+#     and
+#     no character composes with the last starter before it. A mark is compared with that starter unless a mark of the same or a
+#     higher class, or another starter, is between them. The pairs listed are all that change: those with a composed form, and
+#     those
+#     where the mark would move before the last mark of a composed starter. Syllables of Hangul are computed. For these pairs this
+#     is the whole of UAX #15: a first change of a text is always a change of one pair.
+
+
+def _table(text: bytes, kind: str) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), kind).astype(np.dtype(kind).newbyteorder("="))
+
+
+_PAGES, _FLAGS, _FOLDS = _table(unicode_data.PAGES, "<u2"), _table(unicode_data.FLAGS, "<u2"), _table(unicode_data.FOLDS, "<i4")
+_PAIRS, _COMPOSED = _table(unicode_data.PAIRS, "<u8"), _table(unicode_data.COMPOSED, "<u4")
+_IN_PAGE: Final = (1 << PAGE_BITS) - 1
+_FIRST_BITS: Final = 21
+_LEADS, _LEADS_END, _VOWELS, _VOWELS_END, _TRAILS, _TRAILS_END = 0x1100, 0x1113, 0x1161, 0x1176, 0x11A7, 0x11C3
+_SYLLABLES, _SYLLABLES_END, _VOWEL_COUNT, _TRAIL_COUNT = 0xAC00, 0xD7A4, 21, 28
+
+
+def _row(point: int) -> int:
+    return int(_PAGES[point >> PAGE_BITS]) << PAGE_BITS | (point & _IN_PAGE)
+
+
+def flags_at(point: int) -> int:
+    """Flags of a character, and its combining class from CLASS_SHIFT on."""
+    return int(_FLAGS[_row(point)])
+
+
+def folded_at(point: int) -> int:
+    """The character in simple case folding. Source: CaseFolding.txt, statuses C and S."""
+    return point + int(_FOLDS[_row(point)])
+
+
+def composed(first: int, second: int) -> int:
+    """What a starter and a character with the flag MAYBE compose to; -1 if the pair is in normal form C, 0 if it is not but
+    composes to nothing. Source: UAX #15; section 3.12 of the Unicode Standard for Hangul."""
+    if _LEADS <= first < _LEADS_END and _VOWELS <= second < _VOWELS_END:
+        return _SYLLABLES + ((first - _LEADS) * _VOWEL_COUNT + second - _VOWELS) * _TRAIL_COUNT
+    if _SYLLABLES <= first < _SYLLABLES_END and (first - _SYLLABLES) % _TRAIL_COUNT == 0 and _TRAILS < second < _TRAILS_END:
+        return first + second - _TRAILS
+    wanted = first << _FIRST_BITS | second
+    at = int(_PAIRS.searchsorted(np.uint64(wanted)))
+    return int(_COMPOSED[at]) if at < len(_PAIRS) and int(_PAIRS[at]) == wanted else -1

@@ -6,8 +6,7 @@ from typing import Final
 
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import COUNT, NUMBER, TEXT, answer, record
-from riata.web.auth.keys import KEY, Forbidden, Key
-from riata.web.auth.scopes import ADMIN
+from riata.web.auth.keys import ADMIN, KEY, Forbidden, Key
 from riata.web.server.answers import Answer, json_answer
 
 

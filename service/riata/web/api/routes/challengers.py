@@ -8,8 +8,7 @@ from riata.base.errors import BadInput, nearest
 from riata.run.candidates.challengers import CHALLENGERS_MAX
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import COUNT, NAME_PATTERN, PROMOTION, TEXT, YES_OR_NO, Schema, answer, array, json_body, record, ref
-from riata.web.auth.keys import require_visible
-from riata.web.auth.scopes import ADMIN
+from riata.web.auth.keys import ADMIN, require_visible
 from riata.web.server.answers import Answer, json_answer
 
 

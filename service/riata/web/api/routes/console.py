@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from riata.base.errors import NotFound
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import Schema
-from riata.web.auth.scopes import OPEN
+from riata.web.auth.keys import OPEN
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
 

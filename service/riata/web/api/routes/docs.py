@@ -12,7 +12,7 @@ from typing import Final
 from riata.base.errors import NotFound
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import Schema
-from riata.web.auth.scopes import OPEN
+from riata.web.auth.keys import OPEN
 from riata.web.server.answers import Answer, json_answer
 
 PACKAGE: Final = "fastapi-offline"

@@ -8,7 +8,7 @@ from riata.base.errors import BadInput, nearest
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import done_or_accepted
 from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
 from riata.wire.codes import BAD_SUBJECT, SLUGS
 from riata.wire.subjects import SUBJECT_BYTES_MAX, is_subject

@@ -15,8 +15,7 @@ from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, record
-from riata.web.auth.keys import ANONYMOUS, sees_key, visible
-from riata.web.auth.scopes import ADMIN, ANY, OPEN, WATCH
+from riata.web.auth.keys import ADMIN, ANONYMOUS, ANY, OPEN, WATCH, sees_key, visible
 from riata.web.metrics.meters import PROMETHEUS_TEXT
 from riata.web.server.answers import Answer, json_answer
 from riata.web.service import ServiceProtocol

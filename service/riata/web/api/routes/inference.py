@@ -8,27 +8,76 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
 import riata
 from riata.base.arrays import F64
-from riata.base.errors import BadInput, nearest
-from riata.base.limits import BODY_BYTES_MAX
+from riata.base.errors import BadInput, RiataError, nearest
+from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.predict.model import Scores
 from riata.web.api.predictions import winners
 from riata.web.api.problems import refuse_errors
 from riata.web.api.route import V2_AT, Call, Handler, Route
 from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
-from riata.web.auth.scopes import ANY, PREDICT, WATCH
+from riata.web.auth.keys import ANY, PREDICT, WATCH
 from riata.web.server.answers import NDJSON, Answer, json_answer
 from riata.wire.parse import parse_examples
-from riata.wire.tensors import Scalar, Tensor, rows_of
+
+Datatype = Literal[
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
+]
+Scalar = float | int | bool | str | None
 
 TAG: Final = "open inference protocol"
 EXTENSIONS: Final[list[str]] = []
+
+
+# Rows of features from tensors, as the open inference protocol has them: a tensor of n values is a column of n rows, one of
+# n rows and k > 1 columns the features `name_0` to `name_{k-1}`.
+
+
+class Tensor(msgspec.Struct):
+    """A tensor of a request; `data` is flat in row order, or nested once."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(min_length=1, max_length=2)]
+    datatype: Datatype
+    data: list[Scalar | list[Scalar]]
+    parameters: dict[str, Any] = {}
+
+
+def rows_of(inputs: Sequence[Tensor]) -> list[dict[str, Scalar]]:
+    """The features of each row; null is an absent value. Raises `BadInput` (bad_inference)."""
+    rows = inputs[0].shape[0]
+    if not 0 < rows <= ROWS_PER_REQUEST_MAX:
+        raise bad(inputs[0], f"shape: expected 1 to {ROWS_PER_REQUEST_MAX:,} rows, got {rows:,}")
+    made: list[dict[str, Scalar]] = [{} for _ in range(rows)]
+    named: set[str] = set()
+    for one in inputs:
+        columns = one.shape[1] if len(one.shape) == 2 else 1
+        if one.shape[0] != rows:
+            raise bad(one, f"shape: {one.shape[0]:,} rows, but the input '{inputs[0].name[:64]}' has {rows:,}")
+        flat = [value for each in one.data for value in (each if isinstance(each, list) else (each,))]
+        if len(flat) != rows * columns:
+            raise bad(one, f"data: {len(flat):,} values, but the shape {one.shape} has {rows * columns:,}")
+        if any(isinstance(value, str) != (one.datatype == "BYTES") for value in flat if value is not None):
+            raise bad(one, "data: strings are values of the datatype BYTES, and only of it")
+        names = [one.name] if columns == 1 else [f"{one.name}_{column}" for column in range(columns)]
+        if not named.isdisjoint(names):
+            raise bad(one, "two inputs give the same feature")
+        named.update(names)
+        for at, row in enumerate(made):
+            values = zip(names, flat[at * columns : (at + 1) * columns], strict=True)
+            row.update((name, value) for name, value in values if value is not None)
+    return made
+
+
+def bad(tensor: Tensor, why: str) -> RiataError:
+    """The refusal of one input."""
+    return BadInput(f"input '{tensor.name[:64]}': {why}", "bad_inference")
 
 
 class Wanted(msgspec.Struct):

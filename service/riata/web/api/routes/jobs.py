@@ -8,8 +8,7 @@ from riata.base.errors import NotFound
 from riata.run.jobs.job import Job
 from riata.web.api.route import Call, Route
 from riata.web.api.schemas import NAME_PATTERN, TEXT, TIME, YES_OR_NO, answer, array, record, ref
-from riata.web.auth.keys import visible
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, WATCH, visible
 from riata.web.server.answers import Answer, json_answer
 
 

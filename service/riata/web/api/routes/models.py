@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
+from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, RiataError, nearest
 from riata.learn.learner import Weights
@@ -17,12 +19,12 @@ from riata.predict.explain import top_weights
 from riata.predict.model import Model
 from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.candidates.challengers import Backfilling
+from riata.run.log.event_times import EventTime
 from riata.run.served_model import NotServedYet
 from riata.run.state.config import ModelConfig
 from riata.run.state.damage import ModelDamaged
 from riata.run.writer.published import Published
 from riata.watch.warnings import CODES
-from riata.web.api.curve_times import CURVE, dated
 from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole
 from riata.web.api.recent import SCHEMAS as RECENT
 from riata.web.api.route import AT, Call, Route
@@ -47,14 +49,24 @@ from riata.web.api.schemas import (
     record,
     ref,
 )
-from riata.web.auth.keys import require_visible, visible
-from riata.web.auth.scopes import ADMIN, ANY, PREDICT, WATCH
+from riata.web.auth.keys import ADMIN, ANY, PREDICT, WATCH, require_visible, visible
 from riata.web.server.answers import Answer, json_answer
 from riata.web.service import ServiceProtocol
 from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
 
 TOP_DEFAULT: Final = 50
 LEVEL: Final = 0.95
+
+CURVE: Final = array(
+    {
+        "type": "object",
+        "properties": {"time": {"type": ["string", "null"]}, "ts": {"type": ["string", "null"]}},
+        "additionalProperties": FIGURE,
+    },
+    description="with since: points of the learning curve; those learnt in another log have the seq of their import. "
+    "With times: when the event of the point was accepted, and the newest `ts` of the rows of its request up to it. Both "
+    "are read from the log, and null for events that it no longer has",
+)
 
 
 async def list_models(call: Call) -> Answer:
@@ -301,6 +313,7 @@ TAG: Final = "models"
 SCHEMAS: Final = {**_figures(), **_models()}
 _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
+
 _CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
 _SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
 _TIMES: Final = query("times", FLAG, "with since: add when the event of each point was accepted; null if the log has dropped it")
@@ -312,6 +325,7 @@ _LEVEL: Final = query(
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
     "probability of the intervals of the weights; the learner has to keep a posterior",
 )
+
 _CLASS: Final = query("class", {"type": "string"}, "of a model of several classes: the class whose weights are meant")
 _PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
@@ -341,3 +355,17 @@ ROUTES: Final = (
         (_TOP, _PREFIX, _LEVEL, _CLASS),
     ),
 )
+
+
+# The points of a learning curve with their times, as answers show them.
+
+
+def dated(points: Sequence[Mapping[str, Any]], times: Sequence[EventTime]) -> list[dict[str, Any]]:
+    """Return the points with the times of their events; None where unknown."""
+    return [
+        {**point, "time": _text(time.accepted_ms), "ts": _text(time.ts_ms)} for point, time in zip(points, times, strict=True)
+    ]
+
+
+def _text(time_ms: int | None) -> str | None:
+    return None if time_ms is None else rfc3339(time_ms)

@@ -7,7 +7,7 @@ from typing import Final
 from riata.base.limits import ERRORS_SHOWN_MAX, ROWS_PER_REQUEST_MAX
 from riata.web.api.route import AT, Hot, Route
 from riata.web.api.schemas import COUNT, FLAG, REJECTED_CODES, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
-from riata.web.auth.scopes import OBSERVE
+from riata.web.auth.keys import OBSERVE
 
 TAG: Final = "observe"
 SCHEMAS: Final = {

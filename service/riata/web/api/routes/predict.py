@@ -22,7 +22,7 @@ from riata.web.api.schemas import (
     ref,
     rows_body,
 )
-from riata.web.auth.scopes import PREDICT
+from riata.web.auth.keys import PREDICT
 
 _AGE: Final = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
 _STALE: Final = {

@@ -27,7 +27,7 @@ from riata.web.api.schemas import (
     record,
     ref,
 )
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
 
 

@@ -9,7 +9,7 @@ from riata.run.candidates.restoring.going_back import restore_document
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import JOB, done_or_accepted
 from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, Schema, answer, array, json_body, record, ref
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
 
 

@@ -16,7 +16,7 @@ from riata.web.api.options import new_model_name
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import source
 from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer, json_answer
 from riata.web.server.body import content_type
 from riata.web.settings import DOCUMENT_BYTES_MAX

@@ -21,8 +21,7 @@ from riata.web.api.options import SEQ_MAX, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.api.schemas import TEXT, query, record
-from riata.web.auth.keys import KEY, Key
-from riata.web.auth.scopes import ADMIN, WATCH
+from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
 from riata.web.server.answers import Stream
 from riata.web.server.body import header
 from riata.web.server.stock import IS_STOPPING

@@ -7,7 +7,7 @@ from typing import Final
 
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import COUNT, TEXT, answer, array, record, ref
-from riata.web.auth.scopes import ADMIN, PREDICT, WATCH
+from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer, json_answer
 
 

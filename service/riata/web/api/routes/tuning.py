@@ -27,7 +27,7 @@ from riata.web.api.schemas import (
     record,
     ref,
 )
-from riata.web.auth.scopes import ADMIN, PREDICT, WATCH
+from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer, json_answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
 

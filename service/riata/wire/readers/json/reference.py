@@ -8,7 +8,9 @@ again, reading every number with `float` and keeping every object as its pairs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -40,13 +42,18 @@ from riata.wire.codes import (
     UNKNOWN_KEY,
 )  # fmt: skip
 from riata.wire.curves import NO_CURVES, Curves
-from riata.wire.event_times import unix_ms
 from riata.wire.names import NO_NAMES
 from riata.wire.rows import EQUALS, NAMESPACE, RECORDS_PER_ROW_MAX, Refusal, Rules, SlowRow
 from riata.wire.scan.reference import Record, Refused, class_label, curve_records, feature_records
 from riata.wire.subjects import SUBJECT, is_subject
 
 EXAMPLE_KEYS: Final = ("features", "label", "weight", "event_id", "ts", "prediction_id", "subject")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_TIME: Final = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))", re.ASCII
+)
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -194,3 +201,23 @@ def _features(item: Any, rules: Rules, curves: Curves) -> list[Record]:
         if len(records) > RECORDS_PER_ROW_MAX:
             raise Refused(TOO_MANY_IN_ROW, f"features.{name}")
     return records
+
+
+# When the event of a row happened: the key `ts` of an example in JSON, an RFC 3339 time, kept to the millisecond.
+
+
+def unix_ms(text: str) -> int | None:
+    """Return the unix time of an RFC 3339 time, ms, rounded down; None for another text, or a day, hour or offset that does not
+    exist. A leap second is the last second before it. The native reader has its own (`unix_ms` of `service/native/json.c`)."""
+    if (found := _TIME.fullmatch(text)) is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    fraction, sign, hours, minutes = found.groups()[6:]
+    if sign is not None and (int(hours) > 23 or int(minutes) > 59):
+        return None
+    try:
+        at = datetime(year, month, day, hour, minute, 59 if second == 60 else second, tzinfo=UTC)
+    except ValueError:
+        return None
+    offset = timedelta() if sign is None else timedelta(hours=int(hours), minutes=int(minutes)) * int(f"{sign}1")
+    return (at - _EPOCH - offset) // _MS + int((fraction or "")[:3].ljust(3, "0"))
