@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
-from riata.maths.numerics import fingerprint
 
+from riata.run.state.provenance import fingerprint
 from tests.golden.make_replay import rows_of
 from tests.running import Running
 

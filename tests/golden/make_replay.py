@@ -15,9 +15,9 @@ import sys
 from typing import Any, Final
 
 import numpy as np
-from riata.maths.numerics import fingerprint
 
 from riata.learn import registry
+from riata.run.state.provenance import fingerprint
 from riata.store import records
 from riata.store.payload import encode_batch
 from tests.learn.streams import cut, sparse_events, to_batch

@@ -13,9 +13,10 @@ import unicodedata
 import zlib
 
 import numpy as np
-from riata.wire.scan.unicode_flags import CONTROL, DROPPED, IDEOGRAPH, LETTER, MAYBE, NEVER, PAGE_BITS, POINTS
 
-MADE_BY = "made by `tests/golden/make_unicode.py`; see `wire.scan.unicode`"
+from riata.wire.scan.reference import CONTROL, DROPPED, IDEOGRAPH, LETTER, MAYBE, NEVER, PAGE_BITS, POINTS
+
+MADE_BY = "made by `tests/golden/make_unicode.py`; see `wire.scan.reference`"
 _HANGUL, _HANGUL_END = 0xAC00, 0xD7A4
 _VOWELS, _TRAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _DROPPED = {0xAD, 0x200C, 0x200D, 0x2060, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}

@@ -250,7 +250,7 @@ def points_of(value: Any, tree: CurveTree) -> tuple[F64, int]:
 # Characters of one version of Unicode: flags, folding, and the pairs that normal form C composes.
 #
 # Theory of operation
-#     A character has flags (`wire.scan.unicode_flags`), a combining class and a folded form, in tables of one version of Unicode.
+#     A character has flags, a combining class and a folded form, in tables of one version of Unicode.
 #     So a name or a word does not change with the version of Python.
 #
 #     A text is in normal form C if no character is of a kind that never occurs there, marks are in the order of their classes,
