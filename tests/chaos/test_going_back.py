@@ -208,15 +208,18 @@ def check(store: Store, found: Found) -> None:
 
 
 def differing(one: Frozen, other: Frozen) -> list[str]:
-    """The parts of two states that are not equal to the last bit."""
+    """The parts of two states that are not equal to the last bit, but for the comparisons with other models.
+
+    Those last when another state is put in place, so what an event carries of them is never used; and a state that was learnt
+    again has them of the events that count alone.
+    """
     parts = [key for key in ("config", "skipped") if one.header[key] != other.header[key]]
-    for name in sorted(one.arrays.keys() | other.arrays.keys()):
+    for name in sorted(name for name in one.arrays.keys() | other.arrays.keys() if not name.startswith("pairs.")):
         a, b = one.arrays.get(name), other.arrays.get(name)
         if a is None or b is None or (a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()):
             parts.append(
                 f"{name}: {None if a is None else a.ravel()[:8].tolist()}, {None if b is None else b.ravel()[:8].tolist()}"
             )
-    assert (one.digest() == other.digest()) == (not parts)
     return parts
 
 
