@@ -66,6 +66,7 @@ class WriterQueue:
         self._waiting, self._pressing = 0, 0  # items of these lines; how many of them are not left to gather
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # signalled after an item was put; carries no data
         self._gathering = False
+        self._woken = False  # whether `wake` was called since the last `wait`
         self.ended = False  # whether nothing more will be put
 
     def put(self, item: Item) -> None:
@@ -197,11 +198,13 @@ class WriterQueue:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until a line is ready, everything has ended, or `wake` was called. Raises `queue.Empty` after `timeout_s`."""
-        if not self._waiting and not self.ended:
+        while not (self._waiting or self.ended or self._woken):
             self._bell.get(timeout=timeout_s)
+        self._woken = False
 
     def wake(self) -> None:
         """End a `wait` under way, or the next one, although no line is ready."""
+        self._woken = True
         self._ring()
 
     def gather(self, timeout_s: float = GATHER_S) -> None:
