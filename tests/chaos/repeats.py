@@ -1,4 +1,4 @@
-"""How often a row of the fault matrix is repeated: once or a few times before a merge, twenty times in a soak.
+"""How often a row of the fault matrix is repeated: once or a few times in `make test-all`, twenty times in a soak.
 
 CHAOS_REPEATS=200 in the environment makes it two hundred: a night's work.
 """

@@ -33,7 +33,7 @@ from tests.store.test_layout import signed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TRUNCATED, FTRL, HYBRID, EXACT = 1, 2, 3, 5
-STRIDE = 251  # of the bytes that are flipped before a merge: a prime, so that every place within 8 bytes comes
+STRIDE = 251  # of the bytes that are flipped in `make test-all`: a prime, so that every place within 8 bytes comes
 
 
 def parts(learner: int) -> tuple[dict[str, Any], Arrays]:

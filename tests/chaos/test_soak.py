@@ -1,4 +1,4 @@
-"""The scripts of this package at full length; before a merge the fault matrix runs a small part of each."""
+"""The scripts of this package at full length; the fault matrix of `make test-all` runs a small part of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many histories before every merge, none with a broken promise. `make soak` plays more of them."""
+"""Many histories in `make test-all`, none with a broken promise. `make soak` plays more of them."""
 
 from __future__ import annotations
 
