@@ -21,7 +21,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/'
 
-setup: $(VENV)/.installed
+setup:           # the core is built while packages are installed
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
@@ -32,8 +33,11 @@ $(VENV)/.native: $(VENV)/.python $(wildcard service/native/*.*)
 	@$(WITH_PROGRESS) "building the native core" $(BIN)/python service/native/build.py
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python $(VENV)/.native requirements.lock pyproject.toml
+$(VENV)/.packages: $(VENV)/.python requirements.lock
 	@$(WITH_PROGRESS) "installing the packages of requirements.lock" $(PIP) --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.native $(VENV)/.packages pyproject.toml
 	@$(WITH_PROGRESS) "installing riata" $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 

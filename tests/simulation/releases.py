@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, Final
 
 from riata.run.cluster import lease
@@ -37,15 +36,19 @@ class _Registry:
         return here().algo_version
 
 
+def _fingerprint() -> str:
+    return here().numerics
+
+
 @contextlib.contextmanager
 def several_releases() -> Iterator[None]:
     """Let production code use the release of the process in which it runs."""
     undo: list[tuple[Any, str, object]] = [
         (module, name, getattr(module, name))
-        for module, name in ((provenance, "registry"), (provenance, "numerics"), (lease, "registry"))
+        for module, name in ((provenance, "registry"), (provenance, "fingerprint"), (lease, "registry"))
     ]
     for module, name, _ in undo:
-        setattr(module, name, SimpleNamespace(fingerprint=lambda: here().numerics) if name == "numerics" else _Registry())
+        setattr(module, name, _fingerprint if name == "fingerprint" else _Registry())
     try:
         yield
     finally:
