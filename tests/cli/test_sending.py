@@ -216,7 +216,7 @@ def test_a_command_that_was_interrupted_is_run_again_and_each_row_is_learnt_once
     told, errors = command.communicate(timeout=HANG_S)
     if number == signal.SIGINT:
         assert command.returncode == 130
-        assert int(told.split()[0]) >= 29
+        assert int(told.split()[0]) >= 28  # of the last of 29 rows it may not have had the answer
         assert re.search(r"interrupted after line \d+: send the file again; rows that were sent are not learnt again", errors)
     accepted, duplicate, rejected = observe(service, file, model)
     assert (accepted + duplicate, rejected) == (len(table), 0)
