@@ -324,13 +324,13 @@ class Engine(ABC):
 
     def _learning_failed(self, reason: str) -> None:
         """Learning ends. Predictions continue from the last good model, liveness fails, and a restart has to recover."""
-        log.critical("%s", reason)
         self.fatal = reason
+        log.critical("%s", reason)
 
     def _store_failed(self, reason: str) -> None:
         """It is unknown what the disk holds: answer `unknown`, then end the process."""
-        log.critical("the store failed: %s", reason)
         self.fatal = reason
+        log.critical("the store failed: %s", reason)
         self._on_fatal(reason)
 
     def _lost(self, reason: str) -> None:

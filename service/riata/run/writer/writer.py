@@ -182,8 +182,8 @@ class Writer:
             return
         detail = error.detail if isinstance(error, RiataError) else repr(error)
         self._failed = stopped(detail)
+        self._hooks.fatal(f"the writer stopped: {detail}", error)  # before it is seen to have ended
         self._learning = False
-        self._hooks.fatal(f"the writer stopped: {detail}", error)
         for line in self._inbox.lines():
             self._drop(line.model, b"", why=self._failed)
 
