@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Conflict, NotFound, Unavailable
+from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.replay import replay
 from riata.run.writer.cell import Line
 from riata.run.writer.sketch_copy import PathQuestion
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL, events
-from tests.run.roles import run, running, until, with_model
+from tests.run.roles import build, run, running, until, with_model
 from tests.upgrades.another import VERSION, being
 
 
@@ -337,6 +338,32 @@ def test_a_replica_starts_and_answers_without_the_store_and_refuses_a_damaged_co
             assert alone.has("default")
             assert not alone.has("m")
             assert alone.service.health().sharing.counts["editions_corrupt"] == 1
+
+    run(work)
+
+
+def test_a_replica_has_not_started_before_every_copy_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "writer"), running(store, "web") as web, running(store, "replica", tmp_path) as replica:
+            await with_model(web)
+            await until(lambda: replica.has() and replica.has("default"))
+        store.gone = "no route to the store"
+        process = build(store, "replica", tmp_path)
+        started = list[bool]()
+        put = Catalogue.put
+
+        def watched(catalogue: Catalogue, served_model: ServedModel) -> None:
+            put(catalogue, served_model)
+            started.append(process.engine.started)
+
+        monkeypatch.setattr(Catalogue, "put", watched)
+        await process.service.start()
+        try:
+            assert process.engine.started
+        finally:
+            await process.service.stop()
+        assert started == [False, False]
 
     run(work)
 

@@ -98,7 +98,7 @@ class Engine(ABC):
     @property
     @abstractmethod
     def started(self) -> bool:
-        """Whether every log was replayed; with a shared store, whether it has answered once or copies of its models exist."""
+        """Whether every log was replayed; with a shared store, whether it has answered once or all copies on disk are served."""
 
     @abstractmethod
     def not_started(self) -> RiataError:

@@ -109,7 +109,7 @@ class SharedEngine(Engine):
 
     @property
     def started(self) -> bool:
-        return self.following.follower.heard_ms is not None or bool(self.served_models)
+        return self.following.follower.heard_ms is not None or self.following.serves_copies
 
     @property
     def strange(self) -> Unavailable | None:
@@ -195,6 +195,7 @@ class Following:
         self.follower.refuses_damaged = context.settings.role != "replica"
         self.holder: Holder | None = None  # the owner of the store when it was last read
         self.copies = copies
+        self.serves_copies = False  # every copy on the disk is served, and there was one
         self._context = context
         self._asked_ms: int | None = None
         self._stepped_ms = 0
@@ -210,6 +211,7 @@ class Following:
                     served_model.learn_names(kept.names)
                     ago_ms = max(0, self._context.clock.unix_ms() - kept.confirmed_ms)
                     served_model.confirmed_ms = self._context.clock.monotonic_ms() - ago_ms
+            self.serves_copies = bool(self._context.catalogue.served_models)
         self._looper.start()
 
     def kick(self) -> None:
