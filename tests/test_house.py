@@ -62,6 +62,7 @@ THIRD_PARTY = {
     "estimators": {"sklearn", "scipy", "numpy"},
     "cli": {"typer", "rich", "click"},
     "cli/labels.py": {"msgspec"},
+    "cli/marginals.py": {"rich", "numpy"},
     "cli/parquet.py": {"pyarrow"},
     "wire/readers/arrow/columns.py": {"numpy", "pyarrow"},
     "cli/table_lines.py": {"msgspec"},

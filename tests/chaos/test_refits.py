@@ -72,7 +72,9 @@ def children(running: Running) -> list[psutil.Process]:
     """The child processes of refits."""
     try:
         return [
-            one for one in psutil.Process(running.process.pid).children() if "riata.run.candidates.refits.child" in one.cmdline()
+            one
+            for one in psutil.Process(running.process.pid).children()
+            if "riata.run.candidates.refits.process" in one.cmdline()
         ]
     except psutil.Error:
         return []

@@ -12,7 +12,7 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.cli.replay import backtest_svg, table_of, with_settings
 from riata.run.candidates.backtest import OWN, backtest, config_in_force
-from riata.run.candidates.paired import BLOCKS, BlockSums, mean_of_blocks
+from riata.run.candidates.judging import BLOCKS, BlockSums, mean_of_blocks
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.replay import replay
 from riata.store import records

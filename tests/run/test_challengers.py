@@ -13,8 +13,7 @@ from riata.base.errors import BadInput, Busy, Conflict, NotFound, RiataError, Un
 from riata.learn.learner import Stepped
 from riata.run.candidates.backfill import at_the_seam, learn_past
 from riata.run.candidates.challengers import Backfilling
-from riata.run.candidates.gate import event_losses
-from riata.run.candidates.paired import BLOCKS
+from riata.run.candidates.judging import BLOCKS, event_losses
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.engine_context import aside
 from riata.run.files.fit import unlogged

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Corrupt
-from riata.run.candidates.refits.due import request_after_drift
+from riata.run.candidates.refits.refits import request_after_drift
 from riata.run.state.config import change_from_payload, config_payload, read_config, stored_document
 from riata.run.state.drift_answer import AGAIN_EVENTS, answer_payload, asks_for
 from riata.run.state.model_state import ModelState

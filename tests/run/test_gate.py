@@ -11,8 +11,7 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Weights
 from riata.learn.registry import build_learner
-from riata.run.candidates.gate import Measured, block_mean, decide, judge, losses, margins, probabilities, tail_size
-from riata.run.candidates.paired import BLOCKS
+from riata.run.candidates.judging import BLOCKS, Measured, block_mean, decide, judge, losses, margins, probabilities, tail_size
 from riata.run.state.config import read_config
 from riata.wire.batch import Batch, slice_rows
 from tests.learn.streams import cut

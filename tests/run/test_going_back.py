@@ -13,10 +13,9 @@ import pytest
 
 from riata.base.clock import SystemClock
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
-from riata.run.candidates.restoring.history import Reach, reach, read_history
-from riata.run.candidates.restoring.put_back import require_unforgotten
-from riata.run.candidates.restoring.request import RestoreRequest, read_restore
-from riata.run.candidates.restoring.state_at import state_at
+from riata.run.candidates.going_back import RestoreRequest, read_restore
+from riata.run.candidates.learning import Reach, reach, read_history, state_at
+from riata.run.candidates.promotion import require_unforgotten
 from riata.run.log.effective_log import read_effective_log
 from riata.run.log.log_reading import READ_BYTES
 from riata.run.state.model_state import ModelState

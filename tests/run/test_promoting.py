@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import Busy, Conflict, Unavailable
 from riata.run.candidates import promotion as module
-from riata.run.candidates.gate import Measured, Verdict
+from riata.run.candidates.judging import Measured, Verdict
 from riata.run.candidates.promotion import promote
 from riata.run.log.log_reading import read_again
 from riata.run.state.model_state import ModelState

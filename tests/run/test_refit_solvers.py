@@ -13,9 +13,7 @@ from riata.base.errors import BadInput, Corrupt, RiataError
 from riata.lab.batch import irls_lars
 from riata.predict.partition import Partition
 from riata.run.candidates.refits import work
-from riata.run.candidates.refits.checking import check
-from riata.run.candidates.refits.preparing import Prepared
-from riata.run.candidates.refits.refit import seconds_left
+from riata.run.candidates.refits.refit import Prepared, check, seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import Outcome, write_task
 from tests.run.test_refit_work import SKETCH, prepared, solved

@@ -17,15 +17,13 @@ import pytest
 from riata.base.child_process import child_environment
 from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
 from riata.base.priority import lower_priority
-from riata.run.candidates.gate import losses, margins
+from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.refits import work
-from riata.run.candidates.refits.checking import check
-from riata.run.candidates.refits.judging import split_before, until
-from riata.run.candidates.refits.preparing import Prepared, Preparing
 from riata.run.candidates.refits.process import RefitProcess
-from riata.run.candidates.refits.refit import seconds_left
+from riata.run.candidates.refits.refit import Prepared, Preparing, check, seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import RESULT, STATE, Outcome
+from riata.run.candidates.refits.work import split_before, until
 from riata.run.state.replay import replay
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch
@@ -198,7 +196,7 @@ def test_the_rest_of_the_time_is_estimated_from_how_fast_the_violation_falls() -
 
 
 def test_the_child_ends_with_the_service_and_its_memory_is_bounded(tmp_path: Path) -> None:
-    run = [sys.executable, "-m", "riata.run.candidates.refits.child", str(tmp_path)]
+    run = [sys.executable, "-m", "riata.run.candidates.refits.process", str(tmp_path)]
     abandoned = subprocess.run(run, stdin=subprocess.DEVNULL, env=child_environment(), capture_output=True, check=False)
     assert abandoned.returncode == 3
     program = (

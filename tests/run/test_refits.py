@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound
-from riata.run.candidates.refits import due
 from riata.run.candidates.refits import refits as module
 from riata.run.jobs.job import Job
 from riata.run.state.replay import replay
@@ -212,7 +211,7 @@ def test_the_schedule_refits_what_has_new_examples_and_is_quiet_otherwise(
         (tmp_path / "refits" / "gone").mkdir(parents=True)
         await until(lambda: not (tmp_path / "refits" / "gone").exists())
         monkeypatch.setattr(module.Refits, "begin", begin)
-        await node.observe(rows(due.EXAMPLES_MIN - 1))
+        await node.observe(rows(module.EXAMPLES_MIN - 1))
         await asyncio.sleep(0.05)
         assert begun == []
         await node.observe(rows(1))

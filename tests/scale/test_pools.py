@@ -29,7 +29,7 @@ from riata.lab.pools.message import decode, digest_of, encode_call, reported
 from riata.lab.pools.processes import Processes
 from riata.lab.pools.rows_file import decode_rows, encode_rows
 from riata.lab.pools.worker import LENGTH, READY, frame, part_frame, serve
-from riata.run.candidates.refitting import certificate_at
+from riata.run.candidates.solving import certificate_at
 from tests.batch.test_segment_data import rows_of, segments
 from tests.cli.test_verbs import run
 from tests.store.batches import batch_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from riata.run.candidates import backfill, challengers, promotion
-from riata.run.candidates.who_follows import WhoFollows
+from riata.run.engine_alone import WhoFollows
 from riata.run.state.model_state import ModelState
 from riata.store import append_plan
 from riata.store.append_plan import Planned, plan_group

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from riata.base.clock import rfc3339
 from riata.base.moments import said
-from riata.run.candidates.restoring.going_back import restore_document
-from riata.run.candidates.restoring.request import RestoreRequest, read_restore
+from riata.run.candidates.going_back import RestoreRequest, read_restore, restore_document
 from riata.run.jobs.job import Job
 from riata.run.jobs.jobs import Jobs
 

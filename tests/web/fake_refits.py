@@ -9,8 +9,8 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import Conflict, NotFound
 from riata.predict.factory import make_model
+from riata.run.candidates.refits.refits import RefitTally
 from riata.run.candidates.refits.request import read_request
-from riata.run.candidates.refits.tally import RefitTally
 from riata.run.jobs.job import Job
 from riata.run.writer.published import Published
 

@@ -23,7 +23,6 @@ OUTSIDE = {"cli", "client", "estimators", "model", "scorer"}  # their errors are
 OUTSIDE_FILES = {
     "lab/batch/markov_mixture.py",
     "store/sqlite/repairs.py",
-    "run/candidates/marginals.py",
     "wire/tables.py",
     "run/files/reading.py",
     "lab/trees/curves.py",

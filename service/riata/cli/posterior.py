@@ -46,9 +46,8 @@ def posterior(
     from rich.console import Console
 
     from riata.cli.fit_request import Request
-    from riata.cli.marginals import as_document, marginal_table, picture
+    from riata.cli.marginals import as_document, lines_of, marginal_table, picture
     from riata.cli.tables import Layout
-    from riata.run.candidates.marginals import lines_of
 
     require_format(form)
     if not 0.0 < level < 1.0:

@@ -163,8 +163,7 @@ def _of_store(
         from riata.cli.fit_request import INTERRUPTED, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
-        from riata.run.candidates.refitting import refitting
-        from riata.run.candidates.solving import mean_loss, report_of
+        from riata.run.candidates.solving import mean_loss, refitting, report_of
         from riata.store.segments import FOLDER
 
         with seq_progress(model) as advance:

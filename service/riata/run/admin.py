@@ -12,10 +12,9 @@ from typing import Any
 
 from riata.base.errors import BadInput, Busy, Conflict
 from riata.base.priority import lower_priority
-from riata.run.candidates.challengers import Challengers
+from riata.run.candidates.challengers import FOLLOW, Challengers
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.candidates.relations import FOLLOW
-from riata.run.candidates.restoring.put_back import TAKEN_OFF, PutBack, put_back, require_unforgotten
+from riata.run.candidates.promotion import TAKEN_OFF, PutBack, put_back, require_unforgotten
 from riata.run.changing import take_up
 from riata.run.creating import Creations
 from riata.run.engine import Engine

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError
 from riata.base.priority import BESIDE, lower_priority
 from riata.learn import registry
-from riata.run.candidates.who_follows import WhoFollows
+from riata.run.candidates.pairs import Pairs, at_the_end, has_followed
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch
 from riata.run.cluster.tail import Tail
 from riata.run.engine import Engine
 from riata.run.engine_context import EngineContext, aside, later
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.log.archive import Archive
-from riata.run.log.log_reading import PACED_BYTES
+from riata.run.log.log_reading import PACED_BYTES, Call, read_log
 from riata.run.log.scrubbing import scrub_while_running
 from riata.run.state.config import Change, ModelConfig
 from riata.run.state.damage import Damage, harms_one_model
@@ -50,12 +51,9 @@ LOOK_S: Final = 0.05
 #                             └─ served: somewhere in here
 #
 # The thread reads a slice of one model after the other and puts it into the writer, as long as the writer keeps up: a model
-# that is
-# slow to learn holds up neither the others nor the memory. An append to a model that is not at the end of its log yet is not
-# given
-# to the writer when it is made: the thread finds it in the log. When it finds nothing more, it says so in the same call of the
-# log
-# thread, so that no append falls between.
+# that is slow to learn holds up neither the others nor the memory. An append to a model that is not at the end of its log yet
+# is not given to the writer when it is made: the thread finds it in the log. When it finds nothing more, it says so in the same
+# call of the log thread, so that no append falls between.
 
 
 class Replaying:
@@ -329,3 +327,69 @@ class AloneEngine(Engine):
         """The store is watched through its only thread; if that failed, it has reported the failure itself."""
         if self.fatal is None:
             self._learning_failed(reason)
+
+
+# Which models follow which at a start: the log thread has to know before the first row of a leader is appended.
+#
+# Two models that have learnt the same events say so with equal numbers and chains (`pairs.py`). The states of a start are of
+# different moments, so what they will say at the ends of their logs is computed from the digests of the records that they have
+# not learnt yet. A follower that is not known yet, or is damaged, keeps its place: its log goes on.
+
+
+class WhoFollows:
+    """The relations of the models of one store, as their states become known.
+
+    follow : tells the log thread the followers of a leader
+    gone   : called with a leader and the models that its state names and that do not have its events
+    """
+
+    def __init__(
+        self, call: Call, follow: Callable[[str, tuple[str, ...]], None], gone: Callable[[str, frozenset[str]], None]
+    ) -> None:
+        self._call = call
+        self._follow = follow
+        self._gone = gone
+        self._known: dict[str, Pairs] = {}
+        self._unknown: set[str] = set()
+        self._kept: dict[str, tuple[str, ...]] = {}  # by leader
+        self._lock = threading.Lock()
+
+    def unknown(self, names: Iterable[str]) -> None:
+        """Note models whose states are not known yet, or never will be."""
+        self._unknown.update(names)
+
+    def arrived(self, several: Iterable[Recovered]) -> None:
+        """Note states that will be served next. Nothing was appended to the logs of leaders among them since they were read."""
+        with self._lock:
+            names = []
+            for found in several:
+                name, pairs = found.state.name, found.state.observers[Pairs]
+                if pairs.shared:
+                    pairs = at_the_end(pairs, self._rest(found))
+                self._known[name] = pairs
+                self._unknown.discard(name)
+                names.append(name)
+            for name in names:
+                self._decide(name)
+                if (leader := self._known[name].follows) in self._known and leader not in names:
+                    self._decide(leader)
+
+    def _rest(self, found: Recovered) -> Iterator[Record]:
+        rest = read_log(self._call, found.state.name, found.state.applied)
+        return itertools.takewhile(lambda record: record.last <= found.end, rest)
+
+    def _decide(self, leader: str) -> None:
+        pairs = self._known[leader]
+        before = self._kept.get(leader, pairs.challengers)
+        kept = tuple(one for one in before if self._is_kept(one, leader))
+        if leader not in self._kept and kept:
+            self._follow(leader, kept)
+        self._kept[leader] = kept
+        if kept != before:
+            self._gone(leader, frozenset(before) - frozenset(kept))
+
+    def _is_kept(self, follower: str, leader: str) -> bool:
+        if follower in self._unknown:
+            return True
+        known = self._known.get(follower)
+        return known is not None and has_followed(known, leader, self._known[leader].shared[follower])

@@ -18,10 +18,10 @@ from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
+from riata.run.candidates.challengers import relations, require_no_leader
 from riata.run.candidates.forgetting import Forgetting
+from riata.run.candidates.going_back import GoingBack
 from riata.run.candidates.refits.refits import Refits
-from riata.run.candidates.relations import relations, require_no_leader
-from riata.run.candidates.restoring.going_back import GoingBack
 from riata.run.changing import take_up
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from riata.predict.name_book import NameBook
-from riata.run.candidates.refits.tally import RefitTally
-from riata.run.candidates.restoring.request import RestoreRequest
+from riata.run.candidates.going_back import RestoreRequest
+from riata.run.candidates.refits.refits import RefitTally
 from riata.run.health import Health
 from riata.run.jobs.job import Job
 from riata.run.jobs.jobs import Jobs

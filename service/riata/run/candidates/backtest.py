@@ -21,8 +21,7 @@ from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import BadInput
 from riata.learn.learner import Stepped
-from riata.run.candidates.gate import event_losses, measure_of
-from riata.run.candidates.paired import ERRORS, BlockSums
+from riata.run.candidates.judging import ERRORS, BlockSums, event_losses, measure_of
 from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.log.log_reading import READ_BYTES, Call, read_again, read_log

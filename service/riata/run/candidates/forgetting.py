@@ -23,8 +23,8 @@ from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.priority import lower_priority
+from riata.run.candidates.learning import CHANGED, Relearning, Relearnt
 from riata.run.candidates.promotion import BEHIND_MAX
-from riata.run.candidates.relearning import CHANGED, Relearning, Relearnt
 from riata.run.changing import append_and_serve
 from riata.run.engine import Engine
 from riata.run.jobs.job import Job

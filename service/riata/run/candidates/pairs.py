@@ -17,8 +17,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.learn.learner import Stepped
 from riata.maths.links import Answers
-from riata.run.candidates.gate import event_losses, measure_of
-from riata.run.candidates.paired import BLOCKS, ERRORS, BlockSums
+from riata.run.candidates.judging import BLOCKS, ERRORS, BlockSums, event_losses, measure_of
 from riata.store.records import next_chain
 from riata.store.store import Record
 from riata.watch.header import part, typed

@@ -16,7 +16,7 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.learn.learner import Stepped
 from riata.run.candidates.exports import write_export
-from riata.run.candidates.gate import event_losses, probabilities
+from riata.run.candidates.judging import event_losses, probabilities
 from riata.run.files.reading import FileReading
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.model_state import ModelState

@@ -15,7 +15,7 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, LogGap
 from riata.run.candidates.pairs import BACKFILL
-from riata.run.candidates.restoring.put_back import TAKEN_OFF
+from riata.run.candidates.promotion import TAKEN_OFF
 from riata.run.engine import Engine
 from riata.run.state.config import ModelConfig, change_from_payload, read_stored
 from riata.store import layout, records

@@ -1,15 +1,22 @@
-"""The child process of a refit, as the service sees it: started at a low priority, read line by line, asked to stop, killed.
+"""The child process of a refit, from both ends: `python -m riata.run.candidates.refits.process FOLDER`.
 
-It inherits no descriptor but its three standard streams, so neither the store's files nor its lock. It leads a process group of
-its own: Ctrl-C on a terminal reaches the service only.
+The service starts it at a low priority, reads it line by line, asks it to stop, or kills it. It inherits no descriptor but its
+three standard streams, so neither the store's files nor its lock. It leads a process group of its own: Ctrl-C on a terminal
+reaches the service only.
+
+The process does the task in the folder (`work.py`) and writes one line of JSON about each pass to standard output. It never
+opens the store. Its standard input is a pipe from the service: a byte asks it to stop with the best weights so far, and the end
+of the pipe, which the system closes when the service ends for any reason, ends it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +24,11 @@ from typing import Any, Final
 from riata.base import errors
 from riata.base.child_process import child_environment
 from riata.base.errors import RiataError, Unavailable
-from riata.run.candidates.refits.task import ERRORS
 
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # the pool has the threads
 _KINDS: Final = ("BadInput", "Conflict", "TooLarge", "Corrupt", "Unavailable", "NotFound")
+ERRORS: Final = "stderr.txt"  # in the folder: what the process writes to its standard error
 TOLD_BYTES: Final = 500  # of the last output of a process that failed
-STOP_S: Final = 10.0
 
 
 class RefitProcess:
@@ -30,7 +36,7 @@ class RefitProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", "riata.run.candidates.refits.child", str(folder)]
+        command = [sys.executable, "-m", "riata.run.candidates.refits.process", str(folder)]
         with (folder / ERRORS).open("wb") as output:
             try:
                 self._process = subprocess.Popen(
@@ -94,3 +100,56 @@ def _error_of(line: dict[str, Any]) -> RiataError:
     kind = line["error"] if line["error"] in _KINDS else "RiataError"
     error: RiataError = getattr(errors, kind)(str(line["detail"]), str(line["code"]))
     return error
+
+
+# The other end: what runs in the process.
+
+STDIN: Final = 0
+ABANDONED: Final = 3  # exit code of a process whose service has ended
+REFUSED: Final = 4  # exit code after an error that the last line reports
+NO_MEMORY: Final = "the memory bound was reached: raise memory_bytes_max, or ask for fewer events or a smaller k"
+
+
+class Stops:
+    """Reads standard input in a thread. asked : whether to stop with the best so far."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        threading.Thread(target=self._read, name="riata-parent", daemon=True).start()
+
+    def may_go_on(self) -> bool:
+        """False once the service asked to stop."""
+        return not self.asked
+
+    def _read(self) -> None:
+        while os.read(STDIN, 1):
+            self.asked = True
+        os._exit(ABANDONED)
+
+
+def say(line: dict[str, Any]) -> None:
+    """Write one line for the service."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main(folder: Path) -> int:
+    """Do the task in a folder. Returns the exit code."""
+    stops = Stops()
+    from riata.run.candidates.refits.work import refit  # imported here: loading it takes seconds, in which the service may end
+
+    try:
+        refit(folder, say, stops.may_go_on)
+    except RiataError as error:
+        say({"error": type(error).__name__, "code": error.code, "detail": error.detail})
+        return REFUSED
+    except MemoryError:
+        say({"error": "TooLarge", "code": "memory_bound", "detail": NO_MEMORY})
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    os._exit(code)  # every file is closed; freeing the memory piece by piece takes long

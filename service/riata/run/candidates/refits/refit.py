@@ -5,27 +5,53 @@ It runs in a thread of the lowest priority. The service goes on meanwhile; only 
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
+import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from riata.base.arrays import Arrays
+from riata.base.cores import cores
 from riata.base.document import write_document
-from riata.base.errors import Unavailable
+from riata.base.errors import BadInput, Corrupt, Unavailable
+from riata.lab.batch import jobs
+from riata.lab.batch.data import Part
+from riata.lab.batch.pool import Pool, Serial
+from riata.lab.batch.problem import Problem
+from riata.lab.batch.runs import Layout
+from riata.lab.batch.segment_data import data_of
+from riata.lab.batch.solution import Certificate
 from riata.learn.learner import Weights
-from riata.run.candidates.gate import Ledger
-from riata.run.candidates.refits.checking import check
-from riata.run.candidates.refits.preparing import ONLINE, Preparing
+from riata.run.candidates.adopting import link_of, rho_of
+from riata.run.candidates.judging import Ledger
+from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.request import RefitRequest, read_request
-from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome
+from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, described, write_task
+from riata.run.candidates.refits.work import split_before
+from riata.run.candidates.segment_building import build_segments
 from riata.run.candidates.solver_options import TOLERANCE
+from riata.run.candidates.solving import GAMMA, certificate_at, mean_loss
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
+from riata.run.log.effective_log import EffectiveLog, Window, chain_at, read_effective_log
 from riata.run.log.store_pace import StorePace
+from riata.run.state.changes import read_change
+from riata.run.state.model_state import ModelState
+from riata.store import layout
+from riata.store.segment import Origin, Pace, Segment
+from riata.store.segments import FOLDER, Segments
+from riata.store.store import Generation
+from riata.wire.encoder import fingerprint
+from riata.wire.names import NOTHING_NAMED
 
 REFIT: Final = "refit"  # the kind of these jobs
 STAGES: Final = ("reading", "loading", "counting", "solving", "judging", "checking", "promoting")
@@ -204,3 +230,247 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
     passes = max(0.0, math.log(last["kkt"] / TOLERANCE) / falls)
     left: float = passes * (last["seconds"] - first["seconds"]) / (len(rows) - 1)
     return round(left, 1)
+
+
+# What a refit needs before it can solve: segments of the log, what counts in them, and the online learner to follow.
+
+
+BESIDE: Final = ("configured", "drifted", "named", "followed", "challenged")  # changes that may leave the learner as it is
+ONLINE: Final = "online.ckp"  # the online state of the last refit
+NO_BASE: Final = (
+    "no state of the online learner from before the hold-out is kept. This refit keeps one, so the next can be judged if the "
+    "model is not restored, promoted or configured until then"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A task that is written, the window that it is about, and the checkpoint of the online state that it compares with."""
+
+    task: Task
+    window: Window
+    online: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    """Prepares the refit of a model. Used in the thread of the refit.
+
+    folder : of the results of the model
+    data   : the data directory
+    on_read: called with the last event read, and the last event there is
+    """
+
+    context: EngineContext
+    model: str
+    request: RefitRequest
+    folder: Path
+    data: Path
+    on_read: Callable[[int, int], None]
+
+    def prepare(self, work: Path, pace: Pace) -> Prepared:
+        """Write the task of the child process to `work`. Raises `BadInput` (codes `no_events`, `not_for_this_loss`, and those of
+        groups), and what reading the log and writing segments raise."""
+        call, model = self.context.log_thread.call, self.model
+        generations: list[Generation] = call(lambda s: s.generations(model)).result()
+        if not generations:
+            raise BadInput(f"model {model} has no snapshot yet, so there is nothing to compare with", "no_events")
+        online = self._checkpoint(generations[0].gen)
+        state = ModelState.thaw(*layout.decode_checkpoint(online))
+        link_of(state.config)
+        online_weights = state.learner.weights()
+        names = self.context.catalogue.served_models[model].names.everything() if self.request.groups else NOTHING_NAMED
+        groups = grouping_by_slot(self.request.declared(), names, online_weights.bits)
+        origin = Origin(model, state.lineage, fingerprint(state.config.encoder))
+        segments = self._segments(origin, work, pace)
+        log = read_effective_log(call, model, segments)
+        first = 1 if self.request.window.events is None else max(1, state.applied - self.request.window.events + 1)
+        window, counted = log.window(first, state.applied), log.counted(first, state.applied)
+        if not window.events:
+            raise BadInput(f"no example is left to learn from in the events {window.first} to {window.last}", "no_events")
+        split = split_before(segments, counted, self.request.hold_out.share)
+        begins, no_gate = 0, "there are too few events to hold some out"
+        if split:
+            split, begins, no_gate = self._follow(work, log, state, split, generations)
+        task = Task(
+            origin, state.config, self.request, state.applied, state.chain, state.changes, described(segments, work), counted,
+            log.counted(log.first, state.applied), split, begins, no_gate, max(1, cores() // 2), online_weights, groups,
+        )  # fmt: skip
+        write_task(work, task)
+        return Prepared(task, window, online)
+
+    def _segments(self, origin: Origin, work: Path, pace: Pace) -> list[Segment]:
+        """Make the segments cover the log, and link them into `work`: from then on nobody can delete them."""
+        call = self.context.log_thread.call
+        files = Segments(self.data / FOLDER / self.model, verify=True)
+        last = call(lambda s: s.head(self.model)).result().seq
+        with self.context.segment_writing:
+            files.prepare()
+            found = build_segments(call, origin, files, pace, on_progress=lambda event: self.on_read(event, last))
+            for one in found:
+                os.link(one.path, work / one.path.name)
+            if self.context.archive is None:  # a cache: what the log no longer has is not kept
+                first_seq = call(lambda s: s.head(self.model)).result().first_seq
+                files.drop(sum(one.bytes for one in found if one.last >= first_seq))
+        self.on_read(last, last)
+        return found
+
+    def _follow(
+        self, work: Path, log: EffectiveLog, state: ModelState, split: int, generations: Sequence[Generation]
+    ) -> tuple[int, int, str]:
+        """Choose where the online learner is followed from: the newest state before the hold-out, or else the oldest one in it.
+
+        Returns the last event before the hold-out, the event of the state, and why there is none.
+        """
+        since = self._replaced(state)
+        known: dict[int, Callable[[], bytes]] = {}
+        if since == 1 and log.first == 1:
+            known[0] = bytes
+        for applied, read in [
+            *self._kept(),
+            *((one.applied, lambda gen=one.gen: self._checkpoint(gen)) for one in generations),
+        ]:
+            if max(since, log.first - 1) <= applied < state.applied:
+                known[applied] = read
+        before = [applied for applied in known if applied <= split]
+        begins = max(before) if before else min(known, default=-1)
+        if begins < 0:
+            return 0, 0, NO_BASE
+        if begins:
+            (work / BASE).write_bytes(known[begins]())
+        return max(split, begins), begins, ""
+
+    def _replaced(self, state: ModelState) -> int:
+        """Return the last event that set the learner: an earlier state of it is not of these settings or this history.
+
+        Answers to alarms that forget nothing, names and settings beside the learner leave it as it is.
+        """
+        if not state.changes:
+            return state.applied
+        call = self.context.log_thread.call
+        found = call(partial(read_change, model=self.model, seq=state.changes[-1])).result()
+        for seq in reversed(state.changes[:-1]):
+            before = call(partial(read_change, model=self.model, seq=seq)).result()
+            is_beside = found.kind in BESIDE and "keep" not in found.source
+            if not is_beside or before.config is None or found.config is None or before.config.learner != found.config.learner:
+                break
+            found = before
+        return found.seq
+
+    def _kept(self) -> Iterator[tuple[int, Callable[[], bytes]]]:
+        """The online state that the last refit kept, if it is one of this log."""
+        path = self.folder / ONLINE
+        with contextlib.suppress(OSError, Corrupt, KeyError):
+            content = path.read_bytes()
+            header = layout.decode_checkpoint(content)[0]
+            chain = chain_at(self.context.log_thread.call, self.model, header["applied"])
+            head = self.context.log_thread.call(lambda s: s.head(self.model)).result()
+            if header["lineage"] == head.lineage.hex() and (chain is None or chain.hex() == header["chain"]):
+                yield int(header["applied"]), lambda: content
+
+    def _checkpoint(self, gen: int) -> bytes:
+        content: bytes = self.context.log_thread.call(lambda s: s.open_generation(self.model, gen)).result()
+        return content
+
+
+# What the service does with the result of a child process before it believes it: a pass of its own over the same rows.
+
+
+SAME: Final = 1e-9  # of the objective: another order of summation
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne(Serial):
+    """A pool of one part after another. go_on : called before each; may raise to give up."""
+
+    go_on: Callable[[], None]
+
+    def each(self, job: jobs.Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+        """See `riata.lab.batch.pool.Pool`."""
+        for part in parts:
+            self.go_on()
+            yield from Serial.each(self, job, [part], given)
+
+
+def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None]) -> dict[str, Any]:
+    """Return the result as people see it, with a certificate of the service's own. Raises `Corrupt` (code
+    `certificate_mismatch`) if the claimed one does not hold, and what `go_on` raises, which is called for each part of the rows.
+
+    The bound `gap` is that of this one pass; the solver may have found a better one in an earlier pass.
+    """
+    report = copy.deepcopy(outcome.document)
+    report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
+    one = report["solutions"][report["chosen"]]
+    data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config), task.config.label_weight.by_label)
+    problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
+    runs = report.setdefault("runs", None)
+    measure = partial(_measured, problem, pool, report["weight"], _run_check(problem, task, runs))
+    found, log_loss = measure(outcome.weights)
+    if abs(found.objective - one["objective"]) > SAME * max(1.0, abs(found.objective)) or found.kkt > one["kkt"] + SAME:
+        raise Corrupt(
+            f"the process that solved claims an objective of {one['objective']!r} with violation {one['kkt']:.1e}, and it is "
+            f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
+            "certificate_mismatch",
+        )
+    online, online_loss = measure(task.online)
+    verdict, progressive = report["verdict"], report.pop("progressive_regret")
+    has_gamma = hasattr(task.config.learner, "gamma")
+    report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
+    report["window"] = window.document()
+    report["memory_bytes"] = max(solution["memory_bytes"] for solution in report["solutions"])
+    report["seq"] = task.applied
+    report["regret"] = {
+        "gamma": one["gamma"],
+        "gamma_of": _gamma_of(task, has_gamma),
+        "objective_excess": found.objective - online.objective,
+        "log_loss": {
+            "online": online_loss,
+            "batch": log_loss,
+            "base": report["base_log_loss"],
+        },
+        "tail_log_loss": _tail(verdict),
+        "progressive_regret": progressive,
+    }
+    return report
+
+
+def _run_check(problem: Problem, task: Task, runs: dict[str, Any] | None) -> RunCheck | None:
+    """How weights are measured under the runs that a solution claims; None for solvers without groups. Takes the lengths of the
+    runs out of the report: they are of no use to people."""
+    if runs is None:
+        return None
+    layout = Layout.of(grouping_in(task.groups, problem.data), problem.data.features)
+    return RunCheck(problem, layout, [group.pop("lengths") for group in runs["groups"]], runs["k"])
+
+
+def _measured(problem: Problem, pool: Pool, weight: float, runs: RunCheck | None, weights: Weights) -> tuple[Certificate, float]:
+    """Return the certificate of weights and their mean loss. Raises `Corrupt` (code `certificate_mismatch`)."""
+    if runs is None:
+        found = certificate_at(problem, weights, pool)
+        return found, mean_loss(problem, weights, found.objective, weight)
+    try:
+        checked = runs.at(weights, pool)
+    except BadInput as error:
+        raise Corrupt(f"the process that solved claims runs that cannot be: {error.detail}", "certificate_mismatch") from None
+    return checked.certificate, -checked.log_likelihood / weight
+
+
+def _gamma_of(task: Task, has_gamma: bool) -> str:
+    if task.request.bounds:
+        return "the bound, which is the optimum under this gamma"
+    if task.request.gammas:
+        return "the request"
+    return "the learner" if has_gamma else f"the default {GAMMA:g}: this learner has no L1 penalty of this kind"
+
+
+def _tail(verdict: dict[str, Any]) -> dict[str, Any] | None:
+    """The losses of both on the hold-out, frozen at the event before it; None if nothing was judged."""
+    if "online" not in verdict:
+        return None
+    return {
+        "events": verdict["events"],
+        "online": verdict["online"]["frozen_loss"],
+        "batch": verdict["candidate"]["frozen_loss"],
+        "difference": verdict["frozen_difference"],
+        "standard_error": verdict["frozen_standard_error"],
+    }

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -21,13 +22,10 @@ from riata.learn.learner import Weights
 from riata.predict.factory import make_model
 from riata.predict.partition import Partition
 from riata.run.candidates.adopting import link_of
-from riata.run.candidates.gate import Ledger
+from riata.run.candidates.judging import LABELS_MIN, Ledger
 from riata.run.candidates.promotion import promote
-from riata.run.candidates.refits.due import is_scheduled, request_after_drift
-from riata.run.candidates.refits.preparing import ONLINE
-from riata.run.candidates.refits.refit import REFIT, STAGES, STATE_SUFFIX, SUFFIX, Refit
+from riata.run.candidates.refits.refit import ONLINE, REFIT, STAGES, STATE_SUFFIX, SUFFIX, Refit
 from riata.run.candidates.refits.request import read_request
-from riata.run.candidates.refits.tally import RefitTally
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.jobs.job import Job
@@ -331,3 +329,55 @@ class Refits:
         if self._temporary is None:
             self._temporary = TemporaryDirectory(prefix="riata-refits-")
         return Path(self._temporary.name)
+
+
+# When a refit begins that nobody asked for: by the schedule, or after an alarm of the model's drift detector.
+
+
+LINKS: Final = ("logistic", "probit")  # that a solver can maximise
+EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never be judged
+
+
+def is_scheduled(published: Published, known: Callable[[], Sequence[Refit]], every_s: float, now_ms: int) -> bool:
+    """Whether a model has new examples, and its last refit began long enough ago. known : returns its refits, oldest first."""
+    examples = published.examples
+    of_two_classes = published.config.labels not in ("real", "classes") and published.model.weights.link in LINKS
+    if not every_s or examples < EXAMPLES_MIN or not of_two_classes:
+        return False
+    refits = known()
+    since_s = (now_ms - refits[-1].job.created_ms) / 1000 if refits else every_s
+    return since_s >= every_s and (not refits or refits[-1].examples != examples)
+
+
+def request_after_drift(published: Published, known: Callable[[], Sequence[Refit]]) -> dict[str, Any] | None:
+    """Return the request for the refit that follows the last alarm, once there are enough events after it, unless one began
+    since. None if none is due. known : returns the refits of the model."""
+    asked = published.config.drift
+    if asked.action != "refit" or not (drift := published.figures.get("drift")) or not drift["alarms"]:
+        return None
+    since = published.applied - drift["alarms"][0]["seq"]
+    enough = published.examples - since + asked.refit_events
+    if since < asked.refit_events or any(refit.examples >= enough for refit in known()):
+        return None
+    return {"window": {"events": asked.refit_events}, "promote": "if_better"}
+
+
+# What is counted of refits.
+
+
+@dataclass(slots=True)
+class RefitTally:
+    """Counts and last figures of the refits of one model, since the start.
+
+    seconds         : of the last one
+    passes          : over all events, of all
+    gap             : of the last one; None if there is no bound
+    regret_log_loss : loss of the model minus that of the optimum on the hold-out, both frozen; None if it is not known
+    verdicts        : by decision
+    """
+
+    seconds: float = 0.0
+    passes: int = 0
+    gap: float | None = None
+    regret_log_loss: float | None = None
+    verdicts: Counter[str] = field(default_factory=Counter)

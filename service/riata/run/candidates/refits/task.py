@@ -32,7 +32,6 @@ TASK: Final = "task.bin"
 BASE: Final = "base.bin"
 RESULT: Final = "result.bin"
 STATE: Final = "state.bin"
-ERRORS: Final = "stderr.txt"
 
 
 @dataclass(frozen=True, slots=True)

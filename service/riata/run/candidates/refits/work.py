@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.errors import RiataError, TooLarge
+import numpy as np
+
+from riata.base.arrays import BOOL, F64
+from riata.base.errors import BadInput, RiataError, TooLarge
 from riata.lab.batch.data import PART_ROWS, Data
 from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.segment_data import data_of
 from riata.lab.batch.solution import Solution, TraceRow
+from riata.learn.learner import Learner, Weights
 from riata.run.candidates.adopting import rho_of, state_around
+from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, tail_size
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
-from riata.run.candidates.refits.judging import Judged, Resolve, judged, nothing
-from riata.run.candidates.refits.task import RESULT, STATE, Outcome, Task, read_task
+from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
 from riata.run.candidates.solving import Solved, pass_document, report_of, solve
+from riata.run.files.fit import unlogged
+from riata.run.state.config import config_payload
+from riata.run.state.model_state import ModelState
+from riata.store import layout
+from riata.store.control_events import Counted
+from riata.store.segment import Segment
+from riata.wire.batch import Batch, ByLabel, slice_rows, weighted
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -135,3 +146,178 @@ def limit_memory(bytes_max: int) -> None:
     now = next(int(line.split()[1]) * 1024 for line in STATUS.read_text().splitlines() if line.startswith("VmData"))
     limit = now + bytes_max + SPARE_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+# The hold-out of a refit: which penalty, the verdict of the gate, and the regret of the online learner.
+#
+# The optimum of the events before the hold-out is adopted by a learner of the model's kind. The online learner is followed from a
+# checkpoint, or from its beginning, up to the same event. Then both go on over the hold-out (`judging.py`).
+
+
+STEP_ROWS: Final = 8192
+Rows = tuple[Batch, BOOL | None]  # examples, and which of them do not count
+Resolve = Callable[[Data], Solved]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the hold-out shows.
+
+    ledger : the verdict of the gate with its figures; decision HOLD and no figures if nothing could be judged
+    chosen : which solution, by number. Of several the older half of the hold-out chooses, and the newer half judges
+    regret : the progressive regret; None if nothing could be judged
+    """
+
+    ledger: dict[str, Any]
+    chosen: int
+    regret: dict[str, Any] | None = None
+
+
+def split_before(segments: Sequence[Segment], counted: Counted, share: float | None) -> int:
+    """Return the last event before the hold-out: `share` of the events that count, or as many as the gate takes by default.
+    0 if no event would be left to fit."""
+    keeps = [counted.mask(segment.events(0, segment.rows)) for segment in segments]
+    total = sum(int(keep.sum()) for keep in keeps)
+    size = tail_size(total) if share is None else min(int(share * total), TAIL_MAX)
+    if not 0 < size < total:
+        return 0
+    for segment, keep in zip(reversed(segments), reversed(keeps), strict=True):
+        rows = np.flatnonzero(keep)
+        if len(rows) >= size:
+            at = int(rows[-size])
+            return int(segment.events(at, at + 1)[0]) - 1
+        size -= len(rows)
+    return 0
+
+
+def until(counted: Counted, last: int) -> Counted:
+    """Return the events of `counted` up to `last`."""
+    spans = counted.spans[counted.spans[:, 0] <= last].copy()
+    spans[:, 1] = np.minimum(spans[:, 1], last)
+    return Counted(spans, counted.skipped)
+
+
+def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved, resolve: Resolve) -> Judged:
+    """Have the gate judge what the same penalties find in the events before the hold-out.
+
+    solved  : the optima of all events
+    resolve : solves the same for other data
+    """
+    if not task.split:
+        return Judged(nothing(task.no_gate), 0)
+    by_label = task.config.label_weight.by_label
+    try:
+        earlier = until(task.counted, task.split)
+        before = resolve(data_of(segments, task.online.bits, earlier, rho_of(task.config), by_label))
+        tail = list(rows_between(segments, task.counted, task.split, task.applied, by_label))
+        older, tail = _halves(tail) if len(before) > 1 else ([], tail)
+        chosen = _chosen(before, older)
+        candidate = state_around(task.config, *before[chosen]).learner
+    except BadInput as error:
+        return Judged(nothing(f"the events before the hold-out give nothing to judge: {error.detail}"), 0)
+    online, regret = _online(task, folder), _Regret(task, solved[chosen][1].weights)
+    for batch, skip in rows_between(segments, task.followed, task.begins, task.split, by_label):
+        regret.add(online, batch, skip)
+    for batch, skip in older:
+        regret.add(online, batch, skip)
+        candidate.step(batch, skip)
+    try:
+        verdict = judge(online, candidate, [batch for batch, _ in tail], [skip for _, skip in tail])
+    except BadInput as error:
+        return Judged(nothing(error.detail), chosen)
+    for batch, skip in tail:
+        regret.add_batch(batch, skip)
+    return Judged(verdict.document(), chosen, regret.document(verdict.online.loss))
+
+
+def nothing(why: str) -> dict[str, Any]:
+    """The ledger of a refit that could not be judged."""
+    return {"decision": "HOLD", "why": f"not judged: {why}", "events": 0}
+
+
+def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Rows]:
+    """Yield the examples of the events after..last in order, weighted as they are learnt, and which of them do not count."""
+    for segment in segments:
+        events = segment.events(0, segment.rows)
+        low, high = np.searchsorted(events, [after + 1, last + 1]).tolist()
+        for start in range(low, high, STEP_ROWS):
+            stop = min(start + STEP_ROWS, high)
+            skip = ~counted.mask(events[start:stop])
+            yield weighted(segment.batch(start, stop), by_label), skip if skip.any() else None
+
+
+class _Regret:
+    """Sums of the losses of the online learner, each before it learnt the event, and of fixed weights."""
+
+    def __init__(self, task: Task, optimum: Weights) -> None:
+        self._first, self._optimum = task.begins + 1, optimum
+        self._in_sample = bool(len(task.counted.spans)) and int(task.counted.spans[0, 0]) <= int(task.followed.spans[0, 0])
+        self._events, self._online, self._batch = 0, 0.0, 0.0
+        self._judged = 0.0  # weight of the events that the gate had the online learner learn
+
+    def add(self, online: Learner, batch: Batch, skip: BOOL | None) -> None:
+        """Have the online learner learn a batch, and add the losses."""
+        found = losses(self._optimum.link, online.step(batch, skip).margin, batch.label, False)
+        self._online += _sum(found * batch.weight, skip)
+        self._add(batch, skip)
+
+    def add_batch(self, batch: Batch, skip: BOOL | None) -> None:
+        """Add the losses of the fixed weights on a batch that the gate has used."""
+        self._judged += _sum(batch.weight, skip)
+        self._add(batch, skip)
+
+    def document(self, loss: float) -> dict[str, Any]:
+        """loss: the mean loss of the online learner on what the gate has used."""
+        online = self._online + loss * self._judged
+        return {
+            "from": self._first,
+            "events": self._events,
+            "online": online,
+            "batch": self._batch,
+            "regret": online - self._batch,
+            "in_sample": self._in_sample,  # the fixed weights were fitted to all of these events
+        }
+
+    def _add(self, batch: Batch, skip: BOOL | None) -> None:
+        found = losses(self._optimum.link, margins(self._optimum, batch), batch.label, False)
+        self._batch += _sum(found * batch.weight, skip)
+        self._events += batch.n - (0 if skip is None else int(skip.sum()))
+
+
+def _sum(values: F64, skip: BOOL | None) -> float:
+    return float(values.sum() if skip is None else values[~skip].sum())
+
+
+def _halves(tail: list[Rows]) -> tuple[list[Rows], list[Rows]]:
+    """Cut the hold-out in the middle: the older half, and the newer."""
+    half = sum(batch.n for batch, _ in tail) // 2
+    older: list[Rows] = []
+    newer: list[Rows] = []
+    for batch, skip in tail:
+        cut = min(max(half, 0), batch.n)
+        half -= batch.n
+        for start, stop, into in ((0, cut, older), (cut, batch.n, newer)):
+            if stop > start:
+                into.append((slice_rows(batch, start, stop), None if skip is None else skip[start:stop]))
+    return older, newer
+
+
+def _chosen(solved: Solved, older: list[Rows]) -> int:
+    """Return which solution has the lowest loss on the older half of the hold-out."""
+    means = [
+        sum(
+            _sum(losses(one.weights.link, margins(one.weights, batch), batch.label, False) * batch.weight, skip)
+            for batch, skip in older
+        )
+        for _, one in solved
+    ]
+    return int(np.argmin(means))
+
+
+def _online(task: Task, folder: Path) -> Learner:
+    """Return the online learner after the event `begins`."""
+    if task.begins:
+        return ModelState.thaw(*layout.decode_checkpoint((folder / BASE).read_bytes())).learner
+    state = ModelState(task.origin.model, task.origin.lineage)
+    state.apply(unlogged(state, "config", 1, config_payload(task.config, after=0)))
+    return state.learner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from riata.base.moments import SYNTAX
-from riata.run.candidates.restoring.going_back import restore_document
+from riata.run.candidates.going_back import restore_document
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import JOB, done_or_accepted
 from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, Schema, answer, array, json_body, record, ref

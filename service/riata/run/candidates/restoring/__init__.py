@@ -1,1 +1,0 @@
-"""Going back: a model as it was after one of its events."""
