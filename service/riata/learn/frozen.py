@@ -66,7 +66,7 @@ def with_ranks(arrays: Arrays, names: Sequence[str], bits: int) -> tuple[Arrays,
             raise Corrupt(f"learner state: {name} has a slot outside the table of 2^{bits} slots")
     slots = np.zeros(0, np.uint32)
     for one in sorted(listed.values(), key=len, reverse=True):  # usually the longest has nearly all of them
-        slots = _merged(slots, one.astype(np.uint32))
+        slots = merged(slots, one.astype(np.uint32))
     return {**arrays, **{name: _ranks(arrays[name], slots) for name in names}}, slots
 
 
@@ -77,8 +77,9 @@ def without_ranks(arrays: Arrays, names: Sequence[str], slots: U32) -> Arrays:
     return {**arrays, **{name: slot.astype(arrays[name].dtype) for name, slot in back.items()}}
 
 
-def _merged(slots: U32, more: U32) -> U32:
-    """The union, increasing. `np.union1d` would take ten times as long and hold the interpreter's lock all the time."""
+def merged(slots: U32, more: U32) -> U32:
+    """The union of `slots`, increasing, and `more`; it is increasing too. `np.union1d` would take ten times as long and hold the
+    interpreter's lock all the time."""
     if not len(slots):
         return np.unique(more) if bool((np.diff(more.astype(np.int64)) <= 0).any()) else more
     places = _places(more, slots)

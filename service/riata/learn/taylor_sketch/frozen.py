@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import F64, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.taylor_sketch.kernel_state import (
     BETA,
     CURVATURE,
@@ -168,7 +168,7 @@ def _thaw_outside(state: TaylorState, arrays: Arrays) -> None:
     s = state.arrays
     slot, key = arrays["outside_slot"].astype(np.uint32), s.members.key[: state.size]
     members = key[key >= 0].astype(np.uint32)
-    state.table.lines_of(np.union1d(slot, members))
+    state.table.lines_of(merged(slot, members))
     state.table.enter(arrays.get("held_hash", np.empty(0)).astype(np.uint32))
     at, members_at, line = state.table.lines_of(slot), state.table.lines_of(members), state.table.line
     for name, column in _outside_columns(state.settings).items():
@@ -253,12 +253,12 @@ def _check_ragged(
     if int(start[0]) != 0 or int(start[-1]) != features or bool((length < 0).any()):
         raise Corrupt(f"learner state: {name} rows are not contiguous")
     row = np.repeat(np.arange(rows), length)
-    same = np.flatnonzero(np.diff(row) == 0)
     entries = at.astype(np.int64)
-    if dtype == np.uint32 and bool((np.diff(entries)[same] <= 0).any()):
-        raise Corrupt(f"learner state: {name} rows are not sorted by hash")
-    if len(np.unique(row * 2**32 + entries)) < features:
-        raise Corrupt(f"learner state: {name} rows have a feature twice")
+    if dtype == np.int32:  # positions, in any order
+        if len(np.unique(row * 2**32 + entries)) < features:
+            raise Corrupt(f"learner state: {name} rows have a feature twice")
+    elif bool((np.diff(entries)[np.diff(row) == 0] <= 0).any()):
+        raise Corrupt(f"learner state: {name} rows are not sorted by hash, or have a feature twice")
 
 
 def _check_outside(arrays: Arrays, settings: Settings, n: int, bits: int) -> None:

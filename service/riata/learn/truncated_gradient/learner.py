@@ -12,7 +12,7 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.adopt import Adopted, require_bits, require_logistic
-from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Shadow, Sketch, Stepped, Weights
 from riata.learn.slot_list import SlotList
 from riata.learn.slot_table import SlotTable
@@ -173,7 +173,7 @@ class TruncatedGradient:
             arrays = {**arrays, "survey": counted_in_survey(arrays["column"].astype(np.float64), int(arrays["counts"][0]))}
         self._start_empty()
         slot, seen = arrays["slot"].astype(np.uint32), arrays.get("seen", np.empty(0)).astype(np.uint32)
-        self._slots.lines_of(np.union1d(slot, seen))
+        self._slots.lines_of(merged(seen, slot))
         at, at_seen, line = self._slots.lines_of(slot), self._slots.lines_of(seen), self._slots.line
         line[at, state.BETA] = arrays["beta"]
         line[at, state.TAU] = arrays["tau"]
