@@ -30,7 +30,7 @@ from riata.run.writer.shifts import Shifts
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
 SLOW_FOR_MS: Final = 60_000  # a model goes aside from the beginning for so long after a slow turn
 LONG_MS: Final = 500  # a turn that has lasted so long may last for hours
-LARGE_BYTES: Final = 2**25  # of a checkpoint: to write and read it back takes about a second
+LARGE_BYTES: Final = 2**24  # of a checkpoint: to write and read it back takes about half a second, and one may be under way
 OTHERS_MS: Final = 10_000  # if no other model had a turn for so long, nobody is held up
 
 
