@@ -290,8 +290,8 @@ class TruncatedGradient:
             for name in members:
                 check_numbers(name, arrays[name], len(arrays[key]), least=-math.inf if name == "beta" else 0.0)
         if self._settings.normalised:
-            scaled = arrays["seen"][arrays["scale"].astype(np.float64) > 0.0]
-            if len(scaled) < len(arrays["seen"]) or not bool(np.isin(arrays["slot"], scaled).all()):
+            seen, slot = arrays["seen"].astype(np.uint32), arrays["slot"].astype(np.uint32)
+            if bool((arrays["scale"] == 0.0).any()) or len(merged(seen, slot)) > len(seen):
                 raise Corrupt("learner state: a weight has no scale")
 
     def _check_columns(self, entry: Any, slot: Any, column: Any, learnt: int) -> None:
