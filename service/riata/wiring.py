@@ -33,7 +33,7 @@ from riata.run.writer.checkpointer import Retention
 from riata.run.writer.stopping import leave
 from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
-from riata.store.segments import FOLDER
+from riata.store.segment import FOLDER
 from riata.store.sqlite.directory import require_free
 from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, open_sqlite
 from riata.store.store import Store

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
-from riata.lab.batch.columns import Columns, columns_of
 from riata.lab.batch.data import keep_features, native_rows
-from riata.lab.batch.held import solve_columns
+from riata.lab.batch.passes import Columns, columns_of
+from riata.lab.batch.rmmp import solve_columns
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.native.library import core
 from tests.batch.designs import data_of, sparse_design

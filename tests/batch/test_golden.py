@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.lab.batch.mp import Mp
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import Problem
-from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.rmmp import Mp, Rmmp
 from riata.learn.learner import Weights
 from tests.batch.designs import NEVER, ZERO, data_of, dense, golden
 from tests.learn.paper_design import paper_design

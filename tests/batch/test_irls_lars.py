@@ -14,9 +14,8 @@ from riata.base.errors import BadInput, TooLarge
 from riata.lab.batch.data import in_memory
 from riata.lab.batch.irls_lars import FEATURES_MAX, IrlsLars, lars
 from riata.lab.batch.pool import Serial, Threads
-from riata.lab.batch.problem import LinkName, Problem
+from riata.lab.batch.problem import LinkName, Problem, Solution
 from riata.lab.batch.rmmp import Rmmp, memory_bytes
-from riata.lab.batch.solution import Solution
 from tests.batch.designs import NEVER, data_of, dense, golden, sparse_design
 from tests.batch.test_solvers import parts_of
 from tests.twins import lars as slow

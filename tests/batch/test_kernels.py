@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
-from riata.lab.batch import taylor_pass as fast
+from riata.lab.batch import passes as fast
 from riata.lab.batch.data import PART_ROWS, Rows, in_memory, sort_rows
-from riata.lab.batch.taylor_pass import SUMS, Weighted
+from riata.lab.batch.passes import SUMS, Weighted
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import data_of, sparse_design
 from tests.twins import batch as slow

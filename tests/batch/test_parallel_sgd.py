@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.errors import BadInput, TooLarge
-from riata.lab.batch import sgd_pass
+from riata.lab.batch import passes
 from riata.lab.batch.parallel_sgd import ParallelSgd
+from riata.lab.batch.passes import Rates, Walk
 from riata.lab.batch.pool import Serial, Threads
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.rmmp import Rmmp
-from riata.lab.batch.sgd_pass import Rates, Walk
-from riata.lab.batch.solution import Solution
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, sparse_design
 from tests.batch.test_solvers import parts_of
@@ -41,12 +40,12 @@ def test_a_walk_is_that_of_its_twin(seed: int, link: int, adaptive: bool, free: 
     x, y = sparse_design(40, 8, seed, 0.4)
     rows = data_of(x, y, rng.uniform(0.5, 2.0, 40)).parts[0].load()
     d = int(rows.rank.max(initial=0)) + 1
-    one = sgd_pass.new_walk(rng.standard_normal(d) * (rng.random(d) < 0.5), 0.1)
+    one = passes.new_walk(rng.standard_normal(d) * (rng.random(d) < 0.5), 0.1)
     two, rates = copy.deepcopy(one), Rates(0.3, 0.02, adaptive, free)
     for order in (rng.permutation(40), rng.permutation(40)[:11]):
-        sgd_pass.walk_rows(rows, link, one, rates, order)
+        passes.walk_rows(rows, link, one, rates, order)
         slow.walk_rows(rows, link, two, rates, order)
-        sgd_pass.settle_walk(one, rates)
+        passes.settle_walk(one, rates)
         slow.settle_walk(two, rates)
         for name in Walk._fields:
             np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-8, atol=1e-11)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import Corrupt
-from riata.lab.batch import rank_map
-from riata.lab.batch.rank_map import SlotCounts, move_entries
+from riata.lab.batch import segment_data
+from riata.lab.batch.segment_data import SlotCounts, move_entries
 from riata.native.library import core, struct
 from tests.twins import rank_map as twin
 
@@ -53,7 +53,7 @@ def test_rows_are_counted_and_ranked_as_the_twin_does(seed: int, n: int, kinds: 
 
 
 def test_the_map_grows_and_keeps_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_map, "_AT_FIRST", 8)
+    monkeypatch.setattr(segment_data, "_AT_FIRST", 8)
     indptr, hashes, _ = some_rows(np.random.default_rng(4), 500, 900)
     counts = SlotCounts(32)
     counts.add(indptr, hashes, np.ones(500, np.bool_))

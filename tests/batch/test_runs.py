@@ -10,17 +10,18 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
-from riata.lab.batch import run_descent as fast
+from riata.lab.batch import runs as fast
 from riata.lab.batch.data import DataInMemory
 from riata.lab.batch.groups import Declared, Grouping, grouping_of, read_groups
-from riata.lab.batch.mp import Mp
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import LinkName, Problem
-from riata.lab.batch.run_descent import Columns, Runs
+from riata.lab.batch.rmmp import Mp
 from riata.lab.batch.run_search import GridPoint, RunLasso, RunSolution, candidates
 from riata.lab.batch.runs import (
+    Columns,
     Layout,
     Point,
+    Runs,
     check,
     columns_of,
     log_constant,

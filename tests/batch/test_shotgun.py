@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64
 from riata.base.errors import Conflict, TooLarge
-from riata.lab.batch import shotgun, shotgun_round
-from riata.lab.batch.columns import Columns, columns_of, memory_bytes
+from riata.lab.batch import passes, shotgun
 from riata.lab.batch.data import in_memory
+from riata.lab.batch.passes import Columns, Limits, Place, Rounds, columns_of, memory_bytes
 from riata.lab.batch.pool import Serial, Threads
-from riata.lab.batch.problem import LinkName, Problem
+from riata.lab.batch.problem import LinkName, Problem, TraceRow
 from riata.lab.batch.rmmp import Rmmp
 from riata.lab.batch.shotgun import Shotgun
-from riata.lab.batch.shotgun_round import Limits, Place, Rounds
-from riata.lab.batch.solution import TraceRow
 from riata.maths.links import LOGISTIC, PROBIT
 from tests.batch.designs import NEVER, data_of, dense, golden, sparse_design
 from tests.batch.test_solvers import parts_of
@@ -59,7 +57,7 @@ def test_the_published_step_rho_and_number_at_once() -> None:
         Rounds(columns, LOGISTIC, place, limits).moves(chosen, move)
         wanted = [step["delta"][str(c + 1)] for c in chosen]
         np.testing.assert_allclose(move, wanted, rtol=1e-10)
-    rho = shotgun_round.spectral_radius(columns, np.arange(6), np.ones(6), 200, 0)
+    rho = passes.spectral_radius(columns, np.arange(6), np.ones(6), 200, 0)
     assert rho == pytest.approx(STEP["rho"], rel=1e-10)
     assert int(np.ceil(6 / rho)) == STEP["P_star"]
 
@@ -88,7 +86,7 @@ def test_kernels_do_what_their_twins_do(seed: int, link: int, at_once: int) -> N
 
 def test_a_shuffle_is_that_of_its_twin() -> None:
     one, two = np.arange(50), np.arange(50)
-    shotgun_round.shuffle(one, 7, 3)
+    passes.shuffle(one, 7, 3)
     slow.shuffle(two, 7, 3)
     assert one.tolist() == two.tolist()
     assert sorted(one) == list(range(50))
@@ -98,7 +96,7 @@ def test_rho_comes_near_the_largest_eigenvalue_from_below() -> None:
     columns = columns_of(DATA)
     norm = np.array([(columns.value[columns.start[j] : columns.start[j + 1]] ** 2).sum() for j in range(D)])
     exact = slow.spectral_radius(columns, np.arange(D), norm, 0, 0)
-    assert 0.9 * exact < shotgun_round.spectral_radius(columns, np.arange(D), norm, 20, 0) <= exact * (1 + 1e-12)
+    assert 0.9 * exact < passes.spectral_radius(columns, np.arange(D), norm, 20, 0) <= exact * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit"])
@@ -170,7 +168,7 @@ def test_rounds_fall_in_proportion_to_the_number_at_once() -> None:
         worst, epoch = np.inf, 0
         while worst > 0.01:
             epoch += 1
-            shotgun_round.shuffle(order, 0, epoch)
+            passes.shuffle(order, 0, epoch)
             worst, _ = Rounds(columns, LOGISTIC, place, limits).advance(order, at_once, number)
             number += -(-128 // at_once)
         needed.append(number - 1)

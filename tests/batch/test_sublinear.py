@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.lab.batch import sublinear
-from riata.lab.batch.columns import columns_of, memory_bytes
+from riata.lab.batch.passes import columns_of, memory_bytes
 from riata.lab.batch.pool import Serial, Threads
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.rmmp import Rmmp
-from riata.lab.batch.solution import Solution
 from riata.lab.batch.sublinear import SIZE, Search, Sublinear, Terms, gather_rows, rounds_for
 from tests.batch.designs import data_of, dense, golden, sparse_design
 from tests.twins import sublinear as slow

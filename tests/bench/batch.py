@@ -37,9 +37,8 @@ from riata.base.arrays import F64, I64, U32
 from riata.lab.batch.choose import auto
 from riata.lab.batch.data import DataInMemory, in_memory
 from riata.lab.batch.pool import Serial, Threads
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.rmmp import Rmmp
-from riata.lab.batch.solution import Solution
 from tests.bench import report
 from tests.bench.streams import count_words, open_lines
 

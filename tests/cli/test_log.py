@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from riata.store import records
-from riata.store.segments import FOLDER
+from riata.store.segment import FOLDER
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append
 from tests.cli.test_verbs import run

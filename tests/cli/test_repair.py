@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from riata.cli.app import app
 from riata.run.writer.checkpointer import Checkpointer
 from riata.store.records import decode_document
-from riata.store.sqlite.repairs import RepairStore
+from riata.store.sqlite.offline import RepairStore
 from riata.store.sqlite.store import open_sqlite, read_sqlite
 from tests import damaging
 from tests.run.node import Node, events

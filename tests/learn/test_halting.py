@@ -13,7 +13,7 @@ from riata.base.halt import Halt, Halted, halting, lent, require_wanted
 from riata.learn.particle_filter.config import ParticleFilterConfig
 from riata.learn.registry import LearnerConfig, build_learner
 from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.predict.path import regularisation_path
+from riata.predict.uncertainty import regularisation_path
 from riata.wire.batch import Batch
 
 LONG_S = 900.0  # far less than any of these computations takes

@@ -7,9 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from riata.base.arrays import F64
-from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE
-from riata.watch.accumulate import CELL, CELLS, CUMULATIVE, PAST, SCALE, SUMS, tally_of, tally_rows
+from riata.watch.figures import BINS, CELL, CELLS, CUMULATIVE, PAST, SCALE, SUMS, histogram_auc, ranked_auc, tally_of, tally_rows
 from tests.twins import auc as twin
 
 EVEN_SPAN, EVEN_PER_UNIT = 8.0, 192.0  # where bins are of equal width, and how many there are

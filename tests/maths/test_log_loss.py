@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from riata.maths.log_loss import log_losses
+from riata.maths.links import log_losses
 from tests.twins import log_loss as twin
 
 

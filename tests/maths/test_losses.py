@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from riata.maths.losses import HINGE, LOGISTIC, SQUARED, invariant_travel, slope
+from riata.maths.links import HINGE, LOGISTIC, SQUARED, invariant_travel, slope
 from tests.twins import losses as twin
 
 MARGINS = [-1e6, -800.0, -40.0, -3.0, -1.0, -1e-3, 0.0, 1e-3, 0.5, 1.0, 3.0, 36.0, 700.0, 1e6]

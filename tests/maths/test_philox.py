@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from riata.maths.philox import below, random_bits
+from riata.lab.trees.tree import below, random_bits
 from riata.native.library import core
 from tests.twins import philox as slow
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riata.maths import losses
+from riata.maths import links
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.native.library import core
 from tests.twins import taylor as twin
@@ -133,4 +133,4 @@ def test_the_likelier_the_label_the_smaller_the_slope(link: int) -> None:
 
 @given(margins, labels)
 def test_the_logistic_slope_is_that_of_the_logistic_loss_to_the_last_bit(c: float, label: float) -> None:
-    assert taylor(LOGISTIC, c, label)[0] == -core.slope(losses.LOGISTIC, c, label)
+    assert taylor(LOGISTIC, c, label)[0] == -core.slope(links.LOGISTIC, c, label)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 WATCH = """
 import numpy as np
-from riata.maths.auc import ranked_auc
+from riata.watch.figures import ranked_auc
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS
-from riata.maths.log_loss import log_losses
+from riata.maths.links import log_losses
 from riata.lab.trees.curves import curve_variable
 from riata.lab.trees.growing import Growth, grow
 from riata.watch.class_progressive import ClassProgressive
@@ -50,7 +50,7 @@ from riata.lab.batch.groups import Grouping
 from riata.lab.batch.named import SOLVERS
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import Problem
-from riata.lab.batch.rank_map import SlotCounts
+from riata.lab.batch.segment_data import SlotCounts
 from riata.lab.batch.rmmp import Rmmp
 from riata.lab.batch.run_search import RunLasso
 from tests.batch.designs import data_of, sparse_design

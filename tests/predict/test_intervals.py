@@ -9,9 +9,9 @@ import pytest
 
 from riata.base.errors import Conflict
 from riata.maths.links import Link
-from riata.predict.intervals import intervals_of
 from riata.predict.linear_model import LinearModel
 from riata.predict.model import Scores
+from riata.predict.posterior import intervals_of
 from tests.predict.rows import batch_of, model_of, origin, random_weights
 
 LEVEL = 0.9

@@ -14,8 +14,7 @@ from riata.base.errors import RiataError
 from riata.learn.learner import Weights
 from riata.maths.links import Link
 from riata.predict.linear_model import LinearModel
-from riata.predict.model import Labels, Origin
-from riata.predict.one_row import BYTES_MAX, OneRow, Plan, RowAnswer
+from riata.predict.model import BYTES_MAX, Labels, OneRow, Origin, Plan, RowAnswer
 from riata.predict.uncertainty import Covariance, look_up
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context

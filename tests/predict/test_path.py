@@ -8,7 +8,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.learn.learner import Sketch
-from riata.predict.path import FLOOR, Path, Point, regularisation_path
+from riata.predict.uncertainty import FLOOR, Path, Point, regularisation_path
 from tests.predict.sketches import random_sketch
 
 

@@ -23,8 +23,7 @@ from riata.run.state.recovery import Recovery
 from riata.run.state.replay import replay
 from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records, segment
-from riata.store.segment import Segment
-from riata.store.segments import Segments
+from riata.store.segment import Segment, Segments
 from riata.store.store import Append, Owner, Store
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, here

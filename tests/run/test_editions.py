@@ -20,7 +20,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 from riata.run.writer.publishing import publish
 from riata.store import layout
-from riata.watch.minute import Minute, of_last_minute
+from riata.watch.progressive import Minute, of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch, random_batch

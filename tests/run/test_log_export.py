@@ -12,7 +12,7 @@ from riata.run.candidates.segment_building import build_segments
 from riata.run.log import log_export
 from riata.run.log.log_export import export_log
 from riata.store import records, segment
-from riata.store.segments import Segments
+from riata.store.segment import Segments
 from riata.store.store import Append
 from riata.wire.arrow_writer import END
 from riata.wire.batch import NO_TIME

@@ -11,15 +11,14 @@ import pytest
 from riata.base.errors import Corrupt
 from riata.learn.learner import Sketch
 from riata.predict.linear_model import LinearModel
-from riata.predict.one_row import Plan
+from riata.predict.model import Plan
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
 from riata.run.writer.publishing import REST, Curvature, publish
 from riata.watch.drift import DriftDetector
-from riata.watch.minute import Minute, of_last_minute
 from riata.watch.observer import Observer
-from riata.watch.progressive import Progressive
+from riata.watch.progressive import Minute, Progressive, of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
 from tests.learn.streams import to_batch

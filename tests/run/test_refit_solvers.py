@@ -11,7 +11,7 @@ import pytest
 
 from riata.base.errors import BadInput, Corrupt, RiataError
 from riata.lab.batch import irls_lars
-from riata.predict.partition import Partition
+from riata.predict.explain import Partition
 from riata.run.candidates.refits import work
 from riata.run.candidates.refits.refit import Prepared, check, seconds_left
 from riata.run.candidates.refits.request import read_request

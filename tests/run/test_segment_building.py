@@ -17,8 +17,7 @@ from riata.run.state.recovery import Recovery
 from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records, segment
 from riata.store.payload import decode_batch
-from riata.store.segment import Origin, Segment
-from riata.store.segments import Segments
+from riata.store.segment import Origin, Segment, Segments
 from riata.store.store import Append, Store
 from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint

@@ -15,8 +15,7 @@ from riata.run.state.model_state import Frozen, ModelState
 from riata.run.writer import checkpointer
 from riata.store import layout
 from riata.store.store import Generation
-from riata.watch.curves import Curve
-from riata.watch.progressive import Progressive
+from riata.watch.progressive import Curve, Progressive
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 from tests.settings import retention

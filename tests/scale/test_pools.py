@@ -21,10 +21,9 @@ from riata.lab.batch.expansion import expansion_request
 from riata.lab.batch.parallel_sgd import ParallelSgd
 from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Pool, Serial, Threads
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.rmmp import Rmmp
 from riata.lab.batch.segment_data import SegmentData, data_of
-from riata.lab.batch.solution import Solution
 from riata.lab.pools.message import decode, digest_of, encode_call, reported
 from riata.lab.pools.processes import Processes
 from riata.lab.pools.rows_file import decode_rows, encode_rows

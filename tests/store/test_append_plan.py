@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from riata.store import append_plan
-from riata.store.append_plan import Planned, new_head, plan_group
+from riata.store.append_plan import Planned, Seen, new_head, plan_group
 from riata.store.payload import decode_batch
 from riata.store.records import next_chain, row_digests, write_ahead
 from riata.store.store import Append, Head
-from riata.store.undoing import Seen
 from tests.store.batches import LINEAGE, batch_of, observe, one_row, same
 
 HEADS = {"m": new_head(LINEAGE)}

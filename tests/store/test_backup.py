@@ -10,9 +10,9 @@ import pytest
 
 from riata.base.errors import Conflict, LogGap, NotFound, Unavailable
 from riata.store.sqlite import online_backup
+from riata.store.sqlite.offline import copy_stopped, verify
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.session import Session
-from riata.store.sqlite.stopped_backup import copy_stopped, verify
 from riata.store.sqlite.store import SqliteStore, open_sqlite
 from riata.store.store import Head
 from tests.settings import sqlite_settings

@@ -15,11 +15,10 @@ from riata.base.limits import RESTORE_BYTES_MAX_SHARED
 from riata.store.layout import checkpoint_digest, split_chunks
 from riata.store.payload import decode_batch
 from riata.store.records import encode_restore
-from riata.store.redis.conditions import ATTESTED
-from riata.store.redis.keys import Keys
 from riata.store.redis.link import Credentials, Link, Lost, Reply
+from riata.store.redis.session import ATTESTED
 from riata.store.redis.store import RedisStore, open_redis
-from riata.store.redis.url import read_url
+from riata.store.redis.url import Keys, read_url
 from riata.store.store import Append, Edition, Owner, Verdict
 from tests.chaos.proxy import Proxy
 from tests.doubles.memory_store import MemoryStore

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.store import undoing
+from riata.store import append_plan
+from riata.store.append_plan import Restored
 from riata.store.layout import encode_checkpoint
 from riata.store.memory import MemoryStore
 from riata.store.records import Through, encode_restore
@@ -18,7 +19,6 @@ from riata.store.redis.store import open_redis
 from riata.store.sqlite import dedupe
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Head, Store
-from riata.store.undoing import Restored
 from tests.redis_server import RedisServer, redis_version
 from tests.settings import redis_settings, sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe
@@ -202,29 +202,29 @@ def test_a_state_inside_a_record_ends_there(opens: Callable[[], Store]) -> None:
 
 
 def test_spans_are_those_of_the_effective_log() -> None:
-    assert undoing.counted((), 9) == [(1, 9)]
-    assert undoing.counted((Restored(100, 50), Restored(150, 99)), 200) == [(151, 200), (1, 99)]
-    assert undoing.counted((Restored(100, 50), Restored(150, 99)), 149) == [(101, 149), (1, 50)]
-    assert undoing.counted((Restored(100, 50), Restored(150, 120)), 151) == [(151, 151), (101, 120), (1, 50)]
-    assert undoing.counted((Restored(100, 0),), 100) == [(101, 100), (1, 0)]
+    assert append_plan.counted((), 9) == [(1, 9)]
+    assert append_plan.counted((Restored(100, 50), Restored(150, 99)), 200) == [(151, 200), (1, 99)]
+    assert append_plan.counted((Restored(100, 50), Restored(150, 99)), 149) == [(101, 149), (1, 50)]
+    assert append_plan.counted((Restored(100, 50), Restored(150, 120)), 151) == [(151, 151), (101, 120), (1, 50)]
+    assert append_plan.counted((Restored(100, 0),), 100) == [(101, 100), (1, 0)]
 
 
 def test_entries_keep_every_event_of_an_id_and_are_cut() -> None:
-    entry = undoing.united([(5, b"a" * 16), (9, b"b" * 16)])
-    entry = undoing.united([entry, (7, b"c" * 16), (9, b"b" * 16)])
-    assert list(undoing.positions(entry)) == [(9, b"b" * 16), (7, b"c" * 16), (5, b"a" * 16)]
-    assert list(undoing.positions(undoing.up_to(entry, 8) or (0, b""))) == [(7, b"c" * 16), (5, b"a" * 16)]
-    assert undoing.up_to(entry, 4) is None
-    assert undoing.counting(entry, [(8, 8), (1, 7)], 6) == (7, b"c" * 16)
-    assert undoing.counting(entry, [(8, 8), (1, 6)], 6) is None
+    entry = append_plan.united([(5, b"a" * 16), (9, b"b" * 16)])
+    entry = append_plan.united([entry, (7, b"c" * 16), (9, b"b" * 16)])
+    assert list(append_plan.positions(entry)) == [(9, b"b" * 16), (7, b"c" * 16), (5, b"a" * 16)]
+    assert list(append_plan.positions(append_plan.up_to(entry, 8) or (0, b""))) == [(7, b"c" * 16), (5, b"a" * 16)]
+    assert append_plan.up_to(entry, 4) is None
+    assert append_plan.counting(entry, [(8, 8), (1, 7)], 6) == (7, b"c" * 16)
+    assert append_plan.counting(entry, [(8, 8), (1, 6)], 6) is None
 
 
 def test_restores_are_read_as_they_were_packed_and_dropped_below_the_floor() -> None:
-    restores = undoing.and_then((Restored(5, 1), Restored(9, 4)), Restored(12, 9), 6)
+    restores = append_plan.and_then((Restored(5, 1), Restored(9, 4)), Restored(12, 9), 6)
     assert restores == (Restored(9, 4), Restored(12, 9))
-    assert undoing.unpack(undoing.pack(restores)) == restores
+    assert append_plan.unpack(append_plan.pack(restores)) == restores
     with pytest.raises(Exception, match="not a whole number"):
-        undoing.unpack(b"123")
+        append_plan.unpack(b"123")
 
 
 def test_a_window_forgets_ids_whatever_restores_say(opens: Callable[[], Store]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riata.store.sqlite import losses as wal_file
-from riata.store.sqlite.losses import _checksums, _weights, find_damage
+from riata.store.sqlite import witness as wal_file
+from riata.store.sqlite.witness import _checksums, _weights, find_damage
 
 PAGE = 4096
 HEADER, FRAME = 32, 24 + PAGE

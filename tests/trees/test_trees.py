@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput, Malformed
+from riata.lab.trees import curves as fast
 from riata.lab.trees import growing as split
-from riata.lab.trees.curves import CurveVariable, Variable, curve_variable, number_variable, rows_of, variables_of
+from riata.lab.trees.curves import (
+    NO_WINDOW,
+    Curves,
+    CurveVariable,
+    Variable,
+    curve_variable,
+    number_variable,
+    rows_of,
+    variables_of,
+)
 from riata.lab.trees.growing import Growth, grow, room
-from riata.lab.trees.output_code import code_words, decode
-from riata.lab.trees.tree import LEAF, Tree, read_tree
-from riata.maths import warping as fast
-from riata.maths.warping import NO_WINDOW, Curves
+from riata.lab.trees.tree import LEAF, Tree, code_words, decode, read_tree
 from riata.store.layout import decode_checkpoint, encode_checkpoint
 from tests.batch.designs import golden
 from tests.trees.curves import of_kinds

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.watch.accumulate`: every figure from its definition, over the whole list of events."""
+"""Slow, obvious twin of `riata.watch.figures`: every figure from its definition, over the whole list of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `riata.maths.auc`: every pair of a positive and a negative is looked at."""
+"""Slow, obvious twin of `riata.watch.figures`: every pair of a positive and a negative is looked at."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from scipy.special import log_expit, log_ndtr
 
 from riata.base.arrays import F64, I64, U32
 from riata.lab.batch.data import Rows
-from riata.lab.batch.taylor_pass import Weighted
+from riata.lab.batch.passes import Weighted
 from riata.maths.links import LOGISTIC
 
 TWINS_OF = ("batch_pass",)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64, I32, I64, U32
-from riata.lab.batch.columns import Columns
 from riata.lab.batch.data import Rows
+from riata.lab.batch.passes import Columns
 from tests.twins.batch import log_p
 from tests.twins.batch import slope as slope_of
 

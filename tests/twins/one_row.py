@@ -1,11 +1,10 @@
-"""Slow, obvious twin of `riata.predict.one_row`."""
+"""Slow, obvious twin of `riata.predict.model`."""
 
 from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from riata.predict.model import Model
-from riata.predict.one_row import RowAnswer
+from riata.predict.model import Model, RowAnswer
 from riata.wire.parse import Context, parse_examples, parse_query
 from riata.wire.parsed import Parsed
 

@@ -9,7 +9,7 @@ from scipy.linalg import toeplitz
 from scipy.optimize import brentq, minimize
 
 from riata.base.arrays import F64, I64
-from riata.lab.batch.run_descent import Columns, Runs
+from riata.lab.batch.runs import Columns, Runs
 from tests.twins.batch import log_p, slope
 
 TWINS_OF = ("run_descent",)

@@ -6,7 +6,7 @@ import numpy as np
 
 from riata.base.arrays import F64, I64
 from riata.lab.batch.data import Rows
-from riata.lab.batch.sgd_pass import INTERCEPT, SQUARES, STEPS, Rates, Walk
+from riata.lab.batch.passes import INTERCEPT, SQUARES, STEPS, Rates, Walk
 from tests.twins.batch import dense_rows, slope
 
 TWINS_OF = ("sgd",)

@@ -1,12 +1,11 @@
-"""Slow, obvious twins of the kernels of `riata.lab.batch.shotgun_round`: dense columns and numpy."""
+"""Slow, obvious twins of the kernels of `riata.lab.batch.passes`: dense columns and numpy."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.lab.batch.columns import Columns
-from riata.lab.batch.shotgun_round import Limits, Place
+from riata.lab.batch.passes import Columns, Limits, Place
 from tests.twins import philox as random
 from tests.twins.batch import log_p, slope
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.lab.batch.columns import Columns
 from riata.lab.batch.data import Rows
+from riata.lab.batch.passes import Columns
 from riata.lab.batch.sublinear import ACCESSES, DONE, INTERCEPT, TOTAL, Search, Terms
 from tests.twins import philox as random
 from tests.twins.batch import dense_rows

@@ -7,11 +7,9 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.maths.classes import class_probabilities
-from riata.maths.links import LINKS, LOGISTIC, PROBIT
+from riata.maths.links import LINKS, LOGISTIC, PROBIT, class_probabilities
 from riata.watch.class_progressive import ClassProgressive
-from riata.watch.header import NEW
-from riata.watch.progressive import ProgressiveConfig
+from riata.watch.progressive import NEW, ProgressiveConfig
 from tests.twins import classes as twin
 
 NAMES = ("a", "b", "c", "never")

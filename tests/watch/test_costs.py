@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from riata.maths.links import LOGISTIC
-from riata.watch.accumulate import PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT
-from riata.watch.costs import cost_figures
+from riata.watch.figures import PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, cost_figures
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.2])

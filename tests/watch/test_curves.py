@@ -5,7 +5,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.watch.curves import EARLY, EXAMPLES, NON_ZEROS, POINT, POINTS_MAX, SEQ, SPACING, Curve
+from riata.watch.progressive import EARLY, EXAMPLES, NON_ZEROS, POINT, POINTS_MAX, SEQ, SPACING, Curve
 
 
 def grow(curve: Curve, start: int, examples: int) -> int:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.watch.accumulate import CELL, CELLS, SCALE, SUMS
-from riata.watch.figures import calibration_cells, horizon_figures, ratio
+from riata.watch.figures import CELL, CELLS, SCALE, SUMS, calibration_cells, horizon_figures, ratio
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from riata.watch.class_progressive import ClassProgressive
-from riata.watch.minute import SPAN_MS, STEP_MS, Minute, of_last_minute
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import SPAN_MS, STEP_MS, Minute, Progressive, ProgressiveConfig, of_last_minute
 
 SLACK_MS = STEP_MS
 

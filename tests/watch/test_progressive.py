@@ -14,8 +14,7 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.links import LINKS, Answers
-from riata.watch.header import NEW
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import NEW, Progressive, ProgressiveConfig
 
 ALL: list[Answers] = list(LINKS)
 SMALL = {"half_life": 150, "window": 400}

@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
-from riata.watch import accumulate
+from riata.watch import figures
 from tests.twins import accumulate as twin
 
 
 def judged(link: int, margin: float, label: float, base: float) -> tuple[float, ...]:
     """Probability, log loss, log loss of `base`, 1 if correct, own loss, own loss of `base`: sums of a window of one event."""
     past = np.array([[margin], [label], [1.0], [base], [0.0]])
-    tally = accumulate.tally_of(link, 1.0, window=past)
+    tally = figures.tally_of(link, 1.0, window=past)
     tally.examples = 1
-    sums, _ = accumulate.window_sums(tally, 1)
+    sums, _ = figures.window_sums(tally, 1)
     columns = ("PREDICTED", "LOG_LOSS", "BASE_LOG_LOSS", "CORRECT", "LOSS", "BASE_LOSS")
-    return tuple(float(sums[getattr(accumulate, name)]) for name in columns)
+    return tuple(float(sums[getattr(figures, name)]) for name in columns)
 
 
 @given(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 from riata.native.library import core
-from riata.watch import accumulate
+from riata.watch import figures
+from riata.watch.figures import BINS, histogram_auc, ranked_auc
 from tests.twins import accumulate as twin
 from tests.watch.test_score_event import judged
 
@@ -34,14 +34,14 @@ class Tallied:
 
     def __init__(self, link: int, half_life: float = HALF_LIFE) -> None:
         self.margin, self.label, self.weight = draw(link)
-        self.sums = np.zeros((2, accumulate.SUMS))
-        self.sums[:, accumulate.SCALE] = 1.0
+        self.sums = np.zeros((2, figures.SUMS))
+        self.sums[:, figures.SCALE] = 1.0
         self.histogram = np.zeros((2, 2, BINS))
-        self.calibration = np.zeros((accumulate.CELLS, accumulate.CELL))
-        self.window = np.zeros((accumulate.PAST, WINDOW))
+        self.calibration = np.zeros((figures.CELLS, figures.CELL))
+        self.window = np.zeros((figures.PAST, WINDOW))
         arrays = {"histogram": self.histogram, "calibration": self.calibration, "window": self.window}
-        self.tally = accumulate.tally_of(link, half_life, sums=self.sums, **arrays)
-        accumulate.tally_rows(self.tally, self.margin, self.label, self.weight)
+        self.tally = figures.tally_of(link, half_life, sums=self.sums, **arrays)
+        figures.tally_rows(self.tally, self.margin, self.label, self.weight)
 
     def events(self, link: int) -> list[twin.Event]:
         bases = twin.bases(self.label.tolist(), self.weight.tolist(), link)
@@ -49,7 +49,7 @@ class Tallied:
 
 
 def assert_sums(found: F64, expected: dict[str, float]) -> None:
-    scaled = found[: accumulate.SCALE] / found[accumulate.SCALE]
+    scaled = found[: figures.SCALE] / found[figures.SCALE]
     np.testing.assert_allclose(scaled, [expected[name] for name in twin.NAMES], rtol=ROUNDINGS, atol=ROUNDINGS)
 
 
@@ -57,28 +57,26 @@ def assert_sums(found: F64, expected: dict[str, float]) -> None:
 def test_tally_equals_its_twin(link: int) -> None:
     done = Tallied(link)
     events = done.events(link)
-    assert_sums(done.sums[accumulate.CUMULATIVE], twin.accumulate_rows(events, link, math.inf))
-    assert_sums(done.sums[accumulate.FADED], twin.accumulate_rows(events, link, HALF_LIFE))
+    assert_sums(done.sums[figures.CUMULATIVE], twin.accumulate_rows(events, link, math.inf))
+    assert_sums(done.sums[figures.FADED], twin.accumulate_rows(events, link, HALF_LIFE))
     assert done.tally.examples == N
 
 
 @pytest.mark.parametrize("half_life", [1, 3])
 def test_fading_survives_its_renormalisations(half_life: int) -> None:
     done = Tallied(LOGISTIC, half_life)  # 300 or 100 doublings: the scale passes 2^32 nine or three times
-    assert 1.0 <= done.sums[accumulate.FADED, accumulate.SCALE] <= accumulate.RENORMALISE_ABOVE
-    assert_sums(done.sums[accumulate.FADED], twin.accumulate_rows(done.events(LOGISTIC), LOGISTIC, half_life))
-    np.testing.assert_allclose(
-        done.histogram[accumulate.FADED].sum(), done.sums[accumulate.FADED, accumulate.WEIGHT], rtol=ROUNDINGS
-    )
+    assert 1.0 <= done.sums[figures.FADED, figures.SCALE] <= figures.RENORMALISE_ABOVE
+    assert_sums(done.sums[figures.FADED], twin.accumulate_rows(done.events(LOGISTIC), LOGISTIC, half_life))
+    np.testing.assert_allclose(done.histogram[figures.FADED].sum(), done.sums[figures.FADED, figures.WEIGHT], rtol=ROUNDINGS)
 
 
 @pytest.mark.parametrize("link", LINKS)
 def test_window_sums_equals_its_twin(link: int) -> None:
     done = Tallied(link)
-    sums, cells = accumulate.window_sums(done.tally, WINDOW)
+    sums, cells = figures.window_sums(done.tally, WINDOW)
     assert_sums(sums, twin.window_sums(done.events(link), link, WINDOW))
-    assert cells[:, accumulate.CELL_EXAMPLES].sum() == len(done.events(link)[-WINDOW:])
-    for column, total in ((accumulate.CELL_PREDICTED, accumulate.PREDICTED), (accumulate.CELL_OBSERVED, accumulate.OBSERVED)):
+    assert cells[:, figures.CELL_EXAMPLES].sum() == len(done.events(link)[-WINDOW:])
+    for column, total in ((figures.CELL_PREDICTED, figures.PREDICTED), (figures.CELL_OBSERVED, figures.OBSERVED)):
         assert cells[:, column].sum() == pytest.approx(sums[total], rel=ROUNDINGS)
 
 
@@ -90,39 +88,39 @@ def test_window_loss_equals_its_twin(link: int) -> None:
 
 
 def test_window_loss_of_nothing_is_not_a_number() -> None:
-    assert math.isnan(core.window_loss(accumulate.tally_of(LOGISTIC, 1.0, window=np.zeros((accumulate.PAST, 5))), 0))
+    assert math.isnan(core.window_loss(figures.tally_of(LOGISTIC, 1.0, window=np.zeros((figures.PAST, 5))), 0))
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY])
 def test_calibration_counts_every_event_in_the_cell_of_its_probability(link: int) -> None:
     done = Tallied(link)
-    expected = np.zeros((accumulate.CELLS, accumulate.CELL))
+    expected = np.zeros((figures.CELLS, figures.CELL))
     for event in done.events(link):
         p = twin.quantities(event, link)["predicted"]
-        cell = next(c for c in reversed(range(accumulate.CELLS)) if p * accumulate.CELLS >= c)
+        cell = next(c for c in reversed(range(figures.CELLS)) if p * figures.CELLS >= c)
         expected[cell] += (1.0, event.weight, event.weight * p, event.weight * event.label)
     np.testing.assert_allclose(done.calibration, expected, rtol=ROUNDINGS, atol=1e-300)  # sigma of -800: subnormal or 0
-    assert done.calibration[:, accumulate.CELL_EXAMPLES].sum() == N
+    assert done.calibration[:, figures.CELL_EXAMPLES].sum() == N
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT, IDENTITY, HINGE])
 def test_histogram_holds_the_weight_of_each_class(link: int) -> None:
     done = Tallied(link)
     positive = done.label == 1.0
-    held = done.histogram[accumulate.CUMULATIVE].sum(axis=1)
+    held = done.histogram[figures.CUMULATIVE].sum(axis=1)
     np.testing.assert_allclose(held, [done.weight[~positive].sum(), done.weight[positive].sum()], rtol=ROUNDINGS)
     order = np.argsort(done.margin, kind="stable")
     exact = ranked_auc(done.margin[order], done.label[order], done.weight[order])
-    from_bins = histogram_auc(done.histogram[accumulate.CUMULATIVE, 0], done.histogram[accumulate.CUMULATIVE, 1])
+    from_bins = histogram_auc(done.histogram[figures.CUMULATIVE, 0], done.histogram[figures.CUMULATIVE, 1])
     assert from_bins == pytest.approx(exact, abs=2e-3)  # 300 events: one pair in a shared bin may weigh 1e-3
 
 
 @pytest.mark.parametrize("link", [LOGISTIC, PROBIT])
 def test_a_sure_and_wrong_answer_costs_no_more_than_the_clip(link: int) -> None:
     done = Tallied(link)
-    before = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS]
-    accumulate.tally_rows(done.tally, np.array([-1e9]), np.ones(1), np.ones(1))
-    cost = done.sums[accumulate.CUMULATIVE, accumulate.LOG_LOSS] - before
+    before = done.sums[figures.CUMULATIVE, figures.LOG_LOSS]
+    figures.tally_rows(done.tally, np.array([-1e9]), np.ones(1), np.ones(1))
+    cost = done.sums[figures.CUMULATIVE, figures.LOG_LOSS] - before
     assert cost == pytest.approx(-math.log(1e-15), rel=1e-9)  # a difference of two sums
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.learn.registry import SPECS
-from riata.watch.columns import TRACKED_MAX, Column, Columns
 from riata.watch.progressive import Progressive, ProgressiveConfig
-from riata.watch.warnings import CODES, refused_warning, warnings_of
+from riata.watch.warnings import CODES, TRACKED_MAX, Column, Columns, refused_warning, warnings_of
 from riata.wire.batch import Batch
 from tests.watch.streams import shown
 

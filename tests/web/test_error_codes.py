@@ -22,7 +22,7 @@ PAGE = ROOT / "service" / "docs" / "errors.md"
 OUTSIDE = {"cli", "client", "estimators", "model", "scorer"}  # their errors are not answers
 OUTSIDE_FILES = {
     "lab/batch/markov_mixture.py",
-    "store/sqlite/repairs.py",
+    "store/sqlite/offline.py",
     "wire/tables.py",
     "run/files/reading.py",
     "lab/trees/curves.py",

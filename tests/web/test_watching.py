@@ -13,9 +13,8 @@ from fastapi import FastAPI
 from riata.learn.learner import Stepped
 from riata.run.health import Sharing
 from riata.run.writer.published import known
-from riata.watch.minute import Minute
 from riata.watch.observer import Rows
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import Minute, Progressive, ProgressiveConfig
 from riata.watch.slices import Slices
 from riata.watch.warnings import warnings_of
 from riata.watch.weight_history import WeightHistory

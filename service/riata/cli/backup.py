@@ -32,7 +32,7 @@ def backup(
     settings are not part of it.
     """
     from riata.base.directories import keep_private
-    from riata.store.sqlite.stopped_backup import copy_stopped, require_new
+    from riata.store.sqlite.offline import copy_stopped, require_new
 
     keep_private()
     require_new(to)
@@ -57,7 +57,7 @@ def _made(answer: dict[str, Any]) -> Path:
 
 def _report(made: Path, to: Path) -> None:
     """Read a copy back, move it to its place and print what is in it. Raises `Corrupt` and leaves it where it is."""
-    from riata.store.sqlite.stopped_backup import verify
+    from riata.store.sqlite.offline import verify
 
     ends = verify(made)
     if made != to:

@@ -154,7 +154,7 @@ def _run(
 ) -> dict[str, Any]:
     """Run one solver. Returns its part of the report; if it refuses, the reason and its code."""
     from riata.lab.batch.choose import choose
-    from riata.lab.batch.solution import TraceRow
+    from riata.lab.batch.problem import TraceRow
     from riata.run.candidates.solving import solution_document
 
     show, may_go_on = asked

@@ -18,8 +18,7 @@ from riata.cli.pool_options import PoolOptions, pool_of
 from riata.cli.progress import rows_so_far
 from riata.cli.refusals import left_out
 from riata.cli.solve import notes_of, solve, table_of
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.solution import Solution
+from riata.lab.batch.problem import Problem, Solution
 from riata.run.candidates.adopting import state_around
 from riata.run.candidates.exports import write_export
 from riata.run.candidates.solver_options import SolverOptions

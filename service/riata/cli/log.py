@@ -14,7 +14,7 @@ from riata.cli.nearest_verb import NearestGroup
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 
 if TYPE_CHECKING:
-    from riata.store.segments import Segments
+    from riata.store.segment import Segments
 
 EXAMPLE: Final = """Examples:
 
@@ -102,6 +102,6 @@ def segments(
 
 
 def _segments(data: Path, model: str, verify: bool) -> Segments:
-    from riata.store.segments import FOLDER, Segments
+    from riata.store.segment import FOLDER, Segments
 
     return Segments(data / FOLDER / model, verify)

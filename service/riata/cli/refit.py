@@ -164,7 +164,7 @@ def _of_store(
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
         from riata.run.candidates.solving import mean_loss, refitting, report_of
-        from riata.store.segments import FOLDER
+        from riata.store.segment import FOLDER
 
         with seq_progress(model) as advance:
             directory = None if where[0] is None else where[0] / FOLDER / model

@@ -134,7 +134,7 @@ def _opened_to_write(data: Path | None, store: str | None) -> Iterator[tuple[Sto
 
 
 def _directory(data: Path) -> Store:
-    from riata.store.sqlite.repairs import open_for_repair
+    from riata.store.sqlite.offline import open_for_repair
 
     return open_for_repair(data)
 

@@ -10,7 +10,7 @@ from riata.cli.progress import pass_progress
 from riata.lab.batch.choose import Choice
 from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.solution import TraceRow
+from riata.lab.batch.problem import TraceRow
 from riata.learn.learner import Weights
 from riata.run.candidates import solving
 from riata.run.candidates.solver_options import SolverOptions

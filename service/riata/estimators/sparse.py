@@ -16,8 +16,7 @@ from riata.lab.batch.choose import CLASSES, auto
 from riata.lab.batch.data import Data
 from riata.lab.batch.named import AUTO, SOLVERS
 from riata.lab.batch.pool import Threads
-from riata.lab.batch.problem import LinkName, Problem
-from riata.lab.batch.solution import Solution
+from riata.lab.batch.problem import LinkName, Problem, Solution
 
 
 class SparseLogisticRegression(LinearClassifier):

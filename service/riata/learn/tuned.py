@@ -26,9 +26,7 @@ from riata.learn.first_rows import NAMES, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
 from riata.learn.one_vs_rest import OneVsRest
-from riata.maths.classes import class_probabilities
-from riata.maths.links import LOGISTIC
-from riata.maths.log_loss import PROBABILITY_MIN, log_losses
+from riata.maths.links import LOGISTIC, PROBABILITY_MIN, class_probabilities, log_losses
 from riata.wire.batch import Batch, slice_rows
 
 C = TypeVar("C")

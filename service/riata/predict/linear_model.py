@@ -15,8 +15,7 @@ from riata.maths.links import LINKS, LinkFunction, answers
 from riata.native.library import core, struct
 from riata.native.rows import features_of
 from riata.predict.explain import Explanation, explain, held
-from riata.predict.model import Origin, Scores
-from riata.predict.one_row import Plan
+from riata.predict.model import Origin, Plan, Scores
 from riata.predict.uncertainty import SPREAD, Uncertainty
 from riata.wire.batch import Batch
 from riata.wire.parse import Context

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, TooLarge
 from riata.base.limits import CHUNK_BYTES_MAX, MODELS_MAX
-from riata.store.append_plan import Planned, new_head, plan_group
+from riata.store.append_plan import Planned, Restores, Seen, new_head, plan_group, united
 from riata.store.records import check_read, decode_through
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict, older_algorithm
-from riata.store.undoing import Restores, Seen, united
 from riata.wire.names import Names
 
 

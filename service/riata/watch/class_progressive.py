@@ -11,8 +11,8 @@ import numpy as np
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
 from riata.native.library import core
-from riata.watch import accumulate, curves
-from riata.watch.accumulate import (
+from riata.watch import figures, progressive
+from riata.watch.figures import (
     CELL_EXAMPLES,
     CELL_OBSERVED,
     CELL_PREDICTED,
@@ -31,10 +31,13 @@ from riata.watch.accumulate import (
     SCALE,
     SUMS,
     WEIGHT,
+    Figures,
+    calibration_cells,
+    calibration_error,
+    horizon_figures,
+    ratio,
 )
-from riata.watch.figures import Figures, calibration_cells, calibration_error, horizon_figures, ratio
-from riata.watch.header import NEW
-from riata.watch.progressive import RECENT, Progressive, ProgressiveConfig
+from riata.watch.progressive import NEW, RECENT, Progressive, ProgressiveConfig
 
 # Columns of `by_class`, sums of weights over the events of a class, or that were given the class.
 SUPPORT: Final = 0
@@ -136,7 +139,7 @@ class ClassProgressive(Progressive):
 
     def _point(self, seq: int) -> F64:
         point = super()._point(seq)
-        point[curves.AUC] = math.nan
+        point[progressive.AUC] = math.nan
         return point
 
     def _whole(self, sums: F64, auc: float = math.nan) -> Figures:
@@ -149,10 +152,10 @@ class ClassProgressive(Progressive):
         label, winner, k = past[PAST_LABEL].astype(np.int64), past[PAST_WINNER].astype(np.int64), len(self.names)
         right = weight * (label == winner)
         sums, by_class, cells = np.zeros(SUMS), np.zeros((k, PER_CLASS)), np.zeros_like(self._calibration)
-        sums[SCALE], sums[WEIGHT], sums[CORRECT], sums[accumulate.OBSERVED] = 1.0, weight.sum(), right.sum(), right.sum()
-        sums[LOG_LOSS] = sums[accumulate.LOSS] = (weight * cost).sum()
-        sums[accumulate.BASE_LOG_LOSS] = sums[accumulate.BASE_LOSS] = (weight * past[PAST_BASE]).sum()
-        sums[accumulate.PREDICTED] = (weight * probability).sum()
+        sums[SCALE], sums[WEIGHT], sums[CORRECT], sums[figures.OBSERVED] = 1.0, weight.sum(), right.sum(), right.sum()
+        sums[LOG_LOSS] = sums[figures.LOSS] = (weight * cost).sum()
+        sums[figures.BASE_LOG_LOSS] = sums[figures.BASE_LOSS] = (weight * past[PAST_BASE]).sum()
+        sums[figures.PREDICTED] = (weight * probability).sum()
         for column, at, share in (
             (SUPPORT, label, weight), (GIVEN, winner, weight), (HITS, label, right), (COST, label, weight * cost)
         ):  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, NamedTuple
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -15,15 +17,255 @@ from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped, Weights
 from riata.learn.slot_table import zero_table
-from riata.maths.auc import BINS, histogram_auc, ranked_auc
 from riata.maths.links import LINKS, REAL, Answers
 from riata.native.library import core
-from riata.watch import accumulate, curves
-from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, PAST_LABEL, PAST_MARGIN, PAST_WEIGHT, SCALE, SUMS, WEIGHT
-from riata.watch.curves import Curve
-from riata.watch.figures import Figures, calibration_cells, calibration_error, has_probability, horizon_figures
-from riata.watch.header import CARRIED, FADED_BASES, NEW, carried, faded_bases
+from riata.watch import figures
+from riata.watch.figures import (
+    BINS,
+    CUMULATIVE,
+    FADED,
+    MARGIN_HELD,
+    PAST,
+    PAST_LABEL,
+    PAST_MARGIN,
+    PAST_WEIGHT,
+    SCALE,
+    SUMS,
+    WEIGHT,
+    Figures,
+    calibration_cells,
+    calibration_error,
+    has_probability,
+    histogram_auc,
+    horizon_figures,
+    ranked_auc,
+)
 from riata.watch.observer import Observer, Rows
+
+# The learning curve: metrics at chosen events, thinned out so that there are at most a few hundred points.
+#
+# Counting the non-zero weights reads every weight, which is far more expensive than the rest of a point. So after a count of n,
+# the next count is at the first point that is at least n / REST events later. The points between have no count. So for any number
+# of weights, counting takes a small share of the time that learning takes.
+#
+# The faded loss of the base rate was added to points later. A checkpoint has it beside the points, so that the points have the
+# same bytes as before; of a point from an older checkpoint it is NaN.
+#
+# A point has the number of the event after which it was made, in the log in which it was made. If a state was moved to another
+# log, those numbers mean nothing there, and may be larger than those of later points. Only the number of examples orders points.
+
+POINTS_MAX: Final = 512
+EARLY: Final = (10, 20, 50, 100, 200, 500)  # never thinned out; later points are at the multiples of a spacing
+SPACING: Final = 1000  # initial value; doubled whenever POINTS_MAX is reached
+REST: Final = 4  # counting one weight costs about a hundredth of learning a row
+
+# Columns of a point.
+SEQ: Final = 0
+EXAMPLES: Final = 1
+LOSS: Final = 2
+FADED_LOSS: Final = 3
+WINDOW_LOSS: Final = 4
+BASE_LOSS: Final = 5
+AUC: Final = 6
+NON_ZEROS: Final = 7
+FADED_BASE_LOSS: Final = 8
+POINT: Final = 9
+STORED: Final = 8  # the first columns, as in a checkpoint
+
+
+class Carried(NamedTuple):
+    """Which points of a curve were made in another log: those of up to `examples` events. Event `seq` brought them into this one.
+
+    `examples` is UNKNOWN for a state written by a version that did not record it; `seq` is then the last event of that state.
+    """
+
+    seq: int
+    examples: int
+
+
+UNKNOWN: Final = -1
+NOTHING_CARRIED: Final = Carried(0, 0)
+
+
+class Curve:
+    """Points of a learning curve. Which events have a point depends only on the number of events."""
+
+    def __init__(self) -> None:
+        self.carried = NOTHING_CARRIED
+        self.spacing = SPACING
+        self._points: F64 = np.zeros((0, POINT))
+        self._noted = 0  # points whose number of non-zeros was set, or that never get one
+        self._rested = 0  # number of events from which non-zeros may be counted again; a function of the points alone
+
+    def next_after(self, examples: int) -> int:
+        """Return the first number of events above `examples` that has a point."""
+        regular = (examples // self.spacing + 1) * self.spacing
+        return next((early for early in EARLY if early > examples), regular)
+
+    def next_count_after(self, examples: int) -> int:
+        """Return a number of events above `examples` before which no point needs a count of non-zeros.
+
+        It is that of the next point that needs one, or of an earlier point at which points are dropped, since that may change it.
+        """
+        if examples < EARLY[-1]:
+            return self.next_after(examples)
+        dropping = (examples // self.spacing + 1 + POINTS_MAX - len(self._points)) * self.spacing
+        return min(self.next_after(max(examples, self._rested - 1)), dropping)
+
+    def add(self, point: F64) -> None:
+        """Append a point (f64[POINT], non-zeros NaN). If there is no room, first drop every second regular point."""
+        while len(self._points) >= POINTS_MAX:
+            self.spacing *= 2
+            keep = self._belongs(self._points[:, EXAMPLES])
+            self._noted = int(keep[: self._noted].sum())
+            self._points = self._points[keep]
+            self._look_for_rest()
+        examples = int(point[EXAMPLES])
+        if examples % self.spacing == 0 or examples in EARLY:
+            is_passed_over = not self.awaits_non_zeros and examples < self._rested
+            self._points = np.vstack((self._points, point))
+            self._noted += is_passed_over
+
+    def note_non_zeros(self, non_zeros: int) -> None:
+        """Set the number of non-zero weights of the points added since the last call."""
+        self._points[self._noted :, NON_ZEROS] = non_zeros
+        self._noted = len(self._points)
+        self._look_for_rest()
+
+    @property
+    def awaits_non_zeros(self) -> bool:
+        """Whether points were added that need a `note_non_zeros`."""
+        return self._noted < len(self._points)
+
+    def since(self, seq: int) -> F64:
+        """Return the points of events after `seq`, oldest first, as f64[n, POINT]; NaN where a figure is not defined.
+
+        A point that was made in another log has the number of the event that brought it into this one.
+        """
+        points = self._points.copy()
+        points[points[:, EXAMPLES] <= self.carried.examples, SEQ] = self.carried.seq
+        return points[points[:, SEQ] > seq]
+
+    def carry(self, seq: int, examples: int) -> None:
+        """Note that event `seq` of a new log brought this curve, of `examples` events, into that log."""
+        self.carried = Carried(seq, examples)
+
+    def freeze(self) -> tuple[F64, list[int]]:
+        """Return the points, f64[n, STORED], and the spacing and the number of noted points."""
+        return self._points[:, :STORED].copy(), [self.spacing, self._noted]
+
+    def faded_bases(self) -> list[float | None]:
+        """Return the faded loss of the base rate at each point; None where it is not known."""
+        return [None if math.isnan(loss) else loss for loss in self._points[:, FADED_BASE_LOSS].tolist()]
+
+    def thaw(
+        self, points: F64, spacing: int, noted: int, carried: Carried = NOTHING_CARRIED, bases: Sequence[float | None] = ()
+    ) -> None:
+        """Restore the curve from what `freeze` returned, `carried` and `faded_bases`; these may be missing. Raises `Corrupt`."""
+        doublings = spacing // SPACING
+        if points.ndim != 2 or points.shape[1] != STORED or len(points) > POINTS_MAX or not 0 <= noted <= len(points):
+            raise Corrupt(f"learning curve: shape {points.shape} for {noted} points")
+        if spacing < SPACING or spacing % SPACING or doublings & (doublings - 1):
+            raise Corrupt(f"learning curve: spacing {spacing} is not {SPACING} times a power of two")
+        if not np.isfinite(points[:, :LOSS]).all() or np.isinf(points).any():
+            raise Corrupt("learning curve: a point is not finite")
+        if carried.examples == UNKNOWN:
+            carried = _find_carried(points, carried.seq)
+        own = points[points[:, EXAMPLES] > carried.examples, SEQ]  # event numbers of other logs mean nothing
+        if not _rises(points[:, EXAMPLES]) or not _rises(own) or (own <= carried.seq).any():
+            raise Corrupt("learning curve: points are out of order")
+        self.carried = carried
+        faded = np.array([math.nan if base is None else base for base in bases] or [math.nan] * len(points), np.float64)
+        if len(faded) != len(points) or np.isinf(faded).any():
+            raise Corrupt(f"learning curve: {len(faded)} losses of the base rate for {len(points)} points")
+        self.spacing, self._noted, self._points = spacing, noted, np.column_stack((points, faded))
+        if not self._belongs(points[:, EXAMPLES]).all():
+            raise Corrupt(f"learning curve: a point is at an event that spacing {spacing} does not include")
+        self._look_for_rest()
+
+    def copy(self) -> Curve:
+        """Return a copy that later points do not change."""
+        found = copy(self)
+        found._points = self._points.copy()
+        return found
+
+    def memory(self) -> int:
+        """Return bytes."""
+        return self._points.nbytes
+
+    def _look_for_rest(self) -> None:
+        """Set from which number of events non-zeros may be counted again, according to the last count among the points."""
+        counted = np.flatnonzero(self._points[:, NON_ZEROS] >= 0.0)  # not NaN
+        last = self._points[counted[-1]] if len(counted) else np.zeros(POINT)
+        self._rested = int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
+
+    def _belongs(self, examples: F64) -> BOOL:
+        regular: BOOL = examples % self.spacing == 0
+        return regular | np.isin(examples, EARLY)
+
+
+def _find_carried(points: F64, applied: int) -> Carried:
+    """Infer which points of a curve at event `applied` were made in another log, if the state does not record it.
+
+    A point was made in another log if it, or a later point, has an event number that is not below that of the next point, or that
+    is above `applied`. Which event brought them is not known: the latest possible one is returned.
+    """
+    bound = np.append(points[1:, SEQ], applied + 1)
+    breaks = np.flatnonzero(points[:, SEQ] >= bound)
+    return Carried(int(bound[breaks[-1]]) - 1, int(points[breaks[-1], EXAMPLES])) if len(breaks) else NOTHING_CARRIED
+
+
+def _rises(numbers: F64) -> bool:
+    return bool((np.diff(numbers) > 0).all())
+
+
+# What is read from the header of a checkpoint, and its arrays by prefix.
+
+T = TypeVar("T")
+CARRIED: Final = "carried"
+FADED_BASES: Final = "faded_bases"  # beside the arrays, so that states have the digests that they had before it was kept
+NEW: Final[Mapping[str, Any]] = MappingProxyType({"applied": 0, "restored": False})  # of a state that was never moved
+EVENTS_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
+
+
+def carried(header: Mapping[str, Any]) -> Carried:
+    """Return which points of the learning curve were made in another log. Raises `ValueError`."""
+    applied = number(header["applied"])
+    if not typed(header["restored"], bool):
+        return NOTHING_CARRIED
+    if CARRIED not in header:  # written by an older version
+        return Carried(applied, UNKNOWN)
+    seq, examples = (number(one) for one in header[CARRIED])
+    if seq > applied:
+        raise ValueError(f"event {seq} of the log carried the state, but the state is at event {applied}")
+    return Carried(seq, examples)
+
+
+def faded_bases(header: Mapping[str, Any]) -> list[float | None]:
+    """Return the faded loss of the base rate at each point of the learning curve; an older checkpoint has none. Raises
+    `ValueError`."""
+    return [None if one is None else typed(one, float) for one in typed(header.get(FADED_BASES, []), list)]
+
+
+def typed(value: object, kind: type[T]) -> T:
+    """Return `value` if its type is exactly `kind`, without conversion. Raises `ValueError`."""
+    if type(value) is not kind:
+        raise ValueError(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def number(value: object) -> int:
+    """Return `value` if it can be a count of events or an event number. Raises `ValueError`."""
+    found = typed(value, int)
+    if not 0 <= found <= EVENTS_MAX:
+        raise ValueError("a number of events is out of range")
+    return found
+
+
+def part(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with `prefix`, without it."""
+    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}
+
 
 RECENT: Final = 1000  # events of the shortest horizon
 COARSE: Final = 256  # bins of a tally: 16 of the histogram, 1/12 wide where nearly all margins are
@@ -67,7 +309,7 @@ class Progressive(Observer):
         self._sums: F64 = np.zeros((2, SUMS))
         self._sums[:, SCALE] = 1.0
         self._histogram: F64 = np.zeros((2, 2, BINS))
-        self._calibration: F64 = np.zeros((accumulate.CELLS, accumulate.CELL))
+        self._calibration: F64 = np.zeros((figures.CELLS, figures.CELL))
         self._window: F64 = zero_table(self.past_rows, config.window)  # takes memory as events come
         self._core = self._made_core(0)
         self._curve = Curve()
@@ -82,7 +324,7 @@ class Progressive(Observer):
     @property
     def log_loss(self) -> float:
         """Mean log loss of all events so far, or the learner's own loss if there is no probability; NaN before the first."""
-        loss = accumulate.LOG_LOSS if has_probability(self._link) else accumulate.LOSS
+        loss = figures.LOG_LOSS if has_probability(self._link) else figures.LOSS
         weight = float(self._sums[CUMULATIVE, WEIGHT])
         return float(self._sums[CUMULATIVE, loss]) / weight if weight > 0.0 else math.nan
 
@@ -177,7 +419,7 @@ class Progressive(Observer):
 
     def window_losses(self) -> Figures:
         """Return the figures of the window that are sums: those without its AUC, which takes longest."""
-        sums, _ = accumulate.window_sums(self._core, self._held)
+        sums, _ = figures.window_sums(self._core, self._held)
         return {"examples": self._held, **self._whole(sums, math.nan)}
 
     def copy(self) -> Progressive:
@@ -283,12 +525,12 @@ class Progressive(Observer):
         real = np.dtype(np.float64)
         sums = _require(arrays, "sums", real, (2, SUMS))
         histogram = _require(arrays, "histogram", real, (2, 2, BINS))
-        calibration = _require(arrays, "calibration", real, (accumulate.CELLS, accumulate.CELL))
+        calibration = _require(arrays, "calibration", real, (figures.CELLS, figures.CELL))
         window = _require(arrays, "window", real, (self.past_rows, count))
         for name, array in (("sums", sums), ("histogram", histogram), ("calibration", calibration), ("window", window)):
             if not np.isfinite(array).all():
                 raise Corrupt(f"watch: {name} has a number that is not finite")
-        if sums[CUMULATIVE, SCALE] != 1.0 or not 1.0 <= sums[FADED, SCALE] <= accumulate.RENORMALISE_ABOVE:
+        if sums[CUMULATIVE, SCALE] != 1.0 or not 1.0 <= sums[FADED, SCALE] <= figures.RENORMALISE_ABOVE:
             raise Corrupt("watch: the scale of the sums is out of range")
         if (sums[:, WEIGHT] < 0.0).any() or (histogram < 0.0).any() or (window[PAST_WEIGHT] <= 0.0).any():
             raise Corrupt("watch: a weight is negative")
@@ -305,7 +547,7 @@ class Progressive(Observer):
 
     def _made_core(self, examples: int) -> Any:
         """Return the `riata_tally` of the present arrays."""
-        made = accumulate.tally_of(self._link, self.config.half_life, **self._arrays())
+        made = figures.tally_of(self._link, self.config.half_life, **self._arrays())
         made.examples = examples
         return made
 
@@ -315,7 +557,7 @@ class Progressive(Observer):
         return {**kept, "histogram": self._histogram}
 
     def _tally(self, margin: F64, label: F64, weight: F64) -> None:
-        accumulate.tally_rows(self._core, margin, label, weight)
+        figures.tally_rows(self._core, margin, label, weight)
 
     @property
     def _held(self) -> int:
@@ -333,7 +575,7 @@ class Progressive(Observer):
         """Return the figures and the calibration cells of the last `count` events, at most those of the window."""
         width = self.config.window
         start = (self.examples - count) % width
-        sums, cells = accumulate.window_sums(self._core, count)
+        sums, cells = figures.window_sums(self._core, count)
         past = self.past() if count == self._held else self._window[:, np.arange(start, start + count) % width]
         order = np.argsort(past[PAST_MARGIN], kind="stable")
         exact = ranked_auc(past[PAST_MARGIN][order], past[PAST_LABEL][order], past[PAST_WEIGHT][order])
@@ -342,18 +584,18 @@ class Progressive(Observer):
     def _point(self, seq: int) -> F64:
         """Return the point of the learning curve at this moment."""
         probability = has_probability(self._link)
-        loss = accumulate.LOG_LOSS if probability else accumulate.LOSS
-        base = accumulate.BASE_LOG_LOSS if probability else accumulate.BASE_LOSS
-        point = np.full(curves.POINT, np.nan)
-        point[curves.SEQ] = seq
-        point[curves.EXAMPLES] = self.examples
-        point[curves.LOSS] = self._sums[CUMULATIVE, loss] / self._sums[CUMULATIVE, WEIGHT]
-        point[curves.FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
-        point[curves.WINDOW_LOSS] = core.window_loss(self._core, self._held)
-        point[curves.BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
-        point[curves.FADED_BASE_LOSS] = self._sums[FADED, base] / self._sums[FADED, WEIGHT]
+        loss = figures.LOG_LOSS if probability else figures.LOSS
+        base = figures.BASE_LOG_LOSS if probability else figures.BASE_LOSS
+        point = np.full(POINT, np.nan)
+        point[SEQ] = seq
+        point[EXAMPLES] = self.examples
+        point[LOSS] = self._sums[CUMULATIVE, loss] / self._sums[CUMULATIVE, WEIGHT]
+        point[FADED_LOSS] = self._sums[FADED, loss] / self._sums[FADED, WEIGHT]
+        point[WINDOW_LOSS] = core.window_loss(self._core, self._held)
+        point[BASE_LOSS] = self._sums[CUMULATIVE, base] / self._sums[CUMULATIVE, WEIGHT]
+        point[FADED_BASE_LOSS] = self._sums[FADED, base] / self._sums[FADED, WEIGHT]
         if self._link != REAL:
-            point[curves.AUC] = histogram_auc(self._histogram[CUMULATIVE, 0], self._histogram[CUMULATIVE, 1])
+            point[AUC] = histogram_auc(self._histogram[CUMULATIVE, 0], self._histogram[CUMULATIVE, 1])
         return point
 
 
@@ -364,3 +606,65 @@ def _require(arrays: Arrays, name: str, dtype: np.dtype[np.generic], shape: tupl
         found = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
         raise Corrupt(f"watch: {name}: expected {dtype}{list(shape)}, found {found}")
     return np.array(array, order="C")
+
+
+# The figures of the last minute. They depend on the clock, so they are no part of a state: a process has those of what it
+# learns.
+#
+# The log has no ticks, so the sums of all events so far are noted at the steps of the clock; the figures of a minute are those of
+# their differences. A step without events is not noted: nothing had changed at it since the one before.
+
+STEP_MS: Final = 5000
+SPAN_MS: Final = 60_000
+
+
+class Noted(NamedTuple):
+    """What was learnt up to one moment. known_ms : since when it is known; steps : how long ago, and what all events added up to
+    then, oldest first; the last is the moment itself"""
+
+    known_ms: int
+    steps: tuple[tuple[int, Tally], ...]
+
+    def figures(self, progressive: Progressive) -> Figures:
+        """Return the figures from each step up to the moment, for `of_last_minute`: `known_ms`, and `steps`, each with `ago_ms`
+        and figures. progressive : what was noted, or a copy of it"""
+        now = self.steps[-1][1]
+        steps = [{"ago_ms": ago_ms, **progressive.since(tally, now)} for ago_ms, tally in self.steps]
+        return {"known_ms": self.known_ms, "steps": steps}
+
+
+class Minute:
+    """Notes what one model has learnt at the steps of the clock. For the thread that learns."""
+
+    def __init__(self) -> None:
+        self._of: Progressive | None = None
+        self._began_ms = 0
+        self._noted: deque[tuple[int, Tally]] = deque()
+        self._before: Tally | None = None
+
+    def note(self, progressive: Progressive, now_ms: int) -> Noted:
+        """Note what was learnt up to now. Call it whenever events were learnt, with a clock that never goes back. Another object
+        than before is another past, of which nothing is known."""
+        now = progressive.tally()
+        if progressive is not self._of or self._before is None:
+            self._of, self._began_ms, self._before = progressive, now_ms, now
+            self._noted.clear()
+            self._noted.append((now_ms, now))
+        elif (step_ms := now_ms - now_ms % STEP_MS) > self._noted[-1][0]:
+            self._noted.append((step_ms, self._before))
+        self._before = now
+        while self._noted[0][0] < now_ms - SPAN_MS - STEP_MS:
+            self._noted.popleft()
+        return Noted(now_ms - self._began_ms, (*((now_ms - at_ms, tally) for at_ms, tally in self._noted), (0, now)))
+
+
+def of_last_minute(told: Mapping[str, Any], age_ms: int) -> Figures:
+    """Return the figures of the last 60 to 65 s.
+
+    told   : of `Minute.figures`
+    age_ms : how long ago that was; no event was learnt since
+    """
+    longest_ms = SPAN_MS + STEP_MS
+    step = next((step for step in told["steps"] if step["ago_ms"] + age_ms <= longest_ms), told["steps"][-1])
+    span_ms = min(max(step["ago_ms"] + age_ms, SPAN_MS), longest_ms, told["known_ms"] + age_ms)
+    return {"seconds": span_ms / 1000, **{name: figure for name, figure in step.items() if name != "ago_ms"}}

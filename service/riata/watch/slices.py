@@ -21,13 +21,10 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped
-from riata.maths.auc import BINS
 from riata.maths.links import LINKS, Answers
-from riata.watch import accumulate
-from riata.watch.accumulate import CUMULATIVE, FADED, MARGIN_HELD, PAST, SCALE, SUMS, WEIGHT
-from riata.watch.figures import Figures, horizon_figures
-from riata.watch.name_arrays import freeze_names, thaw_names
-from riata.watch.observer import Observer, Rows
+from riata.watch import figures
+from riata.watch.figures import BINS, CUMULATIVE, FADED, MARGIN_HELD, PAST, SCALE, SUMS, WEIGHT, Figures, horizon_figures
+from riata.watch.observer import Observer, Rows, freeze_names, thaw_names
 
 FIELDS_MAX: Final = 4
 VALUES_MAX: Final = 64  # of a field
@@ -54,10 +51,10 @@ class Slices(Observer):
         # What a tally keeps besides the sums is not used here.
         self._unused = {
             "histogram": np.zeros((2, 2, BINS)),
-            "calibration": np.zeros((accumulate.CELLS, accumulate.CELL)),
+            "calibration": np.zeros((figures.CELLS, figures.CELL)),
             "window": np.zeros((PAST, 1)),
         }
-        self._tally = accumulate.tally_of(self._link, HALF_LIFE, **self._unused)
+        self._tally = figures.tally_of(self._link, HALF_LIFE, **self._unused)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,7 +160,7 @@ class Slices(Observer):
         margin, label, weight = (part[row] for part in (stepped.margin, stepped.label, stepped.weight))
         margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
         self._tally.sums = self._sums[i]
-        accumulate.tally_rows(self._tally, margin, label, weight)
+        figures.tally_rows(self._tally, margin, label, weight)
         self._examples[i] += len(row)
 
     def _take(self, kept: list[int]) -> None:

@@ -1,10 +1,9 @@
 """The weights of a few features over time, at points of the learning curve.
 
-The learner's weights are read at the points of the curve at which the non-zero ones are counted (`watch/curves.py`), because they
-are at hand there. Such a point is kept if it is at least `spacing` events after the last one. When there are POINTS_MAX points,
-`spacing` becomes twice the smallest distance between two of them, and those that are closer are dropped.
-
-A history is never changed: each step returns another one, so the model that is served may hold the one of its moment.
+The learner's weights are read at the points of the curve at which the non-zero ones are counted (`watch/progressive.py`), because
+they are at hand there. Such a point is kept if it is at least `spacing` events after the last one. When there are POINTS_MAX
+points, `spacing` becomes twice the smallest distance between two of them, and those that are closer are dropped. A history is
+never changed: each step returns another one, so the model that is served may hold the one of its moment.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import numpy as np
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Weights
-from riata.watch.name_arrays import freeze_names, thaw_names
-from riata.watch.observer import Observer
+from riata.watch.observer import Observer, freeze_names, thaw_names
 
 FOLLOWED_MAX: Final = 32
 POINTS_MAX: Final = 256

@@ -20,15 +20,11 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput, TooLarge
-from riata.lab.batch.certificate import certify
-from riata.lab.batch.expansion import Expansion
-from riata.lab.batch.line_search import best_share, between, promised, rose, search_request
+from riata.lab.batch.certificate import Record, certify
+from riata.lab.batch.expansion import Expansion, best_share, between, promised, rose, search_request
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.record import Record
+from riata.lab.batch.problem import Note, Problem, Solution, Watch, first_weights, watch_nothing
 from riata.lab.batch.rmmp import TOLERANCE, memory_bytes
-from riata.lab.batch.solution import Note, Solution, Watch, watch_nothing
-from riata.lab.batch.start import first_weights
 from riata.native.library import core, struct
 
 FEATURES_MAX: Final = 4000

@@ -18,14 +18,11 @@ import numpy as np
 
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import BadInput, TooLarge
-from riata.lab.batch.machines import STATE
+from riata.lab.batch.certificate import Record
+from riata.lab.batch.passes import INTERCEPT, STATE, Rates, new_walk
 from riata.lab.batch.pool import Pool, summed
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.record import Record
+from riata.lab.batch.problem import Problem, Solution, Watch, first_weights, watch_nothing
 from riata.lab.batch.rmmp import NUMBER_BYTES, TOLERANCE
-from riata.lab.batch.sgd_pass import INTERCEPT, Rates, new_walk
-from riata.lab.batch.solution import Solution, Watch, watch_nothing
-from riata.lab.batch.start import first_weights
 from riata.maths.links import LINKS
 
 ARRAYS: Final = 4  # that a machine keeps for each feature

@@ -13,11 +13,10 @@ from typing import Final, cast
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, TooLarge
-from riata.lab.batch.jobs import Request, answer_to, merged
+from riata.lab.batch.passes import Request, answer_to, merged
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution, TraceRow
 from riata.lab.batch.rmmp import Rmmp, Run, Solving, memory_bytes, plan
-from riata.lab.batch.solution import Solution, TraceRow
 
 PENALTIES_MAX: Final = 8
 NEAR: Final = 0.3

@@ -22,7 +22,7 @@ import numpy as np
 
 from riata.base.arrays import Arrays
 from riata.lab.batch.data import Part
-from riata.lab.batch.jobs import JOBS, SHARES, Job, WalkName, run_task, tasks_of
+from riata.lab.batch.passes import JOBS, SHARES, Job, WalkName, run_task, tasks_of
 
 AHEAD: Final = 1  # parts of which a worker may begin the next before the sum has taken its last
 

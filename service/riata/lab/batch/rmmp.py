@@ -3,7 +3,7 @@
     pass z    at the weights b: the objective, G and D of every feature, H on S x S
     certify   from G: an exact certificate of b. Stop if it is good enough
     step      b := optimum of the quadratic on S, by Shooting from G; other weights are frozen and still count in the margins
-    S         the next working set (`active_set`)
+    S         the next working set (`choose_active`)
 
 Memory is d + k^2, whatever the number of rows. The weights that are returned are those of the last good pass, so their
 certificate and their sums cost nothing more.
@@ -12,7 +12,7 @@ Where the columns of S fit in memory, H is not summed at all: the step is the op
 may have more than k members. A pass over all rows then costs a fraction of one with H, and there are fewer of them.
 
 Two things are added to the printed algorithm. S has fewer than k members as long as few weights are not zero. A step is accepted
-by Armijo's rule (`line_search`): without it, a start that is not zero may diverge.
+by Armijo's rule (`best_share`): without it, a start that is not zero may diverge.
 """
 
 from __future__ import annotations
@@ -24,20 +24,221 @@ from typing import Final, cast
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, Arrays
+from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Conflict, TooLarge
-from riata.lab.batch.active_set import choose_active, room
 from riata.lab.batch.certificate import certify
-from riata.lab.batch.expansion import Expansion, expansion_of, expansion_request
-from riata.lab.batch.held import HeldColumns, most_bytes, sample_of
-from riata.lab.batch.jobs import Request
-from riata.lab.batch.line_search import best_share, between, promised, rose, search_request
+from riata.lab.batch.data import Data, DataInMemory, PartInMemory, Rows
+from riata.lab.batch.expansion import (
+    Expansion,
+    best_share,
+    between,
+    expansion_of,
+    expansion_request,
+    promised,
+    rose,
+    search_request,
+)
+from riata.lab.batch.passes import Columns, Request, columns_of, native_columns
 from riata.lab.batch.pool import Pool, results_held
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.solution import Certificate, Solution, Spent, Stopped, Sums, TraceRow, Watch, watch_nothing
-from riata.lab.batch.start import first_weights
+from riata.lab.batch.problem import (
+    Certificate,
+    Problem,
+    Solution,
+    Spent,
+    Stopped,
+    Sums,
+    TraceRow,
+    Watch,
+    first_weights,
+    watch_nothing,
+)
 from riata.learn.learner import Weights
+from riata.maths.links import LINKS
 from riata.maths.shooting import Quadratic, shoot_active
+from riata.native.library import core
+
+# Which weights a pass of RMMP keeps the curvature of: the working set S, of at most k members.
+#
+# Balakrishnan and Madigan leave two things open: which Omega decides, and what fills the room that is left. Here Omega is that of
+# the pass, at the weights before the step, since H of a feature outside S is not known. The order of preference is:
+#
+#     0   weights that are not zero, by size: dropping one would freeze it
+#     1   weights whose |Omega_j| is at least gamma_j, by |Omega_j|
+#     2   members of S, by |Omega_j|: without them S would alternate between neighbours of the boundary
+#     3   weights whose |Omega_j| is at least NEAR gamma_j, by |Omega_j|
+
+NEAR: Final = 0.8
+FIRST: Final = 256  # room at the start
+HELD_FIRST: Final = 1024  # room at the start if columns are held
+SPARE: Final = 4  # room for one more for each so many that are not zero
+FULL: Final = 0.8  # share of members that are not zero from which on S is too small to judge by
+GROWTH: Final = 4
+
+
+def room(k: int, non_zeros: int, members: int) -> int:
+    """How many members S may have next: k, or fewer as long as few weights are not zero.
+
+    The cost of a pass grows with the square of S, and 1.25 times the support is enough. A set of which nearly all are used grows
+    at once.
+    """
+    if members and non_zeros >= FULL * members:
+        return min(k, GROWTH * members)
+    return min(k, non_zeros + max(FIRST, non_zeros // SPARE))
+
+
+def held_room(non_zeros: int, members: int) -> int:
+    """How many members S may have next if its columns are held in memory: a member costs no more than its column."""
+    if members and non_zeros >= FULL * members:
+        return GROWTH * members
+    return 2 * non_zeros + HELD_FIRST
+
+
+def choose_active(beta: F64, omega: F64, gamma: F64, members: I64, most: int) -> I64:
+    """The next S: i64[<= most], increasing.
+
+    beta    : f64[d]   after the step, or of the pass
+    omega   : f64[d]   G + D beta of the pass
+    gamma   : f64[d]
+    members : i64[k]   the present S
+    """
+    size = np.abs(omega)
+    order = np.full(len(beta), 4)
+    order[size >= NEAR * gamma] = 3
+    order[members] = 2
+    order[size >= gamma] = 1
+    order[beta != 0.0] = 0
+    order[np.isinf(gamma)] = 4
+    candidates = np.flatnonzero(order < 4)
+    within = np.where(order[candidates] == 0, np.abs(beta[candidates]), size[candidates])
+    first = candidates[np.lexsort((-within, order[candidates]))]
+    return np.sort(first[:most])
+
+
+# What RMMP holds in memory between two passes over all rows: the columns of its working set, and before that a sample of rows.
+#
+# Columns of S are gathered by one pass. The optimum on S is found on them (`column_ascent`), and the next pass over all rows
+# certifies it, and finds which weights outside S violate their condition. If there are some, S and its columns are gathered anew.
+#
+# A sample gives the first S: the optimum of one row in SAMPLE, under a penalty that is as much smaller, is where the passes
+# begin.
+
+FEATURE_BYTES: Final = 24  # by rows and by columns; later by columns, and its product with h
+ROW_BYTES: Final = 96  # of what is held by rows and by columns, and of the state of `solve_columns`
+SAMPLE: Final = 8  # a power of 2
+SAMPLE_ROWS: Final = 512  # fewer are no sample
+
+
+def most_bytes(data: Data) -> int:
+    """What the columns of all features take."""
+    return FEATURE_BYTES * data.nnz + ROW_BYTES * data.rows
+
+
+def gather(data: Data, pool: Pool, members: I64, bytes_max: int, stride: int = 1) -> DataInMemory | None:
+    """Copy the features `members` of every row, or of one row in `stride`; None if they would take more than `bytes_max`.
+
+    members : i64[k]   increasing; feature members[p] has rank p in the copy
+    stride  : a power of 2
+    """
+    if ROW_BYTES * (data.rows // stride) > bytes_max:
+        return None
+    position = np.full(data.features, -1, np.int32)
+    position[members] = np.arange(len(members))
+    parts, rows, nnz = [], 0, 0
+    for found in pool.each("gather", data.parts, {"position": position, "stride": np.array([stride])}):
+        part = _rows(found)
+        rows, nnz = rows + len(part.label), nnz + len(part.rank)
+        if FEATURE_BYTES * nnz + ROW_BYTES * rows > bytes_max:
+            return None
+        parts.append(PartInMemory(part))
+    return DataInMemory(rows, nnz, len(members), parts, data.slots[members], data.bits)
+
+
+def sample_of(problem: Problem, pool: Pool, bytes_max: int) -> Problem | None:
+    """The problem of one row in SAMPLE; None if they would be few."""
+    data = problem.data
+    if data.rows < SAMPLE * SAMPLE_ROWS:
+        return None
+    rows = gather(data, pool, np.arange(data.features), bytes_max, SAMPLE)
+    if rows is None or not rows.rows:
+        return None
+    share = rows.rows / data.rows
+    return replace(problem, data=rows, gamma=share * problem.penalties, gamma_intercept=share * problem.gamma_intercept)
+
+
+class HeldColumns:
+    """The working set and its columns.
+
+    members : i64[k]   S, increasing
+    reads   : feature values of columns that were read
+    """
+
+    def __init__(self, problem: Problem, pool: Pool, bytes_max: int, whole: bool) -> None:
+        """bytes_max: of the columns; whole: S is every feature."""
+        self._problem, self._pool, self._bytes_max, self._whole = problem, pool, bytes_max, whole
+        self._columns: Columns | None = None
+        self.members = np.empty(0, np.int64)
+        self.reads = 0
+        self.gathered = 0  # passes over all rows
+
+    def optimum(self, at: Expansion, slack: float) -> tuple[F64, float] | None:
+        """The weights that are optimal on S, up to a violation of `slack`; None if the columns are too many to be held, or if no
+        better weights are found.
+
+        at : a pass over all rows, which says where to begin and what S needs
+        """
+        if self.gathers(at):
+            self._gather(at)
+        if self._columns is None:
+            return None
+        beta = np.append(at.intercept, at.beta[self.members])
+        gamma = np.append(self._problem.gamma_intercept, self._problem.penalties[self.members])
+        _, reads = solve_columns(self._columns, LINKS[self._problem.link].code, gamma, slack, beta)
+        self.reads += reads
+        found = np.zeros(len(at.beta))
+        found[self.members] = beta[1:]
+        same = beta[0] == at.intercept and np.array_equal(found, at.beta)
+        return None if same else (found, float(beta[0]))
+
+    def gathers(self, at: Expansion) -> bool:
+        """Whether the next optimum takes a pass of its own that gathers columns."""
+        outside = np.abs(at.gradient) > self._problem.penalties
+        outside[self.members] = False
+        return self._columns is None or bool(outside.any())
+
+    def _gather(self, at: Expansion) -> None:
+        self._columns = None  # before the next are gathered
+        if self._whole:
+            self.members = np.arange(len(at.beta))
+        else:
+            most = held_room(int(np.count_nonzero(at.beta)), len(self.members))
+            omega = at.gradient + at.curvature * at.beta
+            self.members = choose_active(at.beta, omega, self._problem.penalties, self.members, most)
+        rows = gather(self._problem.data, self._pool, self.members, self._bytes_max)
+        self.gathered += 1
+        self._columns = None if rows is None else columns_of(rows)
+
+
+def _rows(found: Arrays) -> Rows:
+    return Rows(
+        cast(I64, found["indptr"]), cast(U32, found["rank"]), cast(F64, found["value"]), cast(F64, found["label"]),
+        cast(F64, found["weight"]),
+    )  # fmt: skip
+
+
+# The optimum on a working set whose columns are in memory; the method is in `service/native/coordinate_descent.c`.
+
+
+def solve_columns(columns: Columns, link: int, gamma: F64, slack: float, beta: F64) -> tuple[int, int]:
+    """Move beta f64[k + 1] to the optimum on k columns; return the steps, and the reads of a feature value in them.
+
+    gamma : f64[k + 1], penalties; entry 0 is the intercept's. slack : the largest violation that may remain. See
+    `riata_solve_columns`.
+    """
+    given, reads = native_columns(columns), np.empty(1, np.int64)
+    work = np.empty(core.solve_columns_room(given, len(beta)))
+    steps = core.solve_columns(given, link, gamma, slack, beta, len(beta), reads, work)
+    return steps, int(reads[0])
+
 
 K: Final = 3000
 PASSES_MAX: Final = 100
@@ -338,3 +539,31 @@ def refuse_separable(problem: Problem, asked: Request, found: Arrays) -> None:
             f"slots {slots} fastest; give them a gamma above 0",
             "no_optimum",
         )
+
+
+# MP: Newton's method with an L1 penalty on all features at once (Balakrishnan & Madigan 2008, section 5).
+#
+# It is RMMP whose working set is everything, from the first pass on. No weight is ever outside, so it takes the fewest passes.
+# Memory is that of the columns, or where they do not fit, the square of the number of features.
+
+FEATURES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Mp:
+    """The solver; see `Rmmp` for the fields."""
+
+    tolerance: float = TOLERANCE
+    passes_max: int = PASSES_MAX
+    memory_bytes_max: int | None = None
+    inner: float = INNER
+
+    def solve(self, problem: Problem, pool: Pool, watch: Watch = watch_nothing) -> Solution:
+        """Find the optimum. Raises `Conflict` if there is none, `TooLarge` if there are too many features or memory is short."""
+        return self.as_rmmp(problem.data.features).solve(problem, pool, watch)
+
+    def as_rmmp(self, features: int) -> Rmmp:
+        """The same for so many features. Raises `TooLarge` if they are too many."""
+        if features > FEATURES_MAX:
+            raise TooLarge(f"mp: {features} features, and at most {FEATURES_MAX} are possible; use rmmp", "too_many_features")
+        return Rmmp(features, self.tolerance, self.passes_max, self.memory_bytes_max, self.inner, whole=True)

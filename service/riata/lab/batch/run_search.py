@@ -28,11 +28,9 @@ from riata.base.arrays import BOOL, I64
 from riata.base.errors import BadInput, Conflict
 from riata.lab.batch.groups import Grouping
 from riata.lab.batch.pool import Pool, Serial
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.run_descent import Columns
+from riata.lab.batch.problem import Problem, Solution, Spent
 from riata.lab.batch.runs import MEMORY_BYTES_MAX as MEMORY_BYTES_MAX
-from riata.lab.batch.runs import Checked, Layout, Point, check, columns_of, memory_bytes, partition, solve_runs, spread
-from riata.lab.batch.solution import Solution, Spent
+from riata.lab.batch.runs import Checked, Columns, Layout, Point, check, columns_of, memory_bytes, partition, solve_runs, spread
 from riata.learn.learner import Weights
 
 GAMMAS: Final = tuple(math.sqrt(2.0 / v) for v in np.linspace(0.1, 0.9, 10).tolist())  # prior variances 2 / gamma^2 of a weight

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from riata.lab.batch.certificate import balance, dual_distance
 from riata.lab.batch.data import Data
 from riata.lab.batch.expansion import Expansion, expansion_of, expansion_request
 from riata.lab.batch.groups import Grouping
+from riata.lab.batch.passes import LIKELIHOOD
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.run_descent import Columns, Runs, descend
-from riata.lab.batch.solution import Certificate
-from riata.lab.batch.taylor_pass import LIKELIHOOD
+from riata.lab.batch.problem import Certificate, Problem
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
 
@@ -256,3 +254,52 @@ def run_norms(b: F64, start: I64, k: F64, dual: bool, out: F64) -> None:
 def shrink_group(h: F64, v: F64, penalty: float, a: F64) -> None:
     """Move a to the minimum of  a'h a / 2 - v'a + penalty |a|_2. See `riata_shrink_group`."""
     core.shrink_group(h, v, len(v), penalty, a, np.empty((len(v), len(v) + 2)))
+
+
+# Descent to the weights of least  -log-likelihood + lambda sum_j s_j |b_j|_K  for given runs, on rows held in memory.
+#
+# The method is in `service/native/run_descent.c`.
+
+
+class Columns(NamedTuple):
+    """Rows held in memory, their features in the order of the runs.
+
+    x      : f64[n, p]
+    label  : f64[n]   -1 or 1
+    weight : f64[n]   > 0
+    """
+
+    x: F64
+    label: F64
+    weight: F64
+
+
+class Runs(NamedTuple):
+    """A partition of the features and its penalties.
+
+    start   : i64[m + 1]  run j is start[j] : start[j + 1], none is empty
+    k       : f64[m]      of the norm of each run
+    penalty : f64[m]      lambda s_j, > 0
+    """
+
+    start: I64
+    k: F64
+    penalty: F64
+
+
+def descend(
+    columns: Columns, link: int, runs: Runs, b: F64, intercept: F64, limits: tuple[float, int]
+) -> tuple[float, float, int]:
+    """Move b f64[p] and intercept f64[1] to the optimum for given runs; see `riata_descend`.
+
+    limits : the largest violation that is good enough, and the most steps
+
+    Returns minus log-likelihood plus penalties, the largest violation, and steps.
+    """
+    n, p = columns.x.shape
+    rows = struct("riata_dense", n=n, features=p, **columns._asdict())
+    parts = struct("riata_runs", n=len(runs.k), **runs._asdict())
+    at = struct("riata_descent", b=b, intercept=float(intercept[0]), enough=limits[0], steps_max=limits[1])
+    core.descend(rows, link, parts, at, np.empty(core.descend_room(rows, parts)))
+    intercept[0] = at.intercept
+    return at.objective, at.violation, at.steps

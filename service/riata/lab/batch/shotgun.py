@@ -23,14 +23,21 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import F64, I64
-from riata.lab.batch.columns import Columns, columns_of, memory_bytes, require_memory
+from riata.lab.batch.certificate import Record
+from riata.lab.batch.passes import (
+    Columns,
+    Limits,
+    Place,
+    Rounds,
+    columns_of,
+    memory_bytes,
+    require_memory,
+    shuffle,
+    spectral_radius,
+)
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.record import Record
+from riata.lab.batch.problem import Note, Problem, Solution, Watch, first_weights, watch_nothing
 from riata.lab.batch.rmmp import TOLERANCE
-from riata.lab.batch.shotgun_round import Limits, Place, Rounds, shuffle, spectral_radius
-from riata.lab.batch.solution import Note, Solution, Watch, watch_nothing
-from riata.lab.batch.start import first_weights
 from riata.maths.links import LINKS, LOGISTIC
 
 PASSES_MAX: Final = 5000

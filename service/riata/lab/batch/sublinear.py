@@ -19,14 +19,12 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
-from riata.lab.batch.columns import Columns, columns_of, memory_bytes, native_columns, require_memory
+from riata.lab.batch.certificate import Record
 from riata.lab.batch.data import Data, Rows, native_rows
+from riata.lab.batch.passes import Columns, columns_of, memory_bytes, native_columns, require_memory
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.record import Record
+from riata.lab.batch.problem import Note, Problem, Solution, Watch, first_weights, watch_nothing
 from riata.lab.batch.rmmp import TOLERANCE
-from riata.lab.batch.solution import Note, Solution, Watch, watch_nothing
-from riata.lab.batch.start import first_weights
 from riata.native.library import core, struct
 
 ROUNDS: Final = 10_000

@@ -23,7 +23,7 @@ from distributed.comm import CommClosedError
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
-from riata.lab.batch.jobs import Job, WalkName
+from riata.lab.batch.passes import Job, WalkName
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
 from riata.lab.pools.message import RowsPool, decode, decode_call, digest_of, encode_error, reported, result_of

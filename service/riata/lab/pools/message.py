@@ -19,7 +19,7 @@ from riata.base import errors
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, RiataError
 from riata.lab.batch.data import Part
-from riata.lab.batch.jobs import JOBS, WALKS, Job, WalkName, run_task, tasks_of
+from riata.lab.batch.passes import JOBS, WALKS, Job, WalkName, run_task, tasks_of
 from riata.lab.batch.pool import shared, summed
 from riata.lab.batch.segment_data import SegmentData
 from riata.store import layout

@@ -20,8 +20,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U32, Arrays
 from riata.base.errors import Conflict, Corrupt
-from riata.lab.batch.rank_map import RankMap, move_entries
-from riata.lab.batch.segment_data import Piece, SegmentData, SegmentPart
+from riata.lab.batch.segment_data import Piece, RankMap, SegmentData, SegmentPart, move_entries
 from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Segment, map_segment

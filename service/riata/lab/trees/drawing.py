@@ -8,9 +8,8 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.svg import COLOURS, Svg, curve_points
-from riata.lab.trees.curves import CurveVariable
+from riata.lab.trees.curves import CurveVariable, curve
 from riata.lab.trees.tree import LEAF, Tree
-from riata.maths.warping import curve
 
 BOX: Final = (150.0, 96.0)
 GAP: Final = (14.0, 44.0)

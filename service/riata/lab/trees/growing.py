@@ -20,11 +20,8 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U64
 from riata.base.errors import BadInput
-from riata.lab.trees.curves import CurveVariable, NumberVariable, Variable, rows_of
-from riata.lab.trees.output_code import code_words
-from riata.lab.trees.tree import LEAF, Tree, sides
-from riata.maths.philox import below, random_bits
-from riata.maths.warping import Curves, curve, warp_pairs
+from riata.lab.trees.curves import Curves, CurveVariable, NumberVariable, Variable, curve, rows_of, warp_pairs
+from riata.lab.trees.tree import LEAF, Tree, below, code_words, random_bits, sides
 from riata.native.library import core, struct
 
 RESTARTS: Final = 50

@@ -13,10 +13,9 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Malformed
-from riata.lab.trees.curves import CurveVariable
+from riata.lab.trees.curves import Curves, CurveVariable, Prototypes, curve, nearer_left, prototypes_of
 from riata.lab.trees.drawing import draw_tree
 from riata.lab.trees.tree import LEAF, Tree, read_tree
-from riata.maths.warping import Curves, Prototypes, curve, nearer_left, prototypes_of
 from riata.wire.curves import POINTS_MAX
 
 BYTES_MAX: Final = 2**20  # of a tree in a configuration

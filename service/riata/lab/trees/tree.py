@@ -8,16 +8,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, SupportsInt
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, I64
 from riata.base.errors import BadInput, Corrupt, Malformed
-from riata.lab.trees.curves import DISTANCES, CurveVariable, NumberVariable, Variable, rows_of
-from riata.lab.trees.output_code import decode
-from riata.maths.warping import Curves, curve, nearer_left, prototypes_of
+from riata.lab.trees.curves import (
+    DISTANCES,
+    Curves,
+    CurveVariable,
+    NumberVariable,
+    Variable,
+    curve,
+    nearer_left,
+    prototypes_of,
+    rows_of,
+)
+from riata.native.library import core
 from riata.store.layout import decode_checkpoint, encode_checkpoint
+
+# Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011), from `service/native/philox.h`.
+#
+# Theory of operation
+#     A number is a pure function of a key and a counter, so there is no state to keep, to seed, or to share between threads:
+#
+#         seed    the key: which sequence of all
+#         stream  the upper half of the counter, such as the number of an event or of a round
+#         draw    the lower half, which of the numbers of that stream
+#
+#     The same three give the same 64 bits on every machine.
+
+_UNIT: Final = 2.0**-53
+
+
+def random_bits(seed: SupportsInt, stream: SupportsInt, draw: SupportsInt) -> int:
+    """Return 64 random bits. The arguments are in 0 .. 2^64 - 1."""
+    return int(core.random(int(seed), int(stream), int(draw), False))
+
+
+def below(seed: SupportsInt, stream: SupportsInt, draw: SupportsInt, n: int) -> int:
+    """Return a number in 0 .. n - 1; no number is likelier than another by more than a share of n / 2^53."""
+    return int((random_bits(seed, stream, draw) >> 11) * _UNIT * n)
+
+
+# Output codes: several classes as several questions with two answers, one tree each (Dietterich & Bakiri 1995).
+#
+# Up to four classes get every question, those of opposite answers once. 5 to 15 classes get 15 questions whose code words are the
+# rotations of a sequence of maximum length: any two words differ in 8 bits, so 3 trees may be wrong. More classes get random
+# words with a fixed seed.
+
+SEQUENCE: Final = (1, 0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0)
+EVERY: Final = 4
+CLASSES_MAX: Final = 1000
+SEED: Final = 15
+WORD_BITS: Final = 64
+
+
+def code_words(classes: int) -> I64:
+    """Return the code words, i64[classes, bits]; columns are distinct, and none is constant. Raises `BadInput`."""
+    if not 2 <= classes <= CLASSES_MAX:
+        raise BadInput(f"an output code needs 2 to {CLASSES_MAX} classes, got {classes}", "out_of_range")
+    if classes <= EVERY:
+        questions = np.arange(1, 2 ** (classes - 1))
+        found: I64 = (questions >> np.arange(classes)[:, np.newaxis]) & 1
+        return found
+    if classes <= len(SEQUENCE):
+        return np.array([np.roll(SEQUENCE, shift) for shift in range(classes)])
+    bits = 8 * int(np.ceil(np.log2(classes)))
+    columns: dict[bytes, I64] = {}
+    draw = 0
+    while len(columns) < bits:
+        words = [random_bits(SEED, draw, i) for i in range(-(-classes // WORD_BITS))]
+        column = np.unpackbits(np.array(words, "<u8").view(np.uint8))[:classes].astype(np.int64)
+        column ^= column[0]  # opposite answers are one question
+        if column.any():
+            columns.setdefault(column.tobytes(), column)
+        draw += 1
+    return np.stack(list(columns.values()), axis=1)
+
+
+def decode(bits: I64, code: I64) -> I64:
+    """Return the class with the nearest code word for each row of answers, i64[rows, bits]; the first of several."""
+    found: I64 = np.argmin((bits[:, np.newaxis, :] != code[np.newaxis]).sum(axis=2), axis=1)
+    return found
+
 
 KIND: Final = "functional_tree"
 VERSION: Final = 1

@@ -11,10 +11,10 @@ from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.exclusions import Exclusion, refuse
 from riata.learn.truncated_gradient.state import ROUND, SUBGRADIENT, TRUNCATE
-from riata.maths import losses
+from riata.maths import links
 from riata.native.library import struct
 
-_LOSSES: Final[dict[str, int]] = {"logistic": losses.LOGISTIC, "squared": losses.SQUARED, "hinge": losses.HINGE}
+_LOSSES: Final[dict[str, int]] = {"logistic": links.LOGISTIC, "squared": links.SQUARED, "hinge": links.HINGE}
 _RULES: Final = {"truncate": TRUNCATE, "round": ROUND, "subgradient": SUBGRADIENT}
 ETA: Final = 0.9
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import BadInput
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.solution import Solution
+from riata.lab.batch.problem import Problem, Solution
 from riata.learn.adopt import Adopted, Sums
 from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import LINKS

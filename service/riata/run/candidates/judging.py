@@ -19,8 +19,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.maths.links import LINKS, Answers, Link, answers
-from riata.maths.log_loss import PROBABILITY_MIN
+from riata.maths.links import LINKS, PROBABILITY_MIN, Answers, Link, answers
 from riata.wire.batch import Batch
 
 Decision = Literal["PROMOTE", "HOLD", "REJECT"]

@@ -20,8 +20,8 @@ from riata.maths.links import Answers
 from riata.run.candidates.judging import BLOCKS, ERRORS, BlockSums, event_losses, measure_of
 from riata.store.records import next_chain
 from riata.store.store import Record
-from riata.watch.header import part, typed
 from riata.watch.observer import Observer, Rows
+from riata.watch.progressive import part, typed
 
 BACKFILL: Final = "backfill"  # setting of a challenger, and key of the source of the `restore` event that carries what it learnt
 COMPARED: Final = ("measure", "compared", "difference", "standard_error", "interval")

@@ -16,8 +16,7 @@ from riata.base.errors import BadInput, Corrupt, NotFound
 from riata.run.log.effective_log import chain_at
 from riata.run.state.config import config_from_payload, read_stored
 from riata.store import layout, records
-from riata.store.segment import Origin, Pace, Segment, SegmentBuilder
-from riata.store.segments import Segments
+from riata.store.segment import Origin, Pace, Segment, SegmentBuilder, Segments
 from riata.store.store import Head, Record, Store
 from riata.wire.encoder import fingerprint
 

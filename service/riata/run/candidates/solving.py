@@ -17,13 +17,11 @@ from riata.lab.batch.certificate import certify
 from riata.lab.batch.choose import Choice, Solver, choose
 from riata.lab.batch.data import Data
 from riata.lab.batch.expansion import expansion_of, expansion_request
-from riata.lab.batch.mp import Mp
 from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
-from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.problem import Certificate, Problem, Solution, TraceRow
+from riata.lab.batch.rmmp import Mp, Rmmp
 from riata.lab.batch.segment_data import SegmentData, data_of
-from riata.lab.batch.solution import Certificate, Solution, TraceRow
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import link_of, rho_of, state_around
 from riata.run.candidates.exports import write_export
@@ -34,7 +32,7 @@ from riata.run.state.config import ModelConfig
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import in_this_thread
 from riata.store import layout
-from riata.store.segments import Segments
+from riata.store.segment import Segments
 from riata.store.store import Store
 from riata.wire.names import Names
 

@@ -31,8 +31,7 @@ from riata.run.candidates.segment_building import build_segments, segments_of
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.log.store_pace import StorePace
 from riata.store.retention import oldest_of_newest, trim_bound
-from riata.store.segment import Origin, Segment, Size
-from riata.store.segments import STALE, Segments, merge_small
+from riata.store.segment import STALE, Origin, Segment, Segments, Size, merge_small
 from riata.store.store import Head, Store
 
 Call = Callable[[Callable[[Store], Any]], Future[Any]]

@@ -29,8 +29,8 @@ from typing import Any
 from riata.base.errors import Corrupt, NotFound
 from riata.run.state.generations import thaw_generation
 from riata.store import records
-from riata.store.sqlite.losses import Loss, find_losses
 from riata.store.sqlite.store import OFFLINE, SqliteSettings, SqliteStore, open_despite_losses
+from riata.store.sqlite.witness import Loss, find_losses
 from riata.store.store import Append, Generation
 
 

@@ -30,9 +30,8 @@ from riata.run.writer.loop_yield import no_yield
 from riata.store import layout, records
 from riata.store.payload import decode_batch
 from riata.store.store import Record
-from riata.watch.header import number, part, typed
 from riata.watch.observer import Rows
-from riata.watch.progressive import Progressive
+from riata.watch.progressive import Progressive, number, part, typed
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.classes import ClassesConfig
 

@@ -20,12 +20,11 @@ from riata.run.candidates.pairs import pairs_as_asked
 from riata.run.log.row_groups import is_set
 from riata.run.state.config import Change, ModelConfig
 from riata.watch.class_progressive import ClassProgressive
-from riata.watch.columns import columns_as_asked
 from riata.watch.drift import detector_as_asked
-from riata.watch.header import part
 from riata.watch.observer import Observer, Rows
-from riata.watch.progressive import Progressive, ProgressiveConfig
+from riata.watch.progressive import Progressive, ProgressiveConfig, part
 from riata.watch.slices import slices_as_asked
+from riata.watch.warnings import columns_as_asked
 from riata.watch.weight_history import followed_as_asked
 from riata.wire.classes import ClassesConfig
 

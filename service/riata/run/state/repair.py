@@ -30,7 +30,7 @@ from riata.run.state.replay import in_this_thread
 from riata.run.writer.checkpointer import Checkpointer, Retention
 from riata.run.writer.publishing import generation_info
 from riata.store.records import encode_document, next_chain
-from riata.store.sqlite.repairs import RepairStore
+from riata.store.sqlite.offline import RepairStore
 from riata.store.store import Append, Generation, Head, Owner, Store, Verdict
 
 Action = Literal["restore", "cut", "set_aside"]

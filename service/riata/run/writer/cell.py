@@ -21,7 +21,7 @@ from riata.run.writer.publishing import Curvature
 from riata.run.writer.sketch_copy import SketchCopy
 from riata.run.writer.turn_size import Turn
 from riata.store.store import Record
-from riata.watch.minute import Minute
+from riata.watch.progressive import Minute
 from riata.wire.batch import Batch
 
 # What is put into the queue of the writer: records to learn, and requests.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from riata.base.arrays import U32
+from riata.predict.explain import Partition
 from riata.predict.model import Model
 from riata.predict.name_book import NameBook
-from riata.predict.partition import Partition
 from riata.run.candidates.pairs import NO_PAIRS, Pairs
 from riata.run.state.config import ModelConfig
 from riata.watch.figures import Figures

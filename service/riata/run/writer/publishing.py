@@ -19,12 +19,9 @@ from riata.run.state.decision import margin_shift
 from riata.run.state.model_state import ModelState
 from riata.run.state.parts import Observers
 from riata.run.writer.published import Published, Shown
-from riata.watch.columns import Columns
-from riata.watch.costs import cost_figures
-from riata.watch.figures import Figures
-from riata.watch.minute import Minute, Noted
-from riata.watch.progressive import Progressive
-from riata.watch.warnings import is_worse_than_base, warnings_of
+from riata.watch.figures import Figures, cost_figures
+from riata.watch.progressive import Minute, Noted, Progressive
+from riata.watch.warnings import Columns, is_worse_than_base, warnings_of
 from riata.watch.weight_history import FollowedWeights
 
 REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time

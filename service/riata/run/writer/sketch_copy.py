@@ -8,7 +8,7 @@ from typing import Any
 from riata.base.errors import Conflict
 from riata.learn.learner import Shadow, Sketch
 from riata.learn.registry import SPECS
-from riata.predict.path import regularisation_path
+from riata.predict.uncertainty import regularisation_path
 from riata.run.state.config_changes import other_penalty
 from riata.run.writer.published import Published
 

@@ -23,13 +23,12 @@ import numpy as np
 
 from riata.base.errors import Corrupt, LogFork, TooLarge, Unavailable
 from riata.base.limits import RESTORE_BYTES_MAX_SHARED
-from riata.store.append_plan import ID_BYTES, Planned, parts, plan_one
+from riata.store.append_plan import ID_BYTES, Planned, Seen, claimed, parts, plan_one
 from riata.store.records import names_digest, next_chain
 from riata.store.redis.codec import Answer, State
-from riata.store.redis.keys import Keys, bucket_of
 from riata.store.redis.session import Session
+from riata.store.redis.url import Keys, bucket_of
 from riata.store.store import Append, Appended, Head
-from riata.store.undoing import Seen, claimed
 from riata.wire.names import Names
 
 TICKET_MS: Final = 24 * 3_600_000

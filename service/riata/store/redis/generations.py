@@ -1,4 +1,4 @@
-"""Checkpoints in Redis: staged in chunks, committed as the newest generation by one script, read back in small parts."""
+"""Checkpoints and editions in Redis, and what is deleted of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,28 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge
+from riata.base.errors import Conflict, Corrupt, NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, GENERATIONS_KEPT_MIN
+from riata.store.layout import split_chunks
 from riata.store.records import first_chain
-from riata.store.redis.codec import DIGEST_BYTES, Answer, digest_of, pack_generation, pairs, seal, unpack_generation, unseal
-from riata.store.redis.keys import ModelKeys
+from riata.store.redis.codec import (
+    DIGEST_BYTES,
+    Answer,
+    digest_of,
+    pack_edition,
+    pack_generation,
+    pairs,
+    seal,
+    unpack_edition,
+    unpack_generation,
+    unseal,
+)
+from riata.store.redis.link import Reply
 from riata.store.redis.models import Models
 from riata.store.redis.session import AGAIN
+from riata.store.redis.url import ModelKeys
 from riata.store.retention import TRIM_RECORDS_MAX, kept, oldest_of_newest
-from riata.store.store import Generation, Owner, Verdict
+from riata.store.store import Edition, Generation, Owner, Verdict
 
 CHUNKS_AT_ONCE: Final = 4  # read per call: one mebibyte, so that appends in between do not wait long
 ROUNDS_MAX: Final = 100
@@ -173,3 +186,154 @@ def _staged(models: Models, model: str) -> tuple[int, list[tuple[int, int, int]]
             raise Corrupt(f"model {model!r}: what is staged as {at!r} is no chunk", "store_damaged")
         staged.append((int(gen), int(index), int(epoch)))
     return newest, staged
+
+
+# Editions in Redis: servable models, uploaded in pieces and made the newest by one script. The previous one stays readable.
+
+
+def publish(models: Models, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
+    """See `SharedStore.publish`. An edition of one piece takes one call."""
+    pieces = [seal(part) for part in split_chunks([content])] or [seal(b"")]
+    number = models.state(model).standing.edition + 1
+    for _ in range(ROUNDS_MAX):
+        numbered = dataclasses.replace(edition, number=number, epoch=owner.epoch)
+        if len(pieces) == 1:
+            answer = _flip(models, owner, model, numbered, [b"1", b"ALL", pieces[0]])
+        else:
+            answer = _flip(models, owner, model, numbered, [b"%d" % len(pieces), b"CHECK", b""])
+            if answer.word == "OK":
+                answer = _upload(models, owner, model, numbered, pieces)
+        if answer.word != "NUMBER":
+            return verdict(answer)
+        number = models.state(model).standing.edition + 1
+    raise Unavailable(f"other processes publish {model!r} all the time", "store_contended")
+
+
+def _flip(models: Models, owner: Owner, model: str, edition: Edition, what: list[bytes]) -> Answer:
+    """Run the script `publish`; what: number of pieces, CHECK, FLIP or ALL, the piece to send along."""
+    pieces, action, piece = what
+
+    def run(of: ModelKeys) -> Answer:
+        number = edition.number
+        keys = [models.keys.own, of.meta, of.log, of.gens, of.editions, of.pieces(number), of.pieces(max(number - 2, 0))]
+        claimed = [b"%d" % number, b"%d" % edition.applied, edition.chain, edition.lineage, first_chain(edition.lineage)]
+        rest = [pieces, pack_edition(edition), AGAIN, action, piece, models.last_turn("piece", of)]
+        return models.session.run("publish", keys, [*token(owner), *claimed, *rest])
+
+    return models.on(model, run)
+
+
+def _upload(models: Models, owner: Owner, model: str, edition: Edition, pieces: list[bytes]) -> Answer:
+    for index, piece in enumerate(pieces):
+
+        def run(of: ModelKeys, index: int = index, piece: bytes = piece) -> Answer:
+            keys = [models.keys.own, of.meta, of.pieces(edition.number)]
+            return models.in_turn("piece", keys, [*token(owner), b"%d" % edition.number, b"%d" % index, piece])
+
+        answer = models.on(model, run)
+        if answer.word != "OK":
+            return answer
+    return _flip(models, owner, model, edition, [b"%d" % len(pieces), b"FLIP", b""])
+
+
+def open_edition(models: Models, model: str) -> tuple[Edition, bytes] | None:
+    """See `SharedStore.open_edition`."""
+    for _ in range(ROUNDS_MAX):
+        found = _describe(models, model)
+        if found is None:
+            return None
+        number = found.number
+        pieces: list[bytes | None] = []
+        count = max(-(-found.bytes // CHUNK_BYTES_MAX), 1)
+        key = models.keys.of(models.number_of(model) or 0).pieces(number)
+        while len(pieces) < count:
+            pieces += [unseal(part) for part in read_pieces(models, key, len(pieces), min(CHUNKS_AT_ONCE, count - len(pieces)))]
+        content = b"".join(part for part in pieces if part is not None)
+        if None not in pieces and len(content) == found.bytes and digest_of(content) == found.digest:
+            return found, content
+        newest = _describe(models, model)
+        if newest is None or newest.number == number:
+            raise Corrupt(f"the digest of edition {number} of {model!r} does not match", "edition_corrupt")
+    raise Unavailable(f"{model!r} is published faster than it can be read", "store_contended")
+
+
+def _describe(models: Models, model: str) -> Edition | None:
+    """Return the newest edition; None if there is none."""
+    answer = models.on(model, lambda of: models.session.run("edition", [models.keys.own, of.meta, of.editions], [], False))
+    number, packed = answer.number(), answer.bytes()
+    return unpack_edition(number, packed) if number else None
+
+
+# Deletion of expired ids and dropped models in small steps, so that other calls do not wait.
+
+KEYS_AT_ONCE: Final = 256  # deleted by one script call
+CALLS_MAX: Final = 16  # of one round of housekeeping
+
+
+def tidy(models: Models) -> None:
+    """Delete a bounded part of what is expired or dropped. To be called repeatedly."""
+    numbers = sorted(models.refresh().values())
+    metas = [models.keys.of(number).meta for number in numbers]
+    answer = models.session.run("ranges", [models.keys.own, models.keys.dead, *metas], [], False)
+    dead = answer.nested()
+    left = CALLS_MAX
+    for number in numbers:
+        state = [answer.bytes() for _ in range(5)]
+        if all(part.isdigit() for part in state[:4]):
+            left = _expire(models, models.keys.of(number), [int(part or b"0") for part in state], left)
+    while len(dead) and left > 0:
+        number, standing = dead.number(), dead.bytes()
+        left = _bury(models, number, standing, left)
+
+
+def _expire(models: Models, of: ModelKeys, state: list[int], left: int) -> int:
+    """Delete buckets of ranges below the floor; return how many calls are left."""
+    floor, window, bits, span, done = state
+    while left > 0 and window and (span + 1) * window - 1 < floor:
+        stop = min(done + KEYS_AT_ONCE, 1 << bits)
+        complete = stop == 1 << bits
+        keys = [models.keys.own, of.meta, of.bitmap(span), *(of.bucket(span, bucket) for bucket in range(done, stop))]
+        arguments = [b"%d" % span, b"%d" % done, b"1" if complete else b"0"]
+        left -= 1
+        if models.session.run("expire", keys, arguments).word != "OK":
+            break  # another process is doing it
+        span, done = (span + 1, 0) if complete else (span, stop)
+    return left
+
+
+def _bury(models: Models, number: int, standing: bytes, left: int) -> int:
+    """Delete the keys of a dropped model; return how many calls are left."""
+    of = models.keys.of(number)
+    parts = standing.split()
+    if len(parts) == 4 and all(part.isdigit() for part in parts):
+        bits, span, newest, done = map(int, parts)
+        while left > 0 and span <= newest:
+            stop = min(done + KEYS_AT_ONCE, 1 << bits)
+            after = (span + 1, 0) if stop == 1 << bits else (span, stop)
+            then = b"%d %d %d %d" % (bits, after[0], newest, after[1])
+            gone = [of.bitmap(span), *(of.bucket(span, bucket) for bucket in range(done, stop))]
+            left -= 1
+            if _delete(models, number, standing, then, gone).word != "OK":
+                return left  # another process is doing it
+            standing, (span, done) = then, after
+        if span <= newest:
+            return left
+    if left > 0:
+        gens = _fields(models, of.gens) | {field.partition(b":")[0] for field in _fields(models, of.stage)}
+        editions = {int(field) for field in _fields(models, of.editions) if field.isdigit()} or {0}
+        gone = [of.chunks(int(gen)) for gen in gens if gen.isdigit()]
+        gone += [of.pieces(edition) for edition in {*editions, max(editions) + 1}]
+        gone += [of.log, of.names, of.gens, of.stage, of.editions, of.rows, of.times]
+        _delete(models, number, standing, b"", gone)
+    return left - 1
+
+
+def _delete(models: Models, number: int, standing: bytes, then: bytes, gone: list[bytes]) -> Answer:
+    return models.session.run("bury", [models.keys.own, models.keys.dead, *gone], [b"%d" % number, standing, then])
+
+
+def _fields(models: Models, key: bytes) -> set[bytes]:
+    reply: Reply = models.session.command(b"HKEYS", key)
+    if not isinstance(reply, list):
+        raise Corrupt("the store does not list the fields of a key", "store_answer")
+    return {field for field in reply if isinstance(field, bytes)}

@@ -1,13 +1,19 @@
-"""Cached list of the models of a Redis store, and the lookup of a model's keys."""
+"""What Redis keeps of models besides their logs and checkpoints: the models, names of features, predictions that wait, usage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
 
 from riata.base.errors import Corrupt, NotFound, Unavailable
-from riata.store.redis.codec import Answer, State, read_state
-from riata.store.redis.keys import Keys, ModelKeys
+from riata.store.records import names_digest
+from riata.store.redis.codec import ROW_BYTES, Answer, State, pack_row, pairs, read_state, unpack_row
 from riata.store.redis.session import AGAIN, Session
+from riata.store.redis.url import Keys, ModelKeys
+from riata.store.store import PendingPrediction
+from riata.wire.names import Names
 
 ROUNDS_MAX = 100
 TURNS_MAX = 10  # only this process numbers them, so more are not expected
@@ -128,3 +134,103 @@ class Models:
         answer = self.session.run("standings", [self.keys.own, self.keys.models, of.meta], [b""], changes=False)
         state = answer.take()
         return Answer([b"OK", state] if state else [b"MODEL"], "standings")
+
+
+# The names of features in a Redis store, read some at a time.
+
+NAMES_AT_ONCE: Final = 64
+
+
+def names(models: Models, model: str, after_seq: int) -> Iterator[tuple[int, bytes]]:
+    """See `Store.names`."""
+
+    def read_after(after: int) -> Answer:
+        def run(of: ModelKeys) -> Answer:
+            arguments = [b"%d" % after, b"%d" % NAMES_AT_ONCE]
+            return models.session.run("names", [models.keys.own, of.meta, of.names], arguments, changes=False)
+
+        answer = models.on(model, run)
+        if answer.number() != answer.number():
+            raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
+        return answer
+
+    def all_after(answer: Answer) -> Iterator[Names]:
+        while len(answer):
+            last, digest, names = answer.number(), answer.bytes(), answer.bytes()
+            if digest != names_digest(names):
+                raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
+            yield Names.from_bytes(names)
+            if not len(answer):
+                answer = read_after(last)
+
+    return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
+
+
+# Pending predictions in Redis: rows that wait for their label, and the time when each is due.
+
+
+def remember(models: Models, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
+    """See `Store.remember`."""
+    fresh = {row.key: row for row in rows}
+    if sum(len(row.row) for row in fresh.values()) > bytes_max:
+        models.state(model)  # raises `NotFound` first if there is no such model
+        return False
+    parts = [part for row in fresh.values() for part in (row.key, b"%d" % row.due_ms, pack_row(row))]
+    return _run(models, model, "remember", [b"%d" % bytes_max, b"%d" % ROW_BYTES, *parts]).word == "OK"
+
+
+def recall(models: Models, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
+    """See `Store.recall`."""
+    answer = _run(models, model, "recall", keys, changes=False)
+    answer.number(), answer.number()  # see `remembered`
+    found = {key: answer.bytes() for key in keys}
+    return {key: unpack_row(key, stored) for key, stored in found.items() if stored}
+
+
+def remembered(models: Models, model: str) -> tuple[int, int]:
+    """See `Store.remembered`."""
+    answer = _run(models, model, "recall", [], changes=False)
+    return answer.number(), answer.number()
+
+
+def due(models: Models, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
+    """See `Store.due`. A corrupt row has an empty `row`."""
+    answer = _run(models, model, "due", [b"%d" % now_ms, b"%d" % rows_max], changes=False)
+    return [_due_row(key, stored, now_ms) for key, stored in pairs(answer)]
+
+
+def _due_row(key: bytes, stored: bytes, now_ms: int) -> PendingPrediction:
+    """Return a due row. A corrupt one is returned empty, so that the caller drops it and it does not block all others."""
+    try:
+        return unpack_row(key, stored)
+    except Corrupt:
+        return PendingPrediction(key, now_ms, b"")
+
+
+def forget(models: Models, model: str, keys: Sequence[bytes]) -> int:
+    """See `Store.forget`."""
+    return _run(models, model, "forget", [b"%d" % ROW_BYTES, *keys]).number()
+
+
+def _run(models: Models, model: str, script: str, arguments: Sequence[bytes], changes: bool = True) -> Answer:
+    def run(of: ModelKeys) -> Answer:
+        return models.session.run(script, [models.keys.own, of.meta, of.rows, of.times], arguments, changes)
+
+    return models.on(model, run)
+
+
+# What processes have used of the quotas of keys, by day: one hash in Redis, with a field for each day, key and process.
+
+Run = Callable[[str, Sequence[bytes], Sequence[bytes]], Answer]
+
+
+def use(run: Run, at: bytes, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """See `SharedStore.use`. run : runs a script. at : the key of the hash"""
+    notes = [(f"{day} {key} {source}".encode(), b"%d %d" % each) for key, each in used.items()]
+    answer, others = run("use", [at], [b"%d" % day, *chain(*notes)]), dict[str, tuple[int, int]]()
+    for note in (answer.nested() for _ in range(len(answer))):
+        (_, key, of), (events, size) = note.text().split(), map(int, note.text().split())
+        if of != source:
+            before = others.get(key, (0, 0))
+            others[key] = before[0] + events, before[1] + size
+    return others

@@ -1,7 +1,7 @@
 """The shared store: one Redis, many processes.
 
 Every change of the store is a script in `lua/`, so it is atomic, and every script may be repeated.
-`link.py` is the connection, `session.py` repeats calls, `append.py` appends events, `keys.py` names the keys.
+`link.py` is the connection, `session.py` repeats calls, `append.py` appends events, `url.py` names the keys.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.records import check_read
-from riata.store.redis import conditions, editions, feature_names, generations, housekeeping, pending_predictions, usage
+from riata.store.redis import generations, models, session
 from riata.store.redis.append import TICKET_MS, Appender
 from riata.store.redis.codec import Answer, read_head, read_record
 from riata.store.redis.generations import token
-from riata.store.redis.keys import FORMAT, Keys, ModelKeys, bucket_bits
 from riata.store.redis.link import Calls, Credentials, Link, Reply
 from riata.store.redis.models import Models
 from riata.store.redis.session import AGAIN, Chance, Session
-from riata.store.redis.url import read_url
+from riata.store.redis.url import FORMAT, Keys, ModelKeys, bucket_bits, read_url
 from riata.store.store import (
     Append,
     Appended,
@@ -104,10 +103,10 @@ class RedisStore:
         self._begin_ticket()
 
     def warnings(self) -> list[str]:
-        return [conditions.ATTESTED] if self._settings.attested else []
+        return [session.ATTESTED] if self._settings.attested else []
 
     def refusals(self) -> list[str]:
-        return conditions.refusals(self._session, self._settings.attested)
+        return session.refusals(self._session, self._settings.attested)
 
     def subject_key(self, fresh: bytes) -> bytes:
         return self._run("subject", [self._keys.subject], [fresh]).bytes()
@@ -155,7 +154,7 @@ class RedisStore:
         return sorted(Process(note.text(), note.number(), note.bytes()) for note in notes)
 
     def use(self, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        return usage.use(self._run, self._keys.used, day, source, used)
+        return models.use(self._run, self._keys.used, day, source, used)
 
     def inflight(self, model: str) -> tuple[int, int]:
         return self._models.state(model).inflight
@@ -248,7 +247,7 @@ class RedisStore:
         return head, before, ended, [read_record(model, answer.nested()) for _ in range(len(answer))]
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        return feature_names.names(self._models, model, after_seq)
+        return models.names(self._models, model, after_seq)
 
     def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
         there = {name: self._models.number_of(name) for name in after}
@@ -292,31 +291,31 @@ class RedisStore:
         return generations.drop_stale_stages(self._models, owner)
 
     def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
-        return pending_predictions.remember(self._models, model, rows, bytes_max)
+        return models.remember(self._models, model, rows, bytes_max)
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
-        return pending_predictions.recall(self._models, model, keys)
+        return models.recall(self._models, model, keys)
 
     def remembered(self, model: str) -> tuple[int, int]:
-        return pending_predictions.remembered(self._models, model)
+        return models.remembered(self._models, model)
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
-        return pending_predictions.due(self._models, model, now_ms, rows_max)
+        return models.due(self._models, model, now_ms, rows_max)
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        return pending_predictions.forget(self._models, model, keys)
+        return models.forget(self._models, model, keys)
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
-        return editions.publish(self._models, owner, model, edition, content)
+        return generations.publish(self._models, owner, model, edition, content)
 
     def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
-        return editions.open_edition(self._models, model)
+        return generations.open_edition(self._models, model)
 
     def maintain(self) -> None:
         return  # there are no deferred writes
 
     def idle(self) -> None:
-        housekeeping.tidy(self._models)
+        generations.tidy(self._models)
 
     def close(self) -> None:
         self._session.calls.close()

@@ -18,8 +18,8 @@ Theory of operation
     Ids below a model's floor are expired, wherever they are found. They are deleted from the tree in idle time, one slice at
     a time, when the floor has risen by a part of the window. There is no second tree ordered by position.
 
-    An id whose event a restore undid may get another event. Then its entry has all of them (`store/undoing.py`), and what is in
-    memory and in the tree is united: while a model has restores, both are read. Otherwise an id has one event, in either.
+    An id whose event a restore undid may get another event. Then its entry has all of them (`store/append_plan.py`), and what is
+    in memory and in the tree is united: while a model has restores, both are read. Otherwise an id has one event, in either.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.errors import Corrupt
+from riata.store.append_plan import CONTENT_BYTES, Restores, Seen, united, unpack, up_to
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head
-from riata.store.undoing import CONTENT_BYTES, Restores, Seen, united, unpack, up_to
 
 FRESH_IDS_MAX: Final = 100_000  # ids held in memory over all models, some 300 bytes each
 SLICES: Final = 64

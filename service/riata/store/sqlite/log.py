@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 from riata.base.errors import Conflict, Corrupt, LogFork, NotFound
 from riata.base.limits import MODELS_MAX
-from riata.store.append_plan import Planned
+from riata.store.append_plan import Planned, Restores, and_then, pack, restored, unpack
 from riata.store.records import KIND_CODES, KINDS, RECORD_DAMAGED, check_read, coded_digest, decode_through, names_digest
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.payload_files import PayloadFiles, Place
 from riata.store.sqlite.schema import PAGE_BYTES, SEQ_BITS
 from riata.store.store import Head, Record
-from riata.store.undoing import Restores, and_then, pack, restored, unpack
 from riata.wire.names import Names
 
 _FIND = "SELECT * FROM models WHERE name = ?"  # of any format: those before 5 have no restores, and a number in their place

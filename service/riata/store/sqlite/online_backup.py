@@ -27,7 +27,7 @@ from typing import Final
 
 from riata.base.directories import sync_directory
 from riata.base.errors import Unavailable
-from riata.store.segments import FOLDER as SEGMENTS
+from riata.store.segment import FOLDER as SEGMENTS
 from riata.store.sqlite.payload_files import NAME as PAYLOADS
 from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE
 from riata.store.sqlite.session import Session

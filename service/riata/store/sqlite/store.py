@@ -15,21 +15,18 @@ from typing import Final
 
 from riata.base.errors import NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
-from riata.store.append_plan import Planned, models_of, new_head, plan_group
+from riata.store.append_plan import Planned, Seen, models_of, new_head, plan_group
 from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import pending_predictions as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
 from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
-from riata.store.sqlite.losses import Examined, Loss, examine, is_on_log, require_whole
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
 from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
-from riata.store.sqlite.session import DiskFull, Session
-from riata.store.sqlite.subject_key import subject_key
-from riata.store.sqlite.witness import Witness
+from riata.store.sqlite.session import DiskFull, Session, subject_key
+from riata.store.sqlite.witness import Examined, Loss, Witness, examine, is_on_log, require_whole
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
-from riata.store.undoing import Seen
 
 WAL_BYTES_MAX: Final = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
 LONG_BYTES: Final = 64 * 2**10  # writing a shorter payload twice costs less than one more sync

@@ -14,10 +14,9 @@ import numpy as np
 from riata.base.arrays import I64
 from riata.base.errors import BadInput, TooLarge, nearest
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
-from riata.predict.intervals import intervals_of
-from riata.predict.model import Scores
+from riata.predict.model import OneRow, Scores
 from riata.predict.name_book import NameBook
-from riata.predict.one_row import OneRow
+from riata.predict.posterior import intervals_of
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.writer.published import Published

@@ -8,7 +8,7 @@ from typing import Any, Final
 from prometheus_client.core import GaugeMetricFamily
 
 from riata.run.writer.published import Published
-from riata.watch.minute import of_last_minute
+from riata.watch.progressive import of_last_minute
 from riata.web.api.schemas import Schema, ref
 
 BASE: Final = "The same for a predictor that knows only the base rate."

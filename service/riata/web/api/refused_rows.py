@@ -11,8 +11,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riata.base.clock import rfc3339
-from riata.watch.minute import SPAN_MS, STEP_MS
-from riata.watch.progressive import RECENT
+from riata.watch.progressive import RECENT, SPAN_MS, STEP_MS
 from riata.wire.parsed import RowError
 
 KEPT: Final = 200  # rows of each model

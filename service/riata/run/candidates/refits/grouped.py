@@ -17,10 +17,9 @@ from riata.lab.batch.data import Data
 from riata.lab.batch.groups import Declared, Grouping, grouping_of
 from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Certificate, Problem, TraceRow
 from riata.lab.batch.run_search import KS, GridPoint, RunLasso, RunSolution, edges_of
 from riata.lab.batch.runs import Checked, Layout, Point, check
-from riata.lab.batch.solution import Certificate, TraceRow
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import link_of
 from riata.run.candidates.refits.request import RefitRequest

@@ -22,13 +22,12 @@ from riata.base.arrays import Arrays
 from riata.base.cores import cores
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, Unavailable
-from riata.lab.batch import jobs
+from riata.lab.batch import passes
 from riata.lab.batch.data import Part
 from riata.lab.batch.pool import Pool, Serial
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Certificate, Problem
 from riata.lab.batch.runs import Layout
 from riata.lab.batch.segment_data import data_of
-from riata.lab.batch.solution import Certificate
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import link_of, rho_of
 from riata.run.candidates.judging import Ledger
@@ -47,8 +46,7 @@ from riata.run.log.store_pace import StorePace
 from riata.run.state.changes import read_change
 from riata.run.state.model_state import ModelState
 from riata.store import layout
-from riata.store.segment import Origin, Pace, Segment
-from riata.store.segments import FOLDER, Segments
+from riata.store.segment import FOLDER, Origin, Pace, Segment, Segments
 from riata.store.store import Generation
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED
@@ -385,7 +383,7 @@ class OneByOne(Serial):
 
     go_on: Callable[[], None]
 
-    def each(self, job: jobs.Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
+    def each(self, job: passes.Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `riata.lab.batch.pool.Pool`."""
         for part in parts:
             self.go_on()

@@ -19,8 +19,8 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
 from riata.base.priority import lower_priority
 from riata.learn.learner import Weights
+from riata.predict.explain import Partition
 from riata.predict.factory import make_model
-from riata.predict.partition import Partition
 from riata.run.candidates.adopting import link_of
 from riata.run.candidates.judging import LABELS_MIN, Ledger
 from riata.run.candidates.promotion import promote
@@ -33,7 +33,7 @@ from riata.run.state.decision import served_weights
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 from riata.store import layout
-from riata.store.segments import FOLDER as SEGMENTS
+from riata.store.segment import FOLDER as SEGMENTS
 
 log = logging.getLogger("riata.run")
 

@@ -15,9 +15,8 @@ from riata.base.errors import BadInput, RiataError, TooLarge
 from riata.lab.batch.data import PART_ROWS, Data
 from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Threads
-from riata.lab.batch.problem import Problem
+from riata.lab.batch.problem import Problem, Solution, TraceRow
 from riata.lab.batch.segment_data import data_of
-from riata.lab.batch.solution import Solution, TraceRow
 from riata.learn.learner import Learner, Weights
 from riata.run.candidates.adopting import rho_of, state_around
 from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, tail_size

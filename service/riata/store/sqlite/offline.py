@@ -1,24 +1,28 @@
-"""The repairs of `riata repair` in the embedded store: cutting a log, and moving a model into a store of its own."""
+"""What tools do to an embedded store while no service runs: repairs, and backups."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from riata.base.directories import sync_directory
-from riata.base.errors import BadInput
-from riata.store.append_plan import Planned, plan_group
+from riata.base.errors import BadInput, Conflict, NotFound
+from riata.store.append_plan import Planned, pack, plan_group
 from riata.store.sqlite.dedupe import forget_after
 from riata.store.sqlite.directory import DirectoryLock, make_directory
 from riata.store.sqlite.generations import require_owner
 from riata.store.sqlite.log import ModelRow, chain_at, find_model, insert_planned
-from riata.store.sqlite.losses import examine, require_whole
-from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
-from riata.store.sqlite.store import OFFLINE, SqliteStore
+from riata.store.sqlite.online_backup import PART, WAL_NAME, copy_segments, sync_all
+from riata.store.sqlite.payload_files import NAME as PAYLOADS
+from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, SEQ_BITS, connect
+from riata.store.sqlite.store import OFFLINE, SqliteStore, read_sqlite
+from riata.store.sqlite.witness import WITNESS_NAME, examine, require_whole
 from riata.store.store import Append, Owner, Record
-from riata.store.undoing import pack
+
+# The repairs of `riata repair` in the embedded store: cutting a log, and moving a model into a store of its own.
 
 KEYED: Final = ("log", "fresh_ids", "names", "promotions")  # tables by model id * 2^44 + event
 OF_MODELS: Final = ("dedupe", "remembered", "remembered_size", "generations", "chunks")
@@ -109,3 +113,58 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str, wh
     rows: Iterator[tuple[Any, ...]] = source.execute(f"SELECT * FROM {table} WHERE {where}", values)
     columns = len(source.execute(f"SELECT * FROM {table} LIMIT 0").description)
     target.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * columns)})", rows)
+
+
+# A copy of the directory of an embedded store whose service is not running, and the check of a copy.
+
+
+def copy_stopped(directory: Path, to: Path) -> None:
+    """Copy the directory of a service that is not running into the new directory `to`.
+
+    Raises `NotFound` (code `no_store`), `Conflict` (`directory_locked` if a process uses it, `backup_exists`), `OSError`.
+    """
+    if not (directory / DATABASE_NAME).exists():
+        raise NotFound(f"there is no store in {directory}", "no_store")
+    require_new(to)
+    lock = DirectoryLock(directory)
+    try:
+        part = to.with_name(to.name + PART)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        beside = [directory / name for name in (WAL_NAME, WITNESS_NAME) if (directory / name).exists()]
+        for path in [directory / DATABASE_NAME, *beside, *directory.glob(f"{PAYLOADS}.*")]:
+            shutil.copyfile(path, part / path.name)
+            (part / path.name).chmod(FILE_MODE)
+        copy_segments(directory, part, lambda: None)
+        sync_all(part)
+        part.rename(to)
+        sync_directory(to.parent)
+    finally:
+        lock.release()
+
+
+def require_new(to: Path) -> None:
+    """Raise `Conflict` (code `backup_exists`) if something has this path."""
+    if to.exists():
+        raise Conflict(f"{to} exists; name a path that does not, so that no backup is overwritten", "backup_exists")
+
+
+def verify(directory: Path) -> dict[str, int]:
+    """Read every record and every checkpoint of a stopped directory; return the last event of each model.
+
+    Raises `Corrupt` if one is not what was written, `LogGap` (code `events_missing`) if acknowledged events are missing.
+    """
+    store = read_sqlite(directory)
+    try:
+        ends = {}
+        for model in store.models():
+            head = store.head(model)
+            at = head.first_seq - 1
+            while at < head.seq:
+                at = store.read(model, at)[-1].last
+            for generation in store.generations(model):
+                store.open_generation(model, generation.gen)
+            ends[model] = at
+        return ends
+    finally:
+        store.close()
