@@ -32,7 +32,8 @@ def backup(
     settings are not part of it.
     """
     from riata.base.directories import keep_private
-    from riata.store.sqlite.offline import copy_stopped, require_new
+    from riata.store.sqlite.offline import copy_stopped
+    from riata.store.sqlite.online_backup import require_new
 
     keep_private()
     require_new(to)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.directories import sync_directory
-from riata.base.errors import BadInput, Conflict, NotFound
+from riata.base.errors import BadInput, NotFound
 from riata.store.append_plan import Planned, pack, plan_group
 from riata.store.sqlite.dedupe import forget_after
 from riata.store.sqlite.directory import DirectoryLock, make_directory
 from riata.store.sqlite.generations import require_owner
 from riata.store.sqlite.log import ModelRow, chain_at, find_model, insert_planned
-from riata.store.sqlite.online_backup import PART, WAL_NAME, copy_segments, sync_all
+from riata.store.sqlite.online_backup import PART, WAL_NAME, copy_segments, require_new, sync_all
 from riata.store.sqlite.payload_files import NAME as PAYLOADS
 from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, SEQ_BITS, connect
 from riata.store.sqlite.store import OFFLINE, SqliteStore, read_sqlite
@@ -141,12 +141,6 @@ def copy_stopped(directory: Path, to: Path) -> None:
         sync_directory(to.parent)
     finally:
         lock.release()
-
-
-def require_new(to: Path) -> None:
-    """Raise `Conflict` (code `backup_exists`) if something has this path."""
-    if to.exists():
-        raise Conflict(f"{to} exists; name a path that does not, so that no backup is overwritten", "backup_exists")
 
 
 def verify(directory: Path) -> dict[str, int]:

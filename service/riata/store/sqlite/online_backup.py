@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from riata.base.directories import sync_directory
-from riata.base.errors import Unavailable
+from riata.base.errors import Conflict, Unavailable
 from riata.store.segment import FOLDER as SEGMENTS
 from riata.store.sqlite.payload_files import NAME as PAYLOADS
 from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE
@@ -127,6 +127,12 @@ class OnlineBackup:
                 "earlier backups away, or free some space",
                 "disk_reserve",
             )
+
+
+def require_new(to: Path) -> None:
+    """Raise `Conflict` (code `backup_exists`) if something has this path."""
+    if to.exists():
+        raise Conflict(f"{to} exists; name a path that does not, so that no backup is overwritten", "backup_exists")
 
 
 def copy_segments(directory: Path, to: Path, go_on: GoOn) -> None:
