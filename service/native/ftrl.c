@@ -8,7 +8,7 @@
 #include "losses.h"
 #include "table_rows.h"
 
-enum { Z, SQUARES, WIDTH }; /* these and the next are the numbers of riata/learn/ftrl_proximal/state.py */
+enum { Z, SQUARES, WIDTH }; /* these and the next are the numbers of riata/learn/ftrl_proximal.py */
 enum { INTERCEPT_Z, INTERCEPT_SQUARES };
 enum { LEARNT, N_ALIVE, N_SEEN };
 

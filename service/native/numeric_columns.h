@@ -30,7 +30,7 @@
 #include "arithmetic.h"
 #include "four_lanes.h"
 
-enum { SETS = 512, WAYS = 4, ENTRIES = SETS * WAYS }; /* these and the next are the numbers of riata/learn/truncated_gradient/state.py */
+enum { SETS = 512, WAYS = 4, ENTRIES = SETS * WAYS }; /* these and the next are the numbers of riata/learn/truncated_gradient.py */
 enum { SLOT_KEY, COUNT, SINCE, SUM, LOW, HIGH };
 enum { MARKS = 1024, MARKED_EVERY = 64, DENSE = 1024, BLOCK = 16 };
 #define PRIOR_ROWS 2.0 /* without the feature, so that no feature is a column at its first rows */

@@ -264,7 +264,7 @@ EXPORT void riata_pick_columns(const double *line, i64 width, const u32 *slot, i
 
 /* ---- truncated_gradient.c -------------------------------------------------------------------------------------------- */
 
-/* Settings of truncated gradient; riata/learn/truncated_gradient/config.py says what they mean.
+/* Settings of truncated gradient; riata/learn/truncated_gradient.py says what they mean.
  *   loss, rule   numbers of losses.h and truncation.h
  *   counting     truncation events all have the same size, so the clock counts them
  *   counted      normalised: the scale of a feature that is not a column is 1 while its values are at most this; 0: never
@@ -276,7 +276,7 @@ typedef struct {
     double counted, eta, power, delay, gravity, ceiling, accumulator, reach;
 } riata_gradient_settings;
 
-/* The state of truncated gradient; riata/learn/truncated_gradient/state.py names the numbers.
+/* The state of truncated gradient; riata/learn/truncated_gradient.py names the numbers.
  *   line     f64[lines, 4], f64[lines, 2] unless adaptive; on a cache line. hash >> shift is a line, and the last belongs to no slot:
  *            features that pad a row use it, and leave it all zero except for the clock
  *   alive    u32[alive_room]   every line that has a weight, even one that truncation has made zero since; counts[1] of them
@@ -341,7 +341,7 @@ QUICK double riata_after_gap(i64 rule, double beta, double size, double unit, do
 
 /* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
 
-/* Settings of FTRL-Proximal; riata/learn/ftrl_proximal/config.py says what they mean.
+/* Settings of FTRL-Proximal; riata/learn/ftrl_proximal.py says what they mean.
  *   smoothing   its beta, which is the name of the weights here
  *   damping     beta + alpha l2 */
 typedef struct {
@@ -349,7 +349,7 @@ typedef struct {
     bool intercept;
 } riata_ftrl_settings;
 
-/* The state of FTRL-Proximal; riata/learn/ftrl_proximal/state.py names the numbers.
+/* The state of FTRL-Proximal; riata/learn/ftrl_proximal.py names the numbers.
  *   line     f64[lines, 2]     z and the sum of squared gradients. hash >> shift is a line, and the last belongs to no slot
  *   alive    u32[alive_room]   every line whose weight may be non-zero, counts[1] of them
  *   seen     u32[seen_room]    every line that ever had a gradient, counts[2] of them
@@ -807,7 +807,7 @@ EXPORT void riata_block_rescale(riata_block *b, double q);
 
 /* ---- taylor_sketch.c ------------------------------------------------------------------------------------------------ */
 
-/* The configuration; `learn/taylor_sketch/config.py` describes its settings.
+/* The configuration; `learn/taylor_config.py` describes its settings.
  *   link          0 logistic, 4 probit
  *   outside       0: there is no table. 1: features outside the block have no weight. 2: they are updated one coordinate at a time
  *   opens         a feature enters the block when it first appears, while there is room

@@ -15,7 +15,7 @@
 #include "table_rows.h"
 #include "truncation.h"
 
-/* The numbers of riata/learn/truncated_gradient/state.py: of a line, of `scalars`, and of `counts`. */
+/* The numbers of riata/learn/truncated_gradient.py: of a line, of `scalars`, and of `counts`. */
 enum { BETA, TAU, SQUARES, SCALE, RATE = SCALE };
 enum { CLOCK, CLOCK_LOST, INTERCEPT, INTERCEPT_SQUARES, NORM, IMPORTANCE, GAIN, OFFSET, GAIN_SQUARES, OFFSET_SQUARES };
 enum { LEARNT, N_ALIVE, N_SEEN, N_COLUMNS };

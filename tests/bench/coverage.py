@@ -20,7 +20,7 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
 from tests.bench import report
 from tests.bench.sketch_runs import arguments, spread, write_csv
 from tests.learn.paper_design import (

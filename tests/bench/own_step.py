@@ -21,8 +21,8 @@ from river import linear_model, optim, preprocessing
 from river.optim.base import Optimizer
 
 from riata.base.arrays import F64
-from riata.learn.registry import build_learner, spec_of
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.registry import build_learner
+from riata.learn.truncated_gradient import TruncatedGradientConfig
 from riata.maths.hashing import NUMBER
 from riata.native.reading import hash_of
 from riata.wire.batch import Batch
@@ -135,7 +135,7 @@ def own_losses(batch: Batch, tuned: bool) -> tuple[float, str]:
     """The progressive loss of the default over the first rows, and the settings that it has at the end."""
     learner = build_learner(TruncatedGradientConfig(tuned=tuned), BITS)
     margin = learner.step(batch).margin
-    chosen = spec_of(TruncatedGradientConfig()).chosen(learner)
+    chosen = learner.chosen()
     said = f"{chosen['eta']:.3g}{', counts' if chosen['scale'] == 'counts' else ''}" if chosen else ""
     return log_loss(margin[:ROWS], batch.label[:ROWS]), said
 

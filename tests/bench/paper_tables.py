@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
 from tests.bench import report
 from tests.bench.sketch_runs import arguments, mean_sd, spread, write_csv
 from tests.learn.paper_design import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from riata.base.arrays import BOOL
 from riata.cli.main import main
 from riata.learn.learner import Stepped
-from riata.learn.truncated_gradient.learner import TruncatedGradient
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.wire.batch import Batch
 
 REST_S = 0.001

@@ -50,10 +50,10 @@ def with_line(page: str, line: re.Pattern[str], module: ModuleType, folder: Path
     (folder / file.name).write_text(line.sub(shown[0], text), encoding="utf-8")
 
 
-def test_a_learner_is_added_by_its_folder_and_its_name(tmp_path: Path) -> None:
+def test_a_learner_is_added_by_its_module_and_its_name(tmp_path: Path) -> None:
     page = (PAGES / "add-a-learner.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
-    assert len(added_files(page, overlay)) == 4
+    assert added_files(page, overlay) == ["learn/perceptron.py"]
     with_line(page, KINDS, kinds, overlay / "learn")
 
     environment = {"OVERLAY": str(overlay)}

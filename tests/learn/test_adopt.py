@@ -139,7 +139,7 @@ CASES: dict[str, dict[str, Any]] = {
 def around(name: str, solved: Solved) -> tuple[Learner, Adopted, Batch, Batch]:
     settings = CASES[name]
     config = learner_of(**settings)
-    solution, past, future = solved[settings.get("link", "logistic"), spec_of(config).slot_bits(config, BITS)]
+    solution, past, future = solved[settings.get("link", "logistic"), config.slot_bits(BITS)]
     learner = build_learner(config, BITS)
     learner.thaw(spec_of(config).adopt(config, BITS, solution))
     return learner, solution, past, future

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.learn.ftrl_proximal.config import FtrlProximalConfig
-from riata.learn.registry import build_learner, spec_of
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.learn.taylor_sketch.learner import TaylorSketch
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.ftrl_proximal import FtrlProximalConfig
+from riata.learn.registry import build_learner
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
+from riata.learn.truncated_gradient import TruncatedGradientConfig
 from tests.run.events import random_batch
 
 KEEPERS: list[Any] = [
@@ -31,9 +31,7 @@ def test_weights_stay_and_the_next_step_is_larger(config: Any, bits: int) -> Non
     for learner in (plain, forgetful):
         learner.step(learnt)
     before = plain.weights()
-    forget = spec_of(config).forget
-    assert forget is not None
-    forget(forgetful, 0.01)
+    forgetful.forget(0.01)
     after = forgetful.weights()
     np.testing.assert_array_equal(after.slot, before.slot)
     np.testing.assert_allclose(after.beta, before.beta, rtol=1e-12)
@@ -65,6 +63,4 @@ def test_a_sketch_keeps_a_share_of_its_curvature() -> None:
 
 
 def test_learners_without_rates_that_remember_cannot_forget() -> None:
-    assert not spec_of(TruncatedGradientConfig(rate="constant", normalised=False)).can_forget(
-        TruncatedGradientConfig(rate="constant", normalised=False)
-    )
+    assert not TruncatedGradientConfig(rate="constant", normalised=False).can_forget()

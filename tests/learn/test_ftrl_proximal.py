@@ -13,7 +13,7 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.ftrl_proximal.learner import FtrlProximal, FtrlProximalConfig
+from riata.learn.ftrl_proximal import FtrlProximal, FtrlProximalConfig
 from riata.learn.learner import Learner
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch

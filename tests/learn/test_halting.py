@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from riata.base.halt import Halt, Halted, halting, lent, require_wanted
-from riata.learn.particle_filter.config import ParticleFilterConfig
+from riata.learn.particle_filter import ParticleFilterConfig
 from riata.learn.registry import LearnerConfig, build_learner
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
 from riata.predict.uncertainty import regularisation_path
 from riata.wire.batch import Batch
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from riata.learn.taylor_sketch.kernel_state import key_map
+from riata.learn.taylor_state import key_map
 from riata.native.library import core
 
 

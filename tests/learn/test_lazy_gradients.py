@@ -12,7 +12,7 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.learn.taylor_sketch.frozen import LAZY
+from riata.learn.taylor_state import LAZY
 from riata.run.state.generations import check_generation, thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.store import layout

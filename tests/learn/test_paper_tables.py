@@ -12,7 +12,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
 from riata.wire.batch import slice_rows
 from tests.bench.paper_tables import LINEAR, LINKS, PRINTED, VARIANTS, configure, gamma_in_force
 from tests.learn.paper_design import (

@@ -11,9 +11,16 @@ import pytest
 from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner
-from riata.learn.particle_filter.learner import Events, ParticleFilter, ParticleFilterConfig, dependent_column, draw_posterior
-from riata.learn.particle_filter.spec import SPEC
-from riata.learn.particle_filter.state import MOVES, TEMPERED
+from riata.learn.particle_filter import (
+    MOVES,
+    SPEC,
+    TEMPERED,
+    Events,
+    ParticleFilter,
+    ParticleFilterConfig,
+    dependent_column,
+    draw_posterior,
+)
 from riata.learn.registry import build_learner
 from riata.run.candidates.adopting import Weighed, one_pass
 from riata.wire.batch import Batch

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from riata.learn.slot_list import SlotList
+from riata.learn.slot_table import SlotList
 
 
 def _append(slots: SlotList, counts: np.ndarray[tuple[int], np.dtype[np.int64]], at: int, more: list[int]) -> None:

@@ -13,12 +13,12 @@ from scipy.stats import kurtosis
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn.ftrl_proximal.config import FtrlProximalConfig
+from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.learn.learner import Learner
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.registry import build_learner
 from riata.learn.standardised import FEW, Standardised, Standards
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.predict.uncertainty import Covariance
 from riata.run.state.config import read_config
 from riata.wire.batch import Batch
@@ -211,11 +211,9 @@ def test_a_number_of_any_size_is_predicted_better_than_by_the_mean(mean: float, 
 def test_what_is_forgotten_stays_forgotten_when_the_first_rows_are_learnt_again(config: Any) -> None:
     value, _label = labelled(64, 7)
     plain, forgetful = (of_rows(config, BITS, 64) for _ in range(2))
-    forget = spec_of(config).forget
-    assert forget is not None
     for learner in (plain, forgetful):
         learner.step(table(value[:60], np.ones(60)))
-    forget(forgetful, 0.01)
+    forgetful.forget(0.01)
     copy = of_rows(config, BITS, 64)
     copy.thaw(forgetful.freeze())
     for learner in (plain, forgetful, copy):  # the 64th row is where they are learnt again

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from riata.learn.learner import Learner
-from riata.learn.taylor_sketch.config import FeatureGamma
-from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
+from riata.learn.taylor_config import FeatureGamma, TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
 from tests.learn.contract import Build, LearnerContract
 
 BITS = 8  # 40 names in 256 slots: a few share one

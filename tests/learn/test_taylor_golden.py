@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
 from riata.wire.batch import Batch
 from tests.learn.streams import cut, to_batch
 from tests.twins.truncated_step import Event

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput
-from riata.learn.taylor_sketch.config import FeatureGamma
-from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
-from riata.learn.taylor_sketch.penalties import own_penalties
+from riata.learn.taylor_config import FeatureGamma, TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
+from riata.learn.taylor_state import own_penalties
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.learn.contract import same

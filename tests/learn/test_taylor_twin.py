@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from riata.learn.learner import Shadow
-from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
 from tests.learn.streams import cut, sparse_events, to_batch
 from tests.learn.test_taylor_contract import BITS, CONFIGS, SHORT
 from tests.twins import sketch_step as twin

@@ -7,8 +7,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.state import DENSE, ENTRY
+from riata.learn.truncated_gradient import DENSE, ENTRY, TruncatedGradient, TruncatedGradientConfig
 from riata.wire.batch import Batch
 from tests.learn.contract import served
 from tests.learn.streams import cut, to_batch

@@ -12,7 +12,7 @@ import pytest
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.native.library import core
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch

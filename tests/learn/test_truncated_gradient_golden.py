@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from tests.learn.streams import to_batch
 from tests.twins.truncated_step import Event
 

@@ -8,8 +8,7 @@ import pytest
 
 from riata.base.arrays import F64, U32
 from riata.learn.slot_table import zero_table
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.state import COUNTS, SCALARS
+from riata.learn.truncated_gradient import COUNTS, SCALARS, TruncatedGradient, TruncatedGradientConfig
 from riata.native.library import core, struct
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import truncated_row as twin

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
-from riata.learn.truncated_gradient.state import CLOCK, CLOCK_LOST
+from riata.learn.truncated_gradient import CLOCK, CLOCK_LOST, TruncatedGradient, TruncatedGradientConfig
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins.truncated_step import Eager, event_size, learn_rows
 

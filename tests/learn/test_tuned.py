@@ -15,9 +15,8 @@ from riata.base.errors import Corrupt
 from riata.learn import first_rows, tuned
 from riata.learn.learner import Learner
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner, spec_of
-from riata.learn.truncated_gradient.config import candidates, candidates_of_classes
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.registry import build_learner
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.learn.tuned import Tuned
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, same
@@ -26,7 +25,7 @@ from tests.twins.truncated_step import Event
 
 BITS = 10
 OWN = ("tuned_counts", *first_rows.NAMES)
-TRIED = candidates(TruncatedGradientConfig())
+TRIED = TruncatedGradientConfig().candidates()
 
 
 def of_rows(rows: int) -> Tuned[TruncatedGradientConfig]:
@@ -71,9 +70,9 @@ def test_steps_and_scales_are_tried_where_they_have_a_meaning() -> None:
     alone: list[dict[str, Any]] = [{"tuned": False}, {"eta": 0.5}, {"loss": "squared"}, {"loss": "hinge"}, {"normalised": False}]
     for settings in alone:
         config = TruncatedGradientConfig(**settings)
-        assert candidates(config) == [replace(config, tuned=False)]
-    assert {one.scale for one in candidates(TruncatedGradientConfig(scale="counts"))} == {"counts"}
-    several = candidates_of_classes(TruncatedGradientConfig())
+        assert config.candidates() == [replace(config, tuned=False)]
+    assert {one.scale for one in TruncatedGradientConfig(scale="counts").candidates()} == {"counts"}
+    several = TruncatedGradientConfig().candidates_of_classes()
     assert several[:5] == TRIED[:5]
     assert several[5:] == [replace(one, accumulator=10.0 * 0.03) for one in TRIED[5:]]
 
@@ -89,7 +88,7 @@ def test_the_best_on_the_rows_so_far_goes_on() -> None:
     assert len(set(chosen)) > 1
     learner = of_rows(64)
     assert learner.step(batch).margin.tobytes() == np.concatenate(expected).tobytes()
-    assert (learner.chosen, learner.ended) == (TRIED[chosen[-1]], True)
+    assert (learner.config, learner.ended) == (TRIED[chosen[-1]], True)
     arrays = learner.freeze()
     assert all(arrays[name].tobytes() == array.tobytes() for name, array in going_on.freeze().items())
     assert arrays["first_hash"].nbytes == 0
@@ -109,19 +108,16 @@ def test_a_rule_of_labels_has_a_larger_step_than_noise() -> None:
     batch = repeated(1200)
     rule.step(batch)
     noise.step(replace(batch, label=np.random.default_rng(1).integers(0, 2, batch.n).astype(np.float64)))
-    chosen = spec_of(TruncatedGradientConfig()).chosen
-    assert chosen(rule)["eta"] >= 8.0 > 1.0 > chosen(noise)["eta"]
-    assert not chosen(rule)["ended"]
-    assert chosen(build_learner(TruncatedGradientConfig(tuned=False), BITS)) == {}
+    assert rule.chosen()["eta"] >= 8.0 > 1.0 > noise.chosen()["eta"]
+    assert not rule.chosen()["ended"]
+    assert build_learner(TruncatedGradientConfig(tuned=False), BITS).chosen() == {}
 
 
 def test_what_is_forgotten_counts_less_when_the_first_rows_are_learnt_again() -> None:
     batch = to_batch(sparse_events(64, seed=11))
     forgetful, copy = of_rows(64), of_rows(64)
     forgetful.step(cut(batch, 0, 60))
-    forget = spec_of(TruncatedGradientConfig()).forget
-    assert forget is not None
-    forget(forgetful, 0.01)
+    forgetful.forget(0.01)
     copy.thaw(forgetful.freeze())
     for learner in (forgetful, copy):  # the 64th row is where they are learnt again
         learner.step(cut(batch, 60, 64))
@@ -139,7 +135,7 @@ def test_candidates_that_were_dropped_are_the_same_when_they_have_learnt_the_row
         assert (kept.memory()["candidates"] > 0) == (32 <= start <= 255)
         for learner in (kept, dropped):
             learner.step(cut(batch, start, start + 50))
-        spec_of(TruncatedGradientConfig()).rest(dropped)
+        dropped.rest()
         assert dropped.memory()["candidates"] == 0
     assert kept.ended
     assert same(kept.freeze(), dropped.freeze())
@@ -197,7 +193,7 @@ def test_several_classes_have_one_choice_whenever_they_became_known() -> None:
     assert again.memory()["candidates"] == 0  # each would be as large as the model
     again.step(cut(batch, 41, 150))
     for learner in (named, late, again):
-        assert (learner.chosen, learner.ended) == (best, True)
+        assert (learner.config, learner.ended) == (best, True)
         assert same(learner.freeze(), {**expected.freeze(), **{k: v for k, v in named.freeze().items() if k in OWN}})
     late.grow(5)
     assert late.step(cut(batch, 0, 3)).margin.shape == (3, 5)
@@ -219,7 +215,7 @@ def test_a_state_of_several_classes_without_a_choice_goes_on_as_it_was() -> None
     before.step(cut(batch, 0, 40))
     learner, other = of_classes(3), of_classes(3)
     learner.thaw(before.freeze())
-    assert (learner.chosen, learner.ended) == (TRIED[0], True)
+    assert (learner.config, learner.ended) == (TRIED[0], True)
     rest = cut(batch, 40, 150)
     assert learner.step(rest).margin.tobytes() == before.step(rest).margin.tobytes()
     other.thaw(learner.freeze())

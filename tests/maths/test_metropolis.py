@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.learn.particle_filter.learner import Events, draw_posterior, labelled, mode_of
+from riata.learn.particle_filter import Events, draw_posterior, labelled, mode_of
 from riata.native.library import core
 from tests.twins import metropolis as slow
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
-from riata.maths.particles import bandwidth, draw_about, effective, factorise, moments, particle_room
+from riata.learn.particle_filter import bandwidth, draw_about, effective, factorise, moments, particle_room
 from riata.native.library import core
 from tests.twins import particles as slow
 

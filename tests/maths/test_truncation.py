@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from riata.learn.truncated_gradient.state import GRID, ROUND, SUBGRADIENT, TRUNCATE
+from riata.learn.truncated_gradient import GRID, ROUND, SUBGRADIENT, TRUNCATE
 from riata.native.library import core
 from tests.twins import truncation as twin
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 LEARN = """
 import numpy as np
-from riata.learn.particle_filter.learner import ParticleFilter, ParticleFilterConfig
+from riata.learn.particle_filter import ParticleFilter, ParticleFilterConfig
 from riata.maths.links import answers
-from riata.learn.particle_filter.learner import draw_posterior
+from riata.learn.particle_filter import draw_posterior
 from riata.run.state.provenance import fingerprint
 from tests.learn.streams import sparse_events, to_batch
 from tests.learn.test_particle_filter import stream

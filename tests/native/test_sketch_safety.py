@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 LEARN = """
 import numpy as np
-from riata.learn.taylor_sketch.learner import TaylorSketch, TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.taylor_sketch import TaylorSketch
 from riata.maths.shooting import Quadratic, shoot, shoot_active
 from tests.learn.streams import sparse_events, to_batch
 from tests.learn.test_taylor_contract import BITS, CONFIGS, SHORT

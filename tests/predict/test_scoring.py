@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from riata.learn.learner import Weights
-from riata.learn.truncated_gradient.learner import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
 from riata.predict.explain import LARGEST
 from riata.predict.model import Scores
 from riata.wire.batch import select_rows

@@ -9,7 +9,7 @@ import pytest
 from riata.base.arrays import F64
 from riata.learn.learner import Sketch, Weights
 from riata.learn.registry import build_learner
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
+from riata.learn.taylor_config import TaylorSketchConfig
 from riata.predict import uncertainty
 from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput, Conflict, NotFound, Unavailable
-from riata.learn.registry import build_learner, spec_of
+from riata.learn.registry import build_learner
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import replay
@@ -46,7 +46,7 @@ def test_a_model_moves_to_another_penalty_without_learning_again(learner: dict[s
         alone = build_learner(read_config(document(learner)).learner, 12)
         alone.step(node.parse(events(95)).batch)
         changed = read_config(document({**learner, "gamma": 30.0})).learner
-        spec_of(changed).adjust(alone, changed)
+        alone.adjust(changed)
         expected = alone.weights()
         assert served(node) == (30.0, expected.slot.tobytes() + expected.beta.tobytes(), expected.intercept)
         assert after.model.weights.non_zeros < before.model.weights.non_zeros

@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.learner import Learner, Stepped, Weights
 from riata.run.state import parts as state_parts
 from riata.watch.observer import Observer, Rows
 from riata.watch.progressive import ProgressiveConfig
@@ -27,7 +27,7 @@ DIGEST_BYTES: Final = 16
 BITS: Final = 12  # as the simulation's model is configured
 
 
-class Toy:
+class Toy(Learner):
     """A learner of `SLOTS` floats. keep : the share of a weight that it keeps at each event; None: that of the release"""
 
     def __init__(self, keep: float | None = None) -> None:
@@ -47,9 +47,6 @@ class Toy:
                 at = starts[row]
                 self.learn(ids[16 * row : 16 * row + 16], hashes[at], values[at], labels[row])
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()))
-
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        return step_each(self, batches, skip)
 
     def learn(self, key: bytes, hashed: int, value: float, label: float) -> None:
         """Learn one event of one feature."""
@@ -80,15 +77,6 @@ class Toy:
         beta = np.array(self.beta)
         slot: U32 = np.flatnonzero(beta).astype(np.uint32)
         return Weights(slot, beta[slot], 0.0, "logistic", BITS)
-
-    def sketch(self) -> Sketch | None:
-        return None
-
-    def shadows(self) -> list[Shadow]:
-        return []
-
-    def closed_vocabulary(self) -> U32 | None:
-        return None
 
     def memory(self) -> dict[str, int]:
         return {"toy": 8 * SLOTS}

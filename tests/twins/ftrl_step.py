@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.ftrl_proximal.learner import FtrlProximalConfig
+from riata.learn.ftrl_proximal import FtrlProximalConfig
 from tests.twins import losses
 from tests.twins.truncated_step import Event
 

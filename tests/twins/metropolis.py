@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from riata.base.arrays import F64
-from riata.learn.particle_filter.learner import Events
+from riata.learn.particle_filter import Events
 from tests.twins.particles import normals
 
 TWINS_OF = ("metropolis",)

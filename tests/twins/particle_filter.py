@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.learn.particle_filter.learner import Events, mode_of
+from riata.learn.particle_filter import Events, mode_of
 from tests.twins.metropolis import draw_posterior
 from tests.twins.particles import effective, rejuvenate, uniform, weigh
 from tests.twins.truncated_step import Event

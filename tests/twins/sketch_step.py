@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from riata.learn.taylor_sketch.config import TaylorSketchConfig, block_limit, key_bits, warm_up_of
+from riata.learn.taylor_config import TaylorSketchConfig
 from riata.maths.links import LOGISTIC, PROBIT
 from riata.native.library import core
 from tests.twins.shooting import WEIGHT_MAX
@@ -79,7 +79,7 @@ class Plain:
     growth: float = 1.0
 
     def __post_init__(self) -> None:
-        self.bits = key_bits(self.config, self.bits)
+        self.bits = self.config.slot_bits(self.bits)
         self.slot = [INTERCEPT if self.config.intercept else None]
         if self.config.intercept:
             self.feature[INTERCEPT] = Feature()
@@ -258,7 +258,7 @@ def exchange_members(plain: Plain) -> int:
     """Evict; where the block is full and the mode strict swap, else admit."""
     config = plain.config
     changes = 0
-    limit = block_limit(config)
+    limit = config.block_limit()
     for position, key in enumerate(plain.slot):
         if position > 0 and key is not None:
             one = plain.feature[key]
@@ -426,7 +426,7 @@ def _admit_new(plain: Plain, x: dict[int, float]) -> bool:
     """Let features of an exact sketch in as they appear; false if one has no room and may not be outside."""
     if plain.config.mode != "exact":
         return True
-    room = block_limit(plain.config) - len(plain.slot)
+    room = plain.config.block_limit() - len(plain.slot)
     fresh = [key for key in x if key not in plain.members and key not in plain.feature]
     if plain.outside == "nothing" and len(fresh) > room:
         return False
@@ -450,7 +450,7 @@ def learn_row(plain: Plain, event: Event) -> bool:
         one.peak = max(one.peak, size_in_prior(plain, x, key))
     r, h = terms(plain, margin, event.label)
     inside = members_of(plain, x)
-    if plain.learnt < warm_up_of(plain.config) or plain.config.reexpand:
+    if plain.learnt < plain.config.warm_up_rows() or plain.config.reexpand:
         plain.held.append(Row(x, event.label, event.weight, margin_of(plain, inside), r, h))
     add(plain, x, event.weight * r, event.weight * h)
     plain.waiting |= x.keys() - inside.keys()
@@ -478,10 +478,10 @@ def learn_rows(plain: Plain, events: Sequence[Event]) -> tuple[list[float], list
             i = plain.learnt
             if block_ends(plain):
                 end_block(plain)
-            if i <= warm_up_of(config):
-                if (i >= 16 and i & (i - 1) == 0) or i == warm_up_of(config):
+            if i <= config.warm_up_rows():
+                if (i >= 16 and i & (i - 1) == 0) or i == config.warm_up_rows():
                     linearise_anew(plain)
-                if i == warm_up_of(config):
+                if i == config.warm_up_rows():
                     plain.held = []
             elif config.reexpand and len(plain.held) == config.reexpand:
                 linearise_again(plain)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.truncated_gradient.config import COUNTED
-from riata.learn.truncated_gradient.learner import TruncatedGradientConfig
+from riata.learn.truncated_gradient import COUNTED, TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 
 TWINS_OF = ("truncated_gradient",)

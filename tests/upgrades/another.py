@@ -12,15 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from riata.learn import registry
-from riata.learn.truncated_gradient import learner
+from riata.learn import registry, truncated_gradient
 from riata.run.state import provenance
 
 VERSION: Final = registry.ALGO_VERSION
 NUMERICS: Final = "TEST_NUMERICS"
 ALGO_VERSION: Final = "TEST_ALGO_VERSION"
 
-_gradient: Final[Any] = learner
+_gradient: Final[Any] = truncated_gradient
 _settings: Final[Callable[..., Any]] = _gradient.kernel_settings
 _fingerprint: Final[Callable[[], str]] = provenance.fingerprint
 
@@ -50,7 +49,7 @@ def put(*values: Any) -> None:
     """Set the values by which a release is identified."""
     module: Any
     for module, name, value in zip(
-        (registry, provenance, learner), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
+        (registry, provenance, truncated_gradient), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
     ):
         setattr(module, name, value)
 

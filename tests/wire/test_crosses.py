@@ -11,7 +11,7 @@ import pytest
 
 from riata.base.document import read_document
 from riata.base.errors import BadInput, Unsupported
-from riata.learn.ftrl_proximal.config import FtrlProximalConfig
+from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.maths.hashing import NUMBER
 from riata.native.reading import finish_row, hash_of
 from riata.run.state.config import ModelConfig, read_config, stored_document

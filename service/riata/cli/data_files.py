@@ -19,7 +19,6 @@ from riata.cli.refusals import LeftOut
 from riata.cli.source import line_type
 from riata.cli.tables import Layout
 from riata.lab.batch.segment_data import SegmentData, data_of
-from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.run.candidates.adopting import rho_of
 from riata.run.candidates.segment_building import unpaced
@@ -143,7 +142,7 @@ def data_of_files(
                     problems += [(file, problem) for problem in reading.problems[len(problems) :]]
         assert reading is not None
         assert config is not None
-        learner_bits = spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
+        learner_bits = config.learner.slot_bits(config.encoder.bits)
         slot_bits, by_label = learner_bits if bits is None else bits, config.label_weight.by_label
         data = data_of(reading.finish(), slot_bits, rho=rho_of(config), by_label=by_label)
         codes = dict(reading.codes.most_common())

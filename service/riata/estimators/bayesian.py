@@ -13,8 +13,7 @@ from riata.base.arrays import F64
 from riata.base.errors import Conflict
 from riata.estimators.classes import two_classes
 from riata.estimators.online import OnlineClassifier, unnamed
-from riata.learn.particle_filter.config import FEATURES_ADVISED, FEATURES_MOST, ParticleFilterConfig
-from riata.learn.particle_filter.learner import dependent_column
+from riata.learn.particle_filter import FEATURES_ADVISED, FEATURES_MOST, ParticleFilterConfig, dependent_column
 from riata.predict.posterior import PosteriorModel, positive, quantiles, require_posterior
 
 

@@ -18,9 +18,9 @@ from riata.estimators.classes import CLASSES, binary_tags, require_binary, two_c
 from riata.estimators.columns import Columns
 from riata.estimators.learnt import Learnt
 from riata.estimators.parameters import constructor, described, model_config
-from riata.learn.ftrl_proximal.config import FtrlProximalConfig
-from riata.learn.taylor_sketch.config import TaylorSketchConfig
-from riata.learn.truncated_gradient.config import TruncatedGradientConfig
+from riata.learn.ftrl_proximal import FtrlProximalConfig
+from riata.learn.taylor_config import TaylorSketchConfig
+from riata.learn.truncated_gradient import TruncatedGradientConfig
 
 
 def _has_probability(estimator: OnlineClassifier) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, Arrays
+from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_counts, check_numbers
-from riata.learn.learner import Stepped
+from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 NAMES: Final = ("first_indptr", "first_hash", "first_value", "first_label", "first_weight")
@@ -97,6 +97,38 @@ class FirstRows:
         again(held)
         if held.n >= self._rows or self._is_much(held):
             self._held, self._n, self.ended = [], 0, True
+
+
+class Around(Learner):
+    """A learner around another one, made anew while the first rows are held. Answers are those of the learner inside."""
+
+    _first: FirstRows
+    _inside: Learner
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches: one batch at a time while rows are held."""
+        return self._inside.step_all(batches, skip) if self._first.ended else step_each(self, batches, skip)
+
+    def weights(self) -> Weights:
+        """Return the non-zero weights."""
+        return self._inside.weights()
+
+    def sketch(self) -> Sketch | None:
+        """Return a copy of the curvature."""
+        return self._inside.sketch()
+
+    def shadows(self) -> list[Shadow]:
+        """Return the results of other penalties; those of the first rows are of the last time that they were learnt."""
+        return self._inside.shadows()
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return the vocabulary if it is closed."""
+        return self._inside.closed_vocabulary()
+
+    def forget(self, keep: float) -> None:
+        """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
+        self._inside.forget(keep)
+        self._first.forget(keep)
 
 
 def _many_features(rows: Batch) -> bool:

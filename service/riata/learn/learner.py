@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -158,7 +158,8 @@ class Shadow:
 class Learner(Protocol):
     """An online algorithm. Deterministic: no clock, no global random numbers, no dependence on threads.
 
-    The state after events 1..t does not depend on how they were divided into batches.
+    The state after events 1..t does not depend on how they were divided into batches. Learners inherit from this class; they
+    define `step`, `freeze`, `thaw`, `weights` and `memory`, and of the rest what they have.
     """
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -166,8 +167,9 @@ class Learner(Protocol):
         ...
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """As `step` of each batch in turn, in as few kernel calls as possible; `skip` is for the rows of all batches."""
-        ...
+        """As `step` of each batch in turn; `skip` is for the rows of all batches. A learner whose kernel takes many batches in
+        one call overrides it."""
+        return step_each(self, batches, skip)
 
     def freeze(self) -> Arrays:
         """Return copies that determine every later result to the last bit; keys are stable names."""
@@ -183,21 +185,39 @@ class Learner(Protocol):
 
     def sketch(self) -> Sketch | None:
         """Return a copy of the curvature that the learner keeps; None if it keeps none."""
-        ...
+        return None
 
     def shadows(self) -> list[Shadow]:
         """Return the results of the penalties that are tried in addition to the one in force; empty if there are none."""
-        ...
+        return []
 
     def closed_vocabulary(self) -> U32 | None:
         """Return the hashes, strictly increasing, that alone may occur in rows from now on; None while the vocabulary is not
         full, or if any feature may occur. Hashes are compared as hash >> (32 - bits) with the bits of `weights`."""
-        ...
+        return None
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part: what is allocated, the size of a checkpoint, and as `growth` what a table takes when it grows
         next, 0 while that is not near."""
         ...
+
+    def adjust(self, config: Any) -> None:  # noqa: ARG002
+        """Change the settings that `LearnerSpec.adjustable` names to those of `config`."""
+        return
+
+    def forget(self, keep: float) -> None:  # noqa: ARG002
+        """Let the past count for a share `keep`, in (0, 1], of what it counted: weights stay about where they are, and later
+        events move them further. Without effect if the learner remembers nothing but its weights."""
+        return
+
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the settings that the learner has chosen by itself, and whether the choice has `ended`; empty if it chooses
+        none."""
+        return {}
+
+    def rest(self) -> None:
+        """Free what is kept only for rows that follow at once. Changes no later result."""
+        return
 
 
 def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> Stepped:

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Learner, Stepped, Weights
 from riata.maths.links import Link
 from riata.wire.batch import Batch
 
 REST = "rest"
 
 
-class OneVsRest:
+class OneVsRest(Learner):
     """The learners of several classes as one `Learner`. Labels are numbers of classes; margins are f64[n, k], one for each class.
 
     A row that the learners of some classes refuse is learnt by the others. It is refused if every one refuses it, or if its label
@@ -36,21 +37,21 @@ class OneVsRest:
         """
         self._make, self._most = make, most
         self.heads = [make() for _ in range(classes)]
-        self.rest = make() if classes < most else None
+        self.other = make() if classes < most else None
 
     @property
     def learners(self) -> list[Learner]:
         """Every learner: those of the classes in order, then the one of no class, if more classes may come."""
-        return self.heads if self.rest is None else [*self.heads, self.rest]
+        return self.heads if self.other is None else [*self.heads, self.other]
 
     def grow(self, classes: int) -> None:
         """Have at least this many classes."""
-        while len(self.heads) < classes and self.rest is not None:
+        while len(self.heads) < classes and self.other is not None:
             if len(self.heads) + 1 == self._most:
-                head, self.rest = self.rest, None
+                head, self.other = self.other, None
             else:
                 head = self._make()
-                head.thaw(self.rest.freeze())
+                head.thaw(self.other.freeze())
             self.heads.append(head)
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -73,6 +74,11 @@ class OneVsRest:
         weight = np.concatenate([batch.weight for batch in batches])
         return Stepped(margin, refused, label, weight, int(refused.sum()), no_room)
 
+    def adjust(self, config: Any) -> None:
+        """Adjust the learner of each class."""
+        for one in self.learners:
+            one.adjust(config)
+
     def freeze(self) -> Arrays:
         """Return the arrays of each learner, with the number of its class, or `rest`, and a dot before their names."""
         return {f"{part}.{name}": array for part, one in self._parts() for name, array in one.freeze().items()}
@@ -94,14 +100,6 @@ class OneVsRest:
         found = [one.weights() for one in self.heads or self.learners]
         return heads_together(found[: len(self.heads)], found[0].link, found[0].bits)
 
-    def sketch(self) -> Sketch | None:
-        """None: each class would have a curvature of its own."""
-        return None
-
-    def shadows(self) -> list[Shadow]:
-        """Empty."""
-        return []
-
     def closed_vocabulary(self) -> U32 | None:
         """Return the vocabulary that all classes share; None while any of them is open or they differ."""
         first, *others = [one.closed_vocabulary() for one in self.learners]
@@ -117,12 +115,7 @@ class OneVsRest:
 
     def _parts(self) -> list[tuple[str, Learner]]:
         named = [(str(k), head) for k, head in enumerate(self.heads)]
-        return named if self.rest is None else [*named, (REST, self.rest)]
-
-
-def each(learner: Learner) -> Sequence[Learner]:
-    """Return the learners of two classes, or of numbers, that a learner consists of: itself, unless it has several classes."""
-    return learner.learners if isinstance(learner, OneVsRest) else [learner]
+        return named if self.other is None else [*named, (REST, self.other)]
 
 
 def heads_together(heads: Sequence[Weights], link: Link, bits: int) -> Weights:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Union
+from typing import TYPE_CHECKING, Any, Final, Union
 
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
-from riata.learn.spec import LearnerSpec
+from riata.learn.spec import LearnerSettings, LearnerSpec
 
 ALGO_VERSION: Final[int] = 8  # increased with every change that could alter one bit of the result of replaying a log
 
-SPECS: Final[dict[str, LearnerSpec[Any]]] = {kind: import_module(f"riata.learn.{kind}.spec").SPEC for kind in KINDS}
+SPECS: Final[dict[str, LearnerSpec[Any]]] = {kind: import_module(f"riata.learn.{kind}").SPEC for kind in KINDS}
 
 if TYPE_CHECKING:
-
-    class LearnerConfig(Protocol):
-        """The settings of a learner: a frozen dataclass, whose `kind` is the name of the learner."""
-
-        @property
-        def kind(self) -> str: ...
-
+    LearnerConfig = LearnerSettings
 else:
     LearnerConfig = Union[tuple(spec.config for spec in SPECS.values())]  # noqa: UP007  documents are read by its members
 

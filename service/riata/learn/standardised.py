@@ -16,9 +16,9 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import NAMES, FirstRows, no_first_rows, rows_of
+from riata.learn.first_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts, check_numbers, check_slots
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.learner import Learner, Sketch, Stepped, Weights, step_each
 from riata.wire.batch import Batch
 
 C = TypeVar("C")
@@ -43,7 +43,7 @@ def settled(arrays: Arrays) -> Arrays:
     return {**arrays, **_frozen(Standards.none(1), True), **no_first_rows()}
 
 
-class Standardised(Generic[C]):
+class Standardised(Around, Generic[C]):
     """Gives its rows to the learner inside in units of their standards, and returns weights in the units of the input.
 
     Margins are those of the learner inside, which differ from those of the weights returned by rounding errors.
@@ -97,23 +97,10 @@ class Standardised(Generic[C]):
         sketch = self._inside.sketch()
         return None if sketch is None else self._standards.mark(sketch)
 
-    def shadows(self) -> list[Shadow]:
-        """Return the results of other penalties; those of the first rows are of the last time that they were learnt."""
-        return self._inside.shadows()
-
-    def closed_vocabulary(self) -> U32 | None:
-        """As the learner inside."""
-        return self._inside.closed_vocabulary()
-
-    def adjust(self, config: C, adjust: Callable[[Learner, C], None]) -> None:
+    def adjust(self, config: C) -> None:
         """Change a setting of the learner inside, and of those that will be made."""
         self._config = config
-        adjust(self._inside, config)
-
-    def forget(self, keep: float, forget: Callable[[Learner, float], None]) -> None:
-        """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
-        forget(self._inside, keep)
-        self._first.forget(keep)
+        self._inside.adjust(config)
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results: the arrays of the learner inside, and

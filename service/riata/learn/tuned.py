@@ -15,16 +15,16 @@ Candidates are then made one after another, and only the best is kept: each is a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import NAMES, FirstRows, no_first_rows, rows_of
+from riata.learn.first_rows import NAMES, Around, FirstRows, no_first_rows, rows_of
 from riata.learn.frozen import check_counts
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
+from riata.learn.learner import Learner, Stepped
 from riata.learn.one_vs_rest import OneVsRest
 from riata.maths.links import LOGISTIC, PROBABILITY_MIN, class_probabilities, log_losses
 from riata.wire.batch import Batch, slice_rows
@@ -39,6 +39,7 @@ CLEARLY: Final = 0.99  # of the loss of the first candidate, below which another
 FEATURES_OF_CLASSES: Final = 2**20  # and intercepts, of the rows held, times the learners that learn each
 UNKNOWN: Final = -1e308  # the margin of a class before its first row: its probability is 0
 _CHOICE: Final = "tuned_counts"
+_DIFFERS: Final = ("eta", "accumulator", "scale")
 
 
 def settled(arrays: Arrays) -> Arrays:
@@ -46,7 +47,7 @@ def settled(arrays: Arrays) -> Arrays:
     return {**arrays, _CHOICE: np.array([0, 1], np.int64), **no_first_rows()}
 
 
-class Tuned(Generic[C]):
+class Tuned(Around, Generic[C]):
     """Learns with one of several configurations, and serves the weights of that one. For logistic losses."""
 
     def __init__(
@@ -77,7 +78,7 @@ class Tuned(Generic[C]):
         self._kept: dict[int, tuple[Learner, list[F64]]] = {}
 
     @property
-    def chosen(self) -> C:
+    def config(self) -> C:
         """The configuration in force."""
         return self._candidates[self._choice]
 
@@ -95,36 +96,18 @@ class Tuned(Generic[C]):
             self.rest()
         return stepped
 
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Learn the events of all batches: one batch at a time while rows are held."""
-        return self._inside.step_all(batches, skip) if self._first.ended else step_each(self, batches, skip)
-
-    def weights(self) -> Weights:
-        """Return the non-zero weights of the configuration in force."""
-        return self._inside.weights()
-
-    def sketch(self) -> Sketch | None:
-        """As the learner inside."""
-        return self._inside.sketch()
-
-    def shadows(self) -> list[Shadow]:
-        """As the learner inside."""
-        return self._inside.shadows()
-
-    def closed_vocabulary(self) -> U32 | None:
-        """As the learner inside."""
-        return self._inside.closed_vocabulary()
-
     def grow(self, classes: int) -> None:
         """Have at least this many classes, if there are several."""
         if self._classes is not None:
             self._classes = max(self._classes, classes)
             _grow(self._inside, classes)
 
-    def forget(self, keep: float, forget: Callable[[Learner, float], None]) -> None:
-        """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
-        forget(self._inside, keep)
-        self._first.forget(keep)
+    def chosen(self) -> Mapping[str, Any]:
+        """Return what the candidates may differ in, of the configuration in force."""
+        return {**{name: getattr(self.config, name) for name in _DIFFERS}, "ended": self.ended}
+
+    def forget(self, keep: float) -> None:
+        super().forget(keep)
         self.rest()
 
     def rest(self) -> None:

@@ -53,7 +53,7 @@ def state_around(config: ModelConfig, problem: Problem, solution: Solution, name
     spec, data = spec_of(config.learner), problem.data
     beta = problem.by_rank(solution.weights)
     at = Weighed(data.bits, data.slots, beta, solution.weights.intercept, problem.link)
-    members = np.argsort(beta == 0.0, kind="stable")[: spec.members(config.learner)]  # those with a weight, then the frequent
+    members = np.argsort(beta == 0.0, kind="stable")[: config.learner.members()]  # those with a weight, then the frequent
     sums = one_pass((part.load() for part in data.parts), at, members)
     state = ModelState(name, NO_LOG)
     state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))

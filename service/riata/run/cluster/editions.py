@@ -18,7 +18,6 @@ from riata.base.arrays import U32, Arrays, read_only
 from riata.base.clock import Clock
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.frozen import check_slots
-from riata.learn.registry import spec_of
 from riata.maths.links import Link
 from riata.predict.factory import read_model
 from riata.predict.model import Origin
@@ -136,7 +135,7 @@ def _published(header: dict[str, Any], arrays: Arrays, clock: Clock) -> Publishe
     now_ms, now_unix_ms = clock.monotonic_ms(), clock.unix_ms()
     made_ms = now_ms - max(0, now_unix_ms - header["published_ms"])
     origin = Origin(header["model"], _bytes(header["lineage"], 16), config.encoder, config.labels)
-    at, bits = (header["gen"], header["seq"]), spec_of(config.learner).slot_bits(config.learner, config.encoder.bits)
+    at, bits = (header["gen"], header["seq"]), config.learner.slot_bits(config.encoder.bits)
     vocabulary = arrays.pop(VOCABULARY, None)
     followed = {key[len(FOLLOWED) :]: arrays.pop(key) for key in list(arrays) if key.startswith(FOLLOWED)}
     model = read_model(origin, at, header["link"], bits, arrays, std_errors=not header["no_std_error"])

@@ -62,7 +62,7 @@ def _has_log_odds(config: ModelConfig) -> bool:
 
 
 def _undone_scale(config: ModelConfig) -> str:
-    return spec_of(config.learner).undoes_scale(config.learner)
+    return config.learner.undoes_scale()
 
 
 def _learners_of_numbers() -> str:
@@ -125,7 +125,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[ModelConfig]]] = (
     Exclusion(
         '`drift.action` "forget"',
         "a learner whose step sizes have no memory of the past",
-        lambda config: config.drift.action == "forget" and not spec_of(config.learner).can_forget(config.learner),
+        lambda config: config.drift.action == "forget" and not config.learner.can_forget(),
         lambda config: (
             f"the learner {config.learner.kind} with these settings has no memory of the past in its step sizes, so "
             'it cannot forget: choose the drift action "note", or another learner'

@@ -46,7 +46,7 @@ GAMMA: Final = "gamma"
 def require_bounded(config: ModelConfig) -> None:
     """Raise `BadInput` (code `too_much`) if one row could occupy the learner for far too long. For new models: what exists goes
     on as it is, with a warning."""
-    if why := spec_of(config.learner).too_much(config.learner):
+    if why := config.learner.too_much():
         raise BadInput(f"learner: {why}", "too_much")
 
 

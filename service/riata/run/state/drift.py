@@ -14,8 +14,6 @@ from typing import Annotated, Any, Final, Literal
 from annotated_types import Ge, Le
 
 from riata.base.errors import BadInput
-from riata.learn.learner import Learner
-from riata.learn.spec import LearnerSpec
 
 KEEP: Final = 0.01
 KEEP_MIN: Final = 1e-6  # less is as good as nothing
@@ -47,12 +45,6 @@ def check_keep(keep: float, name: str) -> None:
     """Raise `BadInput` (code `out_of_range`) unless a learner can keep this share of its past."""
     if not KEEP_MIN <= keep <= 1.0:
         raise BadInput(f"{name}: expected a number between {KEEP_MIN:g} and 1, got {keep:g}", "out_of_range")
-
-
-def forget(spec: LearnerSpec[Any], learner: Learner, keep: float) -> None:
-    """Have a learner let the past count for `keep` of what it counted."""
-    if spec.forget is not None:
-        spec.forget(learner, keep)
 
 
 def drift_sentence(alarm: Mapping[str, Any]) -> str:

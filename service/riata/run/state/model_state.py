@@ -14,7 +14,7 @@ import numpy as np
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.one_vs_rest import OneVsRest, each
+from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import spec_of
 from riata.learn.tuned import Tuned
 from riata.maths.links import Answers
@@ -23,7 +23,6 @@ from riata.run.log.row_groups import counted, joined, skip_mask
 from riata.run.state.config import Change, ModelConfig, change_from_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights
-from riata.run.state.drift import forget
 from riata.run.state.parts import Asked, Observers, build_parts, why_refused
 from riata.run.state.provenance import current, read_provenance
 from riata.run.writer.loop_yield import no_yield
@@ -189,11 +188,10 @@ class ModelState:
         if self.applied == 0:
             self._start_over(change.config)
         elif change.config.learner != self.config.learner:
-            for one in each(self.learner):
-                spec_of(change.config.learner).adjust(one, change.config.learner)
+            self.learner.adjust(change.config.learner)
         self.config = change.config
         if change.forget is not None:
-            forget(spec_of(self.config.learner), self.learner, change.forget)
+            self.learner.forget(change.forget)
         self._adapt(change)
         self.note_change(record.last)
 

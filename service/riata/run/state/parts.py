@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from riata.base.arrays import Arrays
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import LearnerConfig, build_learner, spec_of
+from riata.learn.registry import LearnerConfig, build_learner
 from riata.learn.tuned import LEAST_OF_CLASSES, Tuned
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
@@ -40,7 +40,7 @@ def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     classes = config.classes
     make = partial(build_learner, bits=bits, hash_key=config.encoder.hash_key)
     if config.has_classes:
-        several = _several(make, spec_of(config.learner).candidates(config.learner), classes)
+        several = _several(make, config.learner.candidates_of_classes(), classes)
         return several, several.weights().link
     learner = make(config.learner)
     return learner, "real" if config.labels == "real" else learner.weights().link
@@ -104,10 +104,7 @@ def _drift(asked: Asked, held: Any) -> Observer | None:
 
 def _columns(asked: Asked, held: Any) -> Observer | None:
     config = asked.change.config
-    spec = spec_of(config.learner)
-    return columns_as_asked(
-        spec.slot_bits(config.learner, config.encoder.bits) if spec.wants_scaled(config.learner) else None, held
-    )
+    return columns_as_asked(config.learner.slot_bits(config.encoder.bits) if config.learner.wants_scaled() else None, held)
 
 
 WATCH: Final = "watch"  # the one that every model has

@@ -61,14 +61,13 @@ def publish(
     state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
 ) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
-    spec = spec_of(state.config.learner)
-    spec.rest(state.learner)
+    state.learner.rest()
     weights = state.served_weights()
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()
     noted = None if minute is None else minute.note(state.progressive, now_ms)
     observers = state.observers.copy()
-    figures = partial(_figures, state.config, observers, noted, dict(spec.chosen(state.learner)))
+    figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()))
     state.yield_to_loop()
     no_std_error = _no_std_error(state, weights, covariance)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
@@ -99,7 +98,7 @@ def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, cho
     """Return the figures of copies of observers, of the last minute, of decisions and of the learner, and the warnings.
 
     noted  : of the last minute; None if nothing is noted
-    chosen : of the learner's spec
+    chosen : of the learner
     """
     figures = observers.figures()
     if noted is not None:
@@ -110,7 +109,7 @@ def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, cho
         figures["tuned"] = chosen
     spec, columns = spec_of(config.learner), observers.get(Columns)
     large = [] if columns is None else columns.large()
-    figures["warnings"] = warnings_of(figures, large, spec.advice, spec.too_much(config.learner))
+    figures["warnings"] = warnings_of(figures, large, spec.advice, config.learner.too_much())
     return figures
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
@@ -13,16 +14,204 @@ from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.adopt import Adopted, require_bits
 from riata.learn.frozen import check_counts, check_names, check_numbers
-from riata.learn.learner import Posterior, Shadow, Sketch, Stepped, Weights, step_each
-from riata.learn.particle_filter.config import BANDWIDTH_MOST, ParticleFilterConfig, parameters_of, particles_of
-from riata.learn.particle_filter.state import COLUMNS, COUNTS, DEPENDENT, HELD, INTERCEPT, LEARNT, MOVES, STREAM, TEMPERED, State
-from riata.maths.particles import bandwidth, draw_about, effective, factorise, moments, particle_room
+from riata.learn.learner import Learner, Posterior, Stepped, Weights
+from riata.learn.spec import LearnerSettings, LearnerSpec
 from riata.maths.shooting import NEVER
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray
 from riata.wire.batch import Batch
 
-__all__ = ["ParticleFilter", "ParticleFilterConfig"]
+LEARNT, COLUMNS, MOVES, TEMPERED, STREAM, HELD, DEPENDENT = range(7)
+COUNTS: Final = 7
+INTERCEPT: Final = -1  # its key
+
+
+class State(NamedTuple):
+    """C columns, M particles, and the rows held.
+
+    theta : f64[C, M], weight : f64[M], key : i64[C]
+    x : f64[C, start], label : f64[start], importance : f64[start]   of the rows held; without rows once they are dropped
+    counts : i64[COUNTS]   rows learnt, columns in use, moves, rows tempered, streams of random numbers used, rows held, and 1 +
+                           the column that depends on those before it in the first rows, 0 if none
+    halt : i64[1]          once another thread has set it, the state is not wanted any more, and rows are left unlearnt
+    """
+
+    theta: F64
+    weight: F64
+    key: I64
+    x: F64
+    label: F64
+    importance: F64
+    counts: I64
+    halt: I64
+
+
+def bandwidth(d: int, particles: int, widen: float = 1.0, most: float = 1.0) -> float:
+    """Return b = widen b_M, at most `most`, with b_M = (4 / ((d + 2) M))^(1 / (d + 4)).
+
+    Source    Balakrishnan 2007, eq. 2.10
+    """
+    return float(min(widen * (4.0 / ((d + 2) * particles)) ** (1.0 / (d + 4)), most))
+
+
+def particle_room(d: int, particles: int) -> Any:
+    """Return a `riata_particle_room` for M particles of up to d parameters."""
+    return struct(
+        "riata_particle_room",
+        line=np.empty((2, particles)),
+        noise=np.empty((d, particles)),
+        picked=np.empty(particles, np.int64),
+        mean=np.empty(d),
+        covariance=np.empty((d, d)),
+        lower=np.empty((d, d)),
+    )
+
+
+def effective(weight: F64) -> float:
+    """Return the effective sample size (sum w)^2 / sum w^2, in 1 .. M; 0 if all weights are zero."""
+    return float(core.effective(len(weight), weight, np.empty_like(weight)))
+
+
+def moments(theta: F64, weight: F64) -> tuple[F64, F64]:
+    """Return the weighted mean f64[d] and covariance f64[d, d] of particles."""
+    d, count = theta.shape
+    mean, covariance = np.empty(d), np.empty((d, d))
+    core.moments(d, count, theta, weight, mean, covariance, np.empty((2, count)))
+    return mean, covariance
+
+
+def factorise(matrix: F64) -> tuple[F64, int]:
+    """Return the Cholesky factor L of a positive semidefinite matrix f64[d, d], and the first index whose row depends on the rows
+    before it, or -1. A direction in which the matrix is singular has a column of zeros."""
+    lower = np.empty(matrix.shape)
+    return lower, core.factorise(len(matrix), np.ascontiguousarray(matrix), lower)
+
+
+def draw_about(mean: F64, lower: F64, chance: tuple[int, int], widths: tuple[float, float], theta: F64) -> None:
+    """Move particles to a theta + (1 - a) mean + b L z with standard normal z.
+
+    chance : seed and stream of the random numbers
+    widths : a and b
+    """
+    core.draw_about(*theta.shape, mean, lower, *chance, *widths, theta, np.empty_like(theta))
+
+
+FEATURES_ADVISED: Final = 16
+FEATURES_MOST: Final = 32
+PARTICLES_EACH: Final = 200  # particles for each parameter
+PARTICLES_LEAST: Final = 1000
+BANDWIDTH_MOST: Final = 0.95
+NUMBERS_MAX: Final = 5 * 10**6  # particles times parameters: 40 MB, and four times as much to work with
+CHAIN_MAX: Final = 10**10  # particles times parameters times rows held: the cost of drawing them anew
+
+
+@dataclass(frozen=True, slots=True)
+class ParticleFilterConfig(LearnerSettings):
+    """Settings of 1PFS, the one-pass particle filter with shrinkage, for logistic regression."""
+
+    kind: Literal["particle_filter"] = "particle_filter"
+    features_max: Annotated[
+        int,
+        Ge(1),
+        doc(
+            "Maximum number of features, without the intercept, at most 32. A row with a further feature is refused "
+            "(vocabulary_full). Default 16: above it the kernel by which particles move is hardly more than a normal "
+            "distribution fitted to them, and the model says so in its description."
+        ),
+    ] = FEATURES_ADVISED
+    gamma: Annotated[
+        float,
+        Gt(0),
+        Le(1e6),
+        doc(
+            "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|), so its scale is "
+            "1 / gamma. Default 1: weakly informative, if features are of the order of one. Features of the order of 0.01 need "
+            "a smaller gamma, or to be rescaled."
+        ),
+    ] = 1.0
+    gamma_intercept: Annotated[float, Gt(0), Le(1e6), doc("Prior of the intercept, as gamma. Default 0.2.")] = 0.2
+    particles: Annotated[
+        int | None,
+        doc(
+            "Number of particles, 100 to 1,000,000; of a new model, times the number of parameters at most 5,000,000, and times "
+            "start too at most 10^10. Time per event and memory are proportional to it. Default null: 200 for each "
+            "feature of features_max and for the intercept, at least 1000. The error of a posterior mean falls about as their "
+            "number grows."
+        ),
+    ] = None
+    start: Annotated[
+        int,
+        Ge(1),
+        Le(100_000),
+        doc(
+            "Number of first events that are held in memory. At 16, 32, 64, ... and start of them the particles are drawn anew "
+            "from their exact posterior by a Markov chain; then the events are dropped. They should be typical of the stream. "
+            "Default 2000: takes about a second."
+        ),
+    ] = 2000
+    keep: Annotated[
+        float,
+        Gt(0),
+        Le(0.9),
+        doc(
+            "The particles move when the effective sample size has fallen below this fraction of their number. Default 0.5; with "
+            "a smaller one they move less often, from fewer of them, and means are less accurate."
+        ),
+    ] = 0.5
+    widen: Annotated[
+        float,
+        Gt(0),
+        Le(10),
+        doc(
+            "Bandwidth of the kernel in units of the rule b_M = (4 / ((d + 2) M))^(1 / (d + 4)); at most 0.95 as a whole. "
+            "Default 1.5: a wider kernel keeps more of the particles distinct."
+        ),
+    ] = 1.5
+    seed: Annotated[int, Ge(0), Le(2**63 - 1), doc("Key of the random numbers. The same log gives the same bits.")] = 0
+    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+
+    def __post_init__(self) -> None:
+        """Refuse more features or particles than the filter can have (`BadInput`, codes `too_many_features`, `out_of_range`)."""
+        if self.features_max > FEATURES_MOST:
+            raise BadInput(
+                f"learner.features_max: {self.features_max} features are too many for a particle filter, which takes up to "
+                f"{FEATURES_MOST}, better up to {FEATURES_ADVISED}; taylor_sketch in mode exact takes up to 4096",
+                "too_many_features",
+            )
+        if self.particles is not None and not 100 <= self.particles <= 10**6:
+            raise BadInput(f"learner.particles: {self.particles} is not in 100..1000000", "out_of_range")
+
+    def too_much(self) -> str:
+        """Return why one row of a model with these settings could take far too long, and what to set; empty if none does."""
+        count, parameters = particles_of(self), parameters_of(self)
+        most = min(NUMBERS_MAX // parameters, CHAIN_MAX // (parameters * self.start))
+        if count <= most:
+            return ""
+        return (
+            f"particles {count} with {parameters} parameters (features_max) and start {self.start}: particles times parameters "
+            f"may be up to {NUMBERS_MAX:,}, and times start up to {CHAIN_MAX:,}; set particles to {most} or less, or a smaller "
+            "features_max or start"
+        )
+
+    def members(self) -> int:
+        return self.features_max
+
+    def slot_bits(self, bits: int) -> int:  # noqa: ARG002  of a hash, all
+        return _HASH_BITS
+
+    def wants_scaled(self) -> bool:
+        return True
+
+
+def parameters_of(config: ParticleFilterConfig) -> int:
+    """Return the largest number of parameters: the features, and the intercept."""
+    return config.features_max + int(config.intercept)
+
+
+def particles_of(config: ParticleFilterConfig) -> int:
+    """Return the number of particles."""
+    return max(PARTICLES_LEAST, PARTICLES_EACH * parameters_of(config)) if config.particles is None else config.particles
+
 
 HASH_BITS: Final = 32
 _FLOOR: Final = 0.1  # of the particles: a row that would take the effective sample size below it is tempered
@@ -48,7 +237,7 @@ def filter_struct(config: ParticleFilterConfig) -> Any:
     )
 
 
-class ParticleFilter:
+class ParticleFilter(Learner):
     """Balakrishnan 2007, chapter 2. The theory of operation is in `service/native/particle_filter.c` and `particles.c`.
 
     Features are identified by all 32 bits of their hashes, so no two share a weight.
@@ -84,10 +273,6 @@ class ParticleFilter:
             at = self._learn(rows, at, margin, refused, no_room)
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()), no_room)
 
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Learn the events of all batches, one batch at a time."""
-        return step_each(self, batches, skip)
-
     def weights(self) -> Weights:
         """Return the posterior means of the weights, with the particles."""
         state = self._state
@@ -109,14 +294,6 @@ class ParticleFilter:
         )
         slots = key[told].astype(np.uint32)
         return Weights(slots, mean[told], intercept, "logistic", HASH_BITS, posterior if self.learnt else None)
-
-    def sketch(self) -> Sketch | None:
-        """None: the particles say more than a curvature."""
-        return None
-
-    def shadows(self) -> list[Shadow]:
-        """Empty: no other priors are tried."""
-        return []
 
     def closed_vocabulary(self) -> U32 | None:
         """Return the hashes of the features once there are features_max of them, strictly increasing; otherwise None."""
@@ -344,3 +521,30 @@ def around(config: ParticleFilterConfig, solution: Adopted) -> Arrays:
         "counts": counts, "key": key[used].copy(), "theta": theta.reshape(-1), "weight": np.ones(count), "x": nothing,
         "label": nothing, "importance": nothing,
     }  # fmt: skip
+
+
+_HASH_BITS: Final = 32
+
+
+def _build(config: ParticleFilterConfig, bits: int, _hash_key: int) -> Learner:
+
+    return ParticleFilter(config, bits)
+
+
+def _adopt(config: ParticleFilterConfig, _bits: int, solution: Adopted) -> Arrays:
+
+    return around(config, solution)
+
+
+SPEC: Final = LearnerSpec(
+    config=ParticleFilterConfig,
+    about="1PFS, the one-pass particle filter with shrinkage (Balakrishnan 2007). Logistic regression of up to 16 features, with "
+    "the posterior distribution of every weight, so predictions have intervals (`?level=0.95`). It forgets nothing.",
+    build=_build,
+    adopt=_adopt,
+    keeps_posterior=True,
+    advice={
+        "worse_than_base_rate": "It forgets nothing: if the stream changes, create it with taylor_sketch and rho 0.9999.",
+        "columns_not_scaled": "Scale them before they are sent, so that its prior fits.",
+    },
+)

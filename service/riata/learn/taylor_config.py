@@ -14,6 +14,11 @@ from annotated_types import Ge, Gt, Le, MaxLen, doc
 from riata.base.errors import BadInput
 from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import NAME_BYTES_MAX
+from riata.learn.spec import LearnerSettings
+
+# Settings of the Taylor sketch: the configuration that users write, with the reason for every default.
+#
+# This module imports no kernel, because it is loaded for every configuration, whichever learner the configuration chooses.
 
 WARM_UP_MAX = 100_000
 MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it takes 128 MiB
@@ -60,7 +65,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[TaylorSketchConfig]]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class TaylorSketchConfig:
+class TaylorSketchConfig(LearnerSettings):
     """Settings of the Taylor sketch (Balakrishnan & Madigan 2008, Online) and of its forms with bounded memory."""
 
     kind: Literal["taylor_sketch"] = "taylor_sketch"
@@ -238,46 +243,51 @@ class TaylorSketchConfig:
         if twice is not None:
             raise BadInput(f"learner: gamma_of has two entries for the feature {twice!r}; remove one", "conflicting_settings")
 
+    def block_limit(self) -> int:
+        """Return the largest number of positions of the block. Position 0 is for the intercept; it is empty if there is none."""
+        most = {"exact": self.features_max, "diag": 1}.get(self.mode, self.k)
+        return most if self.intercept else most + 1
 
-def block_limit(config: TaylorSketchConfig) -> int:
-    """Return the largest number of positions of the block. Position 0 is for the intercept; it is empty if there is none."""
-    most = {"exact": config.features_max, "diag": 1}.get(config.mode, config.k)
-    return most if config.intercept else most + 1
+    def warm_up_rows(self) -> int:
+        """Return how many rows the warm-up holds."""
+        if self.warm_up is None:
+            return _WARM_UP_EXACT if self.mode == "exact" else 0
+        return self.warm_up
 
+    def too_much(self) -> str:
+        """Return why one row of a model with these settings could take far too long, and what to set; empty if none does."""
+        members, held = self.block_limit(), max(self.warm_up_rows(), self.reexpand)
+        named = "features_max" if self.mode == "exact" else "k"
+        if self.sweeps_max * members**2 > SOLVE_MAX:
+            return (
+                f"sweeps_max {self.sweeps_max} with {members} features ({named}): one solve could take "
+                f"{self.sweeps_max * members**2:.0e} multiplications, and {SOLVE_MAX:.0e} are allowed; set sweeps_max to "
+                f"{SOLVE_MAX // members**2} or less, or a smaller {named}"
+            )
+        if self.tolerance < TOLERANCE_LEAST and self.sweeps_max > SWEEPS_UNTOLD:
+            return (
+                f"tolerance {self.tolerance:g} with sweeps_max {self.sweeps_max}: rounding prevents that a solve gets there, so "
+                f"each would make all its sweeps; set tolerance to {TOLERANCE_LEAST:g} or more, or sweeps_max to {SWEEPS_UNTOLD} "
+                "or less"
+            )
+        if held * members**2 > HELD_SQUARES_MAX:
+            setting = "warm_up" if held == self.warm_up_rows() else "reexpand"
+            return (
+                f"{setting} {held} with {members} features ({named}): one pass over the held rows could take "
+                f"{held * members**2:.0e} multiplications, and {HELD_SQUARES_MAX:.0e} are allowed; set {setting} to "
+                f"{HELD_SQUARES_MAX // members**2} or less, or a smaller {named}"
+            )
+        return ""
 
-def warm_up_of(config: TaylorSketchConfig) -> int:
-    """Return how many rows the warm-up holds."""
-    if config.warm_up is None:
-        return _WARM_UP_EXACT if config.mode == "exact" else 0
-    return config.warm_up
+    def slot_bits(self, bits: int) -> int:
+        """Return how many top bits of a hash identify a feature: all of them if no table of slots is needed."""
+        return HASH_BITS if self.mode == "exact" and self.beyond == "refuse" else bits
 
+    def can_forget(self) -> bool:
+        return True
 
-def too_much(config: TaylorSketchConfig) -> str:
-    """Return why one row of a model with these settings could take far too long, and what to set; empty if none does."""
-    members, held = block_limit(config), max(warm_up_of(config), config.reexpand)
-    named = "features_max" if config.mode == "exact" else "k"
-    if config.sweeps_max * members**2 > SOLVE_MAX:
-        return (
-            f"sweeps_max {config.sweeps_max} with {members} features ({named}): one solve could take "
-            f"{config.sweeps_max * members**2:.0e} multiplications, and {SOLVE_MAX:.0e} are allowed; set sweeps_max to "
-            f"{SOLVE_MAX // members**2} or less, or a smaller {named}"
-        )
-    if config.tolerance < TOLERANCE_LEAST and config.sweeps_max > SWEEPS_UNTOLD:
-        return (
-            f"tolerance {config.tolerance:g} with sweeps_max {config.sweeps_max}: rounding prevents that a solve gets there, so "
-            f"each would make all its sweeps; set tolerance to {TOLERANCE_LEAST:g} or more, or sweeps_max to {SWEEPS_UNTOLD} "
-            "or less"
-        )
-    if held * members**2 > HELD_SQUARES_MAX:
-        setting = "warm_up" if held == warm_up_of(config) else "reexpand"
-        return (
-            f"{setting} {held} with {members} features ({named}): one pass over the held rows could take {held * members**2:.0e} "
-            f"multiplications, and {HELD_SQUARES_MAX:.0e} are allowed; set {setting} to {HELD_SQUARES_MAX // members**2} or "
-            f"less, or a smaller {named}"
-        )
-    return ""
+    def members(self) -> int:
+        return self.block_limit() - 1
 
-
-def key_bits(config: TaylorSketchConfig, bits: int) -> int:
-    """Return how many top bits of a hash identify a feature: all of them if no table of slots is needed."""
-    return HASH_BITS if config.mode == "exact" and config.beyond == "refuse" else bits
+    def wants_scaled(self) -> bool:
+        return self.mode in ("hybrid", "diag") and not self.standardised

@@ -1,13 +1,12 @@
 """The Taylor sketch learner: a quadratic approximation of the log-likelihood about the current weights.
 
-The L1-penalised fit follows from the quadratic at any time and for any penalty.
-"""
+The L1-penalised fit follows from the quadratic at any time and for any penalty."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -16,11 +15,13 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn import taylor_state
 from riata.learn.adopt import Adopted, require_bits
-from riata.learn.learner import Shadow, Sketch, Stepped, Weights, step_each
-from riata.learn.taylor_sketch import frozen
-from riata.learn.taylor_sketch.config import HASH_BITS, TaylorSketchConfig, block_limit, key_bits, warm_up_of
-from riata.learn.taylor_sketch.kernel_state import (
+from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.learn.spec import LearnerSpec
+from riata.learn.standardised import SLOTS, Standardised, settled
+from riata.learn.taylor_config import HASH_BITS, TaylorSketchConfig
+from riata.learn.taylor_state import (
     AGAIN,
     ANEW,
     BETA,
@@ -43,18 +44,17 @@ from riata.learn.taylor_sketch.kernel_state import (
     STRICT,
     WEIGHT,
     Settings,
+    TaylorState,
+    new_scratch,
+    own_penalties,
     scratch_struct,
     settings_struct,
 )
-from riata.learn.taylor_sketch.penalties import own_penalties
-from riata.learn.taylor_sketch.state import TaylorState, new_scratch
 from riata.maths.block import HALT, block_struct, full_cross, grown
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray
 from riata.wire.batch import Batch
-
-__all__ = ["TaylorSketch", "TaylorSketchConfig"]
 
 _SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
 
@@ -67,14 +67,14 @@ def kernel_settings(config: TaylorSketchConfig, bits: int, standardised: bool = 
     standardised : whether columns come in units of their spread
     """
     outside = {"exact": _OUTSIDE[config.beyond], "strict": STRICT}.get(config.mode, HYBRID)
-    limit = block_limit(config)
+    limit = config.block_limit()
     return Settings(
         link=LINKS[config.link].code,
         outside=outside,
         opens=config.mode == "exact",
         exchanges=config.mode in ("strict", "hybrid") and limit > 1,
         intercept=config.intercept,
-        shift=HASH_BITS - key_bits(config, bits),
+        shift=HASH_BITS - config.slot_bits(bits),
         limit=limit,
         block=config.block,
         ramp=0.0 if config.mode == "exact" else float(config.ramp),
@@ -95,12 +95,12 @@ def kernel_settings(config: TaylorSketchConfig, bits: int, standardised: bool = 
         power=float(config.burn_in_power),
         tolerance=float(config.tolerance),
         sweeps_max=config.sweeps_max,
-        warm_up=warm_up_of(config),
+        warm_up=config.warm_up_rows(),
         reexpand=config.reexpand,
     )
 
 
-class TaylorSketch:
+class TaylorSketch(Learner):
     """The Online algorithm of Balakrishnan & Madigan 2008: exact, or with the cross curvature of at most k features.
 
     The theory of operation is in `kernel_state.py`, the update of one row in `row.py`, the choice of members in `round.py`.
@@ -118,7 +118,7 @@ class TaylorSketch:
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
-        self.bits = key_bits(config, bits)
+        self.bits = config.slot_bits(bits)
         self._settings = kernel_settings(config, bits, standardised)
         self._native_settings = settings_struct(self._settings)
         self._own = own_penalties(config, bits, hash_key)
@@ -155,10 +155,6 @@ class TaylorSketch:
                     core.sketch_linearise_again(self._state.sketch, settings, scratch)
         closed = no_room if self._settings.outside == NOTHING else None
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()), closed)
-
-    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
-        """Learn the events of all batches, one batch at a time."""
-        return step_each(self, batches, skip)
 
     def adjust(self, config: TaylorSketchConfig) -> None:
         """Apply the penalty of `config`, which differs in nothing else, and solve for the weights at that penalty.
@@ -257,12 +253,12 @@ class TaylorSketch:
 
     def freeze(self) -> Arrays:
         """Return copies of all state that affects later answers; `taylor_sketch.frozen` documents the arrays."""
-        return frozen.freeze(self._state, self._outside())
+        return taylor_state.freeze(self._state, self._outside())
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt` if `arrays` are not a valid one; the state is then unchanged."""
         state = self._empty()
-        frozen.thaw(state, arrays, self.bits)
+        taylor_state.thaw(state, arrays, self.bits)
         state.set_penalties(self._settings)
         self._state = state
         self._make_scratch(int(np.diff(state.arrays.held.indptr).max(initial=0)))
@@ -272,7 +268,7 @@ class TaylorSketch:
         return {
             **self._state.memory(),
             "scratch": sum(array.nbytes for array in self._scratch),
-            "checkpoint": frozen.frozen_bytes(self._state),
+            "checkpoint": taylor_state.frozen_bytes(self._state),
         }
 
     def _lent(self) -> AbstractContextManager[None]:
@@ -324,7 +320,7 @@ def around(config: TaylorSketchConfig, bits: int, solution: Adopted) -> Arrays:
     The block has the first members of the solution, those with a weight before the others. The others are outside it, with their
     diagonal curvature alone. Raises `BadInput` (code `cannot_adopt`) if the mode has no place for a weight or a feature.
     """
-    require_bits(solution, key_bits(config, bits))
+    require_bits(solution, config.slot_bits(bits))
     settings = kernel_settings(config, bits)
     members, outside = _split(config, settings, solution)
     sums, base = solution.features, solution.base
@@ -397,3 +393,47 @@ def _growth(settings: Settings, solution: Adopted, learnt: int) -> float:
     growth = (1.0, share, math.sqrt(share))[settings.schedule]
     growth = max(settings.gamma_floor, growth) if settings.schedule else 1.0
     return growth * min(1.0, solution.effective / solution.importance) if settings.burn_in else growth
+
+
+def _build(config: TaylorSketchConfig, bits: int, hash_key: int) -> Learner:
+
+    if config.standardised:
+        starts = config.intercept and config.mode != "exact"  # exact has a warm-up
+        return Standardised(
+            lambda own, rate: TaylorSketch(own, bits, hash_key, standardised=True, start=_margin(own, rate) if starts else 0.0),
+            config,
+            columns=config.intercept,
+            starts=starts,
+        )
+    return TaylorSketch(config, bits, hash_key)
+
+
+def _margin(config: TaylorSketchConfig, rate: float) -> float:
+    """The margin of a probability."""
+    return NormalDist().inv_cdf(rate) if config.link == "probit" else math.log(rate / (1.0 - rate))
+
+
+def _adopt(config: TaylorSketchConfig, bits: int, solution: Adopted) -> Arrays:
+
+    arrays = around(config, bits, solution)
+    return settled(arrays) if config.standardised else arrays
+
+
+SPEC: Final = LearnerSpec(
+    config=TaylorSketchConfig,
+    about="Balakrishnan & Madigan 2008, online, exactly or in bounded memory. Keeps curvature, so predictions have standard "
+    "errors, `GET /models/{model}/path` shows the weights under other penalties, and gamma may change.",
+    build=_build,
+    adopt=_adopt,
+    adjustable=frozenset({"gamma"}),
+    keeps_curvature=True,
+    slot_lists=("outside_slot", "member_key", SLOTS),
+    older={"standardised": False},
+    advice={
+        "worse_than_base_rate": "If the stream changes, create it with rho 0.9999; otherwise set a larger gamma.",
+        "under_confident": "Set a smaller gamma; GET /models/{model}/path shows the choices.",
+        "over_confident": "Set a larger gamma, or create it with rho 1 if it forgets.",
+        "biased": "Create it with rho 0.9999, which follows a changing rate of positives.",
+        "columns_not_scaled": "Create it with standardised true, the default.",
+    },
+)

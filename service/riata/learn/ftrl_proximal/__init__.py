@@ -1,1 +1,0 @@
-"""FTRL-Proximal (McMahan et al. 2013): configuration, learner and kernels."""

@@ -1,1 +1,0 @@
-"""Truncated gradient (Langford, Li and Zhang 2008): configuration, learner and kernels."""
