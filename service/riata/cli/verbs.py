@@ -203,7 +203,7 @@ def typer_of(verbs: Iterable[Verb], *, only_listed: bool = False) -> typer.Typer
         ),
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None if only_listed else "markdown",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -221,7 +221,7 @@ def typer_of(verbs: Iterable[Verb], *, only_listed: bool = False) -> typer.Typer
 
     for verb in verbs:
         if only_listed:
-            made.command(name=verb.name, help=verb.about)(_listed)
+            made.command(name=verb.name, short_help=verb.about)(_listed)
         else:
             _register(made, verb)
     return made
