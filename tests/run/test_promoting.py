@@ -10,7 +10,7 @@ import pytest
 
 from riata.base.errors import Busy, Conflict, Unavailable
 from riata.run.candidates import promotion as module
-from riata.run.candidates.judging import Measured, Verdict
+from riata.run.candidates.judging import Verdict
 from riata.run.candidates.promotion import promote
 from riata.run.log.log_reading import read_again
 from riata.run.state.model_state import ModelState
@@ -22,8 +22,8 @@ from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, events, run_with
 from tests.run.promotions import another_state, learnt, straight
 
-BETTER = Verdict("PROMOTE", "it is better", "log loss", 9, Measured(1, 1, 1), Measured(0.5, 1, 1), -0.5, 0.1, -0.5, 0.1)
-WORSE = Verdict("REJECT", "it is worse", "log loss", 9, Measured(1, 1, 1), Measured(2, 1, 1), 1.0, 0.1, 1.0, 0.1)
+BETTER: Verdict = {"decision": "PROMOTE", "why": "it is better", "events": 9}
+WORSE: Verdict = {"decision": "REJECT", "why": "it is worse", "events": 9}
 
 
 def candidate(node: Node) -> ModelState:
@@ -54,7 +54,7 @@ def test_a_candidate_learns_what_came_after_it_and_is_served_and_replayed_to_the
         assert published.applied == 292
         assert published.figures["cumulative"]["examples"] == 290
         assert promotions(node) == [promoted.document]
-        assert promoted.document == {"refit": "r1", "of": 201, "forced": False, "verdict": BETTER.document()}
+        assert promoted.document == {"refit": "r1", "of": 201, "forced": False, "verdict": BETTER}
         report = replay(store, "m")
         assert report.equal
         assert learnt(report.state) == straight(frozen, store.read("m", 0, 2**30))

@@ -75,7 +75,7 @@ def test_the_progressive_regret_is_the_sum_of_the_progressive_losses_minus_that_
     figures = replay(store, "m").state.progressive.figures()["cumulative"]
     assert regret["online"] == pytest.approx(700 * figures["log_loss"], rel=1e-9)
     batches = [decode_batch(record.payload) for record in store.read("m", 0, 2**30) if record.kind == "observe"]
-    fixed = sum(float(losses("logistic", margins(outcome.weights, one), one.label, False).sum()) for one in batches)
+    fixed = sum(float(losses("logistic", margins(outcome.weights, one), one.label).sum()) for one in batches)
     assert regret["batch"] == pytest.approx(fixed, rel=1e-12)
     assert (regret["events"], regret["in_sample"]) == (700, True)
     assert [line["stage"] for line in said if "pass" not in line] == ["counting", "solving", "judging"]

@@ -21,7 +21,7 @@ from riata.base.arrays import F64
 from riata.base.cores import cores
 from riata.base.errors import BadInput
 from riata.learn.learner import Stepped
-from riata.run.candidates.judging import ERRORS, BlockSums, event_losses, measure_of
+from riata.run.candidates.judging import BlockSums, difference_of, event_losses, measure_of
 from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.log.log_reading import READ_BYTES, Call, read_again, read_log
@@ -88,10 +88,7 @@ class Contestant:
 
     def compared(self) -> dict[str, Any]:
         """Return the difference from the configuration in force, with its interval; None where unknown."""
-        found = self.difference.estimate()
-        mean, error = (None, None) if found is None else found
-        interval = None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error]
-        return {"difference": mean, "standard_error": error, "interval": interval}
+        return difference_of(self.difference.estimate())
 
     def document(self) -> dict[str, Any]:
         """Return the figures of this configuration; None where unknown."""

@@ -20,7 +20,7 @@ from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Conflict, LogGap, RiataError
 from riata.run.candidates.backfill import Past, at_the_seam, learn_past
 from riata.run.candidates.backfill import changed as changed_meanwhile
-from riata.run.candidates.judging import Ledger
+from riata.run.candidates.judging import verdict_on
 from riata.run.candidates.pairs import BACKFILL, OWN, Pairs, comparison
 from riata.run.candidates.promotion import outdated, promote
 from riata.run.changing import append_and_serve, take_up
@@ -218,7 +218,7 @@ class Challengers:
             raise Conflict(f"{challenger[:64]!r} does not follow model {model}; its challengers: {known}", "not_a_challenger")
         head = await engine.call(lambda s: s.head(challenger))  # it has all events that `theirs` has
         ours = await engine.wait_for(challenger, head.seq, engine.settings.observe_timeout_ms)
-        verdict = judge(comparison(theirs.pairs.shared[challenger], ours.pairs.shared[OWN]))
+        verdict = verdict_on(comparison(theirs.pairs.shared[challenger], ours.pairs.shared[OWN]))
         saved = await engine.save(challenger, requested=True)
         if saved.generation is None:
             raise Conflict("the snapshot of the challenger was not written", "checkpoint_failed")
@@ -233,7 +233,7 @@ class Challengers:
             "seq": promoted.seq,
             "through": promoted.through,
             "forced": force,
-            "verdict": verdict.document(),
+            "verdict": verdict,
         }
 
     async def _configure(
@@ -243,22 +243,6 @@ class Challengers:
         now_ms = self._engine.clock.unix_ms()
         append = Append(model, "config", now_ms, payload=change.payload(), names=names, followers=followers)
         await append_and_serve(self._engine, append)
-
-
-def judge(found: Mapping[str, Any]) -> Ledger:
-    """Return the verdict on a `comparison`: PROMOTE if the interval of the difference is below zero."""
-    near, said = found["interval"], f"over {found['compared']} events its {found['measure']}"
-    if near is None:
-        return Ledger({"decision": "HOLD", "why": "both have learnt too few of the same events to compare them", **found})
-    between = f"differs by {found['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
-    decision, why = (
-        ("PROMOTE", "the challenger predicts better")
-        if near[1] < 0.0
-        else ("REJECT", "the challenger predicts worse")
-        if near[0] > 0.0
-        else ("HOLD", "no difference beyond doubt")
-    )
-    return Ledger({"decision": decision, "why": f"{why}: {said} {between}", **found})
 
 
 def with_settings(own: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:

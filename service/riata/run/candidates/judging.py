@@ -1,4 +1,7 @@
-"""The gate before a promotion: which of two learners predicts the newest events of a log better if both go on learning.
+"""Judging candidates: the losses of two learners on the same events, each before it was learnt, and what their difference says.
+
+The gate before the promotion of a batch optimum asks which of two learners predicts the newest events of a log better if both
+go on learning.
 
 A frozen solution and a learner that goes on must not be compared with each other: under drift the frozen one loses whatever it is
 worth, and once promoted it would go on too. So both take a step with every event of the tail, and the loss of each event is that
@@ -10,8 +13,7 @@ The losses of both as they were before the tail are in the ledger too; they deci
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -30,80 +32,34 @@ TAIL_MAX: Final = 100_000
 LABELS_MIN: Final = 100
 LEAST_GAIN: Final = 1e-3  # of the loss: a smaller gain is worth no promotion, however certain
 CALIBRATION_SLACK: Final = 0.02
+BLOCKS: Final = 50
+ERRORS: Final = 2.0  # standard errors on both sides of an interval of about 95 %
+
+Verdict = dict[str, Any]  # `decision`, `why` in words, and the figures, as the event of a promotion carries it
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Mean losses of one learner over the tail. calibration: sum of probabilities over sum of labels; None if there are none."""
-
-    loss: float
-    frozen_loss: float
-    calibration: float | None
+def not_judged(why: str) -> Verdict:
+    """Return the verdict on a candidate that could not be judged."""
+    return {"decision": "HOLD", "why": f"not judged: {why}", "events": 0}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the gate found. Differences are the loss of the candidate minus that of the online learner."""
+def verdict_on(found: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on a challenger: PROMOTE if the interval of the difference is below zero.
 
-    decision: Decision
-    why: str
-    measure: str
-    events: int
-    online: Measured
-    candidate: Measured
-    difference: float
-    standard_error: float
-    frozen_difference: float
-    frozen_standard_error: float
-
-    def document(self) -> dict[str, Any]:
-        """The ledger as a JSON document, which the event of a promotion carries."""
-        learners = {"online": self.online, "candidate": self.candidate}
-        return {
-            "decision": self.decision,
-            "why": self.why,
-            "measure": self.measure,
-            "events": self.events,
-            "blocks": BLOCKS,
-            **{
-                who: {"loss": one.loss, "frozen_loss": one.frozen_loss, "calibration": one.calibration}
-                for who, one in learners.items()
-            },
-            "difference": self.difference,
-            "standard_error": self.standard_error,
-            "frozen_difference": self.frozen_difference,
-            "frozen_standard_error": self.frozen_standard_error,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """A verdict as its document, which another process made. Without figures if nothing could be judged."""
-
-    figures: dict[str, Any]
-
-    @property
-    def decision(self) -> str:
-        """PROMOTE, HOLD or REJECT."""
-        return str(self.figures["decision"])
-
-    @property
-    def why(self) -> str:
-        """The reason in words."""
-        return str(self.figures["why"])
-
-    def document(self) -> dict[str, Any]:
-        """The ledger as a JSON document."""
-        return self.figures
-
-
-@dataclass(slots=True)
-class _Scores:
-    """What one learner answered, event by event."""
-
-    loss: list[F64] = field(default_factory=list)
-    frozen: list[F64] = field(default_factory=list)
-    probability: list[F64] = field(default_factory=list)
+    found : as `pairs.comparison`
+    """
+    near, said = found["interval"], f"over {found['compared']} events its {found['measure']}"
+    if near is None:
+        return {"decision": "HOLD", "why": "both have learnt too few of the same events to compare them", **found}
+    between = f"differs by {found['difference']:+.5f}, interval {near[0]:+.5f} to {near[1]:+.5f}"
+    decision, why = (
+        ("PROMOTE", "the challenger predicts better")
+        if near[1] < 0.0
+        else ("REJECT", "the challenger predicts worse")
+        if near[0] > 0.0
+        else ("HOLD", "no difference beyond doubt")
+    )
+    return {"decision": decision, "why": f"{why}: {said} {between}", **found}
 
 
 def tail_size(events: int) -> int:
@@ -111,53 +67,65 @@ def tail_size(events: int) -> int:
     return min(max(int(TAIL_SHARE * events), TAIL_MIN), TAIL_MAX, events // 2)
 
 
-def judge(
-    online: Learner, candidate: Learner, tail: Sequence[Batch], skips: Sequence[BOOL | None] = (), *, real_labels: bool = False
-) -> Verdict:
-    """Have both learners, which stand before the tail, predict and learn it, and compare their losses.
+def judge(online: Learner, candidate: Learner, tail: Sequence[Batch], skips: Sequence[BOOL | None] = ()) -> Verdict:
+    """Have both learners, which stand before the tail, predict and learn it, and compare their losses. Their labels are classes.
 
-    tail        : the events held out, in order
-    skips       : for each batch, the rows that the log excludes; empty if none
-    real_labels : labels are numbers, not classes
-    Raises `BadInput` (code `too_few_labels`) if there are fewer than LABELS_MIN of a class, or events for the blocks.
+    tail  : the events held out, in order
+    skips : for each batch, the rows that the log excludes; empty if none
+    Raises `BadInput` (code `too_few_labels`) if there are fewer than LABELS_MIN of a class.
     """
     masks = list(skips) or [None] * len(tail)
     kept = [np.ones(batch.n, np.bool_) if mask is None else ~mask for batch, mask in zip(tail, masks, strict=True)]
-    label = np.concatenate([batch.label[keep] for batch, keep in zip(tail, kept, strict=True)]) if tail else np.zeros(0)
-    weight = np.concatenate([batch.weight[keep] for batch, keep in zip(tail, kept, strict=True)]) if tail else np.zeros(0)
-    _require_labels(label, real_labels)
-    scores = []
+    rows = [(batch.label[keep], batch.weight[keep]) for batch, keep in zip(tail, kept, strict=True)]
+    label, weight = (np.concatenate([np.zeros(0), *column]) for column in (zip(*rows, strict=True) if rows else ((), ())))
+    _require_labels(label)
+    observed, figures, scores = float((weight * label).sum()), [], []
     for learner in (online, candidate):
-        before, found = learner.weights(), _Scores()
+        before = learner.weights()
+        found: list[tuple[F64, F64, F64]] = []
         for batch, mask, keep in zip(tail, masks, kept, strict=True):
-            found.frozen.append(losses(before.link, margins(before, batch), batch.label, real_labels)[keep])
+            frozen = losses(before.link, margins(before, batch), batch.label)[keep]
             going = learner.step(batch, mask).margin
-            found.loss.append(losses(before.link, going, batch.label, real_labels)[keep])
-            found.probability.append(probabilities(before.link, going)[keep])
-        scores.append(found)
-    measured = [_measured(found, label, weight, real_labels) for found in scores]
-    difference, error = block_mean(np.concatenate(scores[1].loss) - np.concatenate(scores[0].loss), weight)
-    frozen, frozen_error = block_mean(np.concatenate(scores[1].frozen) - np.concatenate(scores[0].frozen), weight)
-    decision, why = decide(measured[0], measured[1], difference, error)
-    measure = _measure(online.weights().link, real_labels)
-    return Verdict(decision, why, measure, len(label), measured[0], measured[1], difference, error, frozen, frozen_error)
+            found.append((losses(before.link, going, batch.label)[keep], frozen, probabilities(before.link, going)[keep]))
+        loss, frozen, probability = (np.concatenate(column) for column in zip(*found, strict=True))
+        scores.append((loss, frozen))
+        calibration = None if np.isnan(probability).any() else float((weight * probability).sum()) / observed
+        means = [float(np.average(each, weights=weight)) for each in (loss, frozen)]
+        figures.append({"loss": means[0], "frozen_loss": means[1], "calibration": calibration})
+    (difference, error), frozen_difference = (block_mean(theirs - ours, weight) for ours, theirs in zip(*scores, strict=True))
+    decision, why = decide(figures[0], figures[1], difference, error)
+    return {
+        "decision": decision,
+        "why": why,
+        "measure": "log loss",
+        "events": len(label),
+        "blocks": BLOCKS,
+        "online": figures[0],
+        "candidate": figures[1],
+        "difference": difference,
+        "standard_error": error,
+        "frozen_difference": frozen_difference[0],
+        "frozen_standard_error": frozen_difference[1],
+    }
 
 
-def decide(online: Measured, candidate: Measured, difference: float, error: float) -> tuple[Decision, str]:
-    """Return the decision on a difference of losses with its standard error, and the reason in words."""
-    doubt = max(ERRORS * error, LEAST_GAIN * online.loss)
-    said = f"its loss is {candidate.loss:.5f} against {online.loss:.5f}: {difference:+.5f}, standard error {error:.5f}"
+def decide(online: Mapping[str, Any], candidate: Mapping[str, Any], difference: float, error: float) -> tuple[Decision, str]:
+    """Return the decision on a difference of losses with its standard error, and the reason in words.
+
+    online, candidate : `loss`, and `calibration`: sum of probabilities over sum of labels; None if there are none
+    """
+    doubt = max(ERRORS * error, LEAST_GAIN * online["loss"])
+    said = f"its loss is {candidate['loss']:.5f} against {online['loss']:.5f}: {difference:+.5f}, standard error {error:.5f}"
     if difference > ERRORS * error:
         return "REJECT", f"the candidate predicts worse; {said}"
     if not difference < -doubt:
         return "HOLD", f"no gain beyond doubt, which would be {-doubt:+.5f}; {said}"
-    if online.calibration is not None and candidate.calibration is not None:
-        far = abs(candidate.calibration - 1.0)
-        if far > abs(online.calibration - 1.0) + CALIBRATION_SLACK:
-            return "HOLD", (
-                f"the candidate predicts better, but {candidate.calibration:.3f} times as many positives as there are, against "
-                f"{online.calibration:.3f} times; {said}"
-            )
+    ours, theirs = online["calibration"], candidate["calibration"]
+    if ours is not None and theirs is not None and abs(theirs - 1.0) > abs(ours - 1.0) + CALIBRATION_SLACK:
+        return "HOLD", (
+            f"the candidate predicts better, but {theirs:.3f} times as many positives as there are, against {ours:.3f} times; "
+            f"{said}"
+        )
     return "PROMOTE", f"the candidate predicts better; {said}"
 
 
@@ -167,12 +135,12 @@ def block_mean(values: F64, weight: F64) -> tuple[float, float]:
     return mean_of_blocks(np.add.reduceat(weight, edges), np.add.reduceat(weight * values, edges))
 
 
-def losses(link: Link, margin: F64, label: F64, real_labels: bool) -> F64:
+def losses(link: Link, margin: F64, label: F64) -> F64:
     """Return the loss of each event: log loss, squared error or hinge loss, whichever the learner minimises."""
     sign = np.where(label > 0.5, 1.0, -1.0)
     if link == "hinge":
         return np.maximum(0.0, 1.0 - sign * margin)
-    if link == "identity" or real_labels:
+    if link == "identity":
         return (margin - label) ** 2
     return -np.log(np.maximum(probabilities(link, sign * margin), PROBABILITY_MIN))  # both links are symmetric about zero
 
@@ -195,24 +163,7 @@ def margins(weights: Weights, batch: Batch) -> F64:
     return np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
 
 
-def _measured(found: _Scores, label: F64, weight: F64, real_labels: bool) -> Measured:
-    loss, frozen, probability = (np.concatenate(each) for each in (found.loss, found.frozen, found.probability))
-    observed = float((weight * label).sum())
-    calibration = None if real_labels or np.isnan(probability).any() else float((weight * probability).sum()) / observed
-    return Measured(float(np.average(loss, weights=weight)), float(np.average(frozen, weights=weight)), calibration)
-
-
-def _measure(link: Link, real_labels: bool) -> str:
-    if link == "hinge":
-        return "hinge loss"
-    return "squared error" if link == "identity" or real_labels else "log loss"
-
-
-def _require_labels(label: F64, real_labels: bool) -> None:
-    if real_labels:
-        if len(label) < 2 * LABELS_MIN:
-            raise BadInput(f"the tail has {len(label)} events; the gate needs at least {2 * LABELS_MIN}", "too_few_labels")
-        return
+def _require_labels(label: F64) -> None:
     positive = int((label > 0.5).sum())
     negative = len(label) - positive
     if min(positive, negative) < LABELS_MIN:
@@ -235,12 +186,12 @@ def event_losses(stepped: Stepped, answers: Answers) -> F64:
     """Return f64[n]; NaN for events that were refused. answers : as `ProgressiveConfig.answers`"""
     margin = np.where(stepped.refused, np.nan, stepped.margin)
     if answers == "real":
-        return losses("identity", margin, stepped.label, True)
+        return losses("identity", margin, stepped.label)
     if answers == "identity":  # the gate has the loss that is learnt, which is the squared error
         probability = probabilities("identity", margin)
         of_label = np.where(stepped.label > 0.5, probability, 1.0 - probability)
         return -np.log(np.maximum(of_label, PROBABILITY_MIN))
-    return losses(answers, margin, stepped.label, False)
+    return losses(answers, margin, stepped.label)
 
 
 # The mean difference of two losses of the same events, with a standard error for events that depend on each other.
@@ -250,8 +201,11 @@ def event_losses(stepped: Stepped, answers: Answers) -> F64:
 # the dependence are independent of each other.
 
 
-BLOCKS: Final = 50
-ERRORS: Final = 2.0  # standard errors on both sides of an interval of about 95 %
+def difference_of(found: tuple[float, float] | None) -> dict[str, Any]:
+    """Return a mean difference and its standard error as JSON, with the interval; None where unknown."""
+    mean, error = (None, None) if found is None else found
+    interval = None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error]
+    return {"difference": mean, "standard_error": error, "interval": interval}
 
 
 def mean_of_blocks(weight: F64, sums: F64) -> tuple[float, float]:

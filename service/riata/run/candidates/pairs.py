@@ -17,7 +17,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.learn.learner import Stepped
 from riata.maths.links import Answers
-from riata.run.candidates.judging import BLOCKS, ERRORS, BlockSums, event_losses, measure_of
+from riata.run.candidates.judging import BLOCKS, BlockSums, difference_of, event_losses, measure_of
 from riata.store.records import next_chain
 from riata.store.store import Record
 from riata.watch.observer import Observer, Rows
@@ -166,11 +166,5 @@ def at_the_end(pairs: Pairs, rest: Iterable[Record]) -> Pairs:
 def comparison(leader: SharedEvents, follower: SharedEvents) -> dict[str, Any]:
     """Return the loss of the follower minus that of the leader, over the events that both have learnt; None where unknown."""
     found = follower.losses.minus(leader.losses)
-    events, mean, error = (0, None, None) if found is None else found
-    return {
-        "measure": measure_of(follower.answers),
-        "compared": events,
-        "difference": mean,
-        "standard_error": error,
-        "interval": None if mean is None or error is None else [mean - ERRORS * error, mean + ERRORS * error],
-    }
+    events, difference = (0, None) if found is None else (found[0], found[1:])
+    return {"measure": measure_of(follower.answers), "compared": events, **difference_of(difference)}

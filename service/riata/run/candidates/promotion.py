@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from riata.base.actor import current_actor, with_actor
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, RiataError
-from riata.run.candidates.judging import Ledger, Verdict
+from riata.run.candidates.judging import Verdict
 from riata.run.changing import append_and_serve
 from riata.run.engine import Engine
 from riata.run.log.log_reading import PACED_BYTES, Call, read_log
@@ -51,7 +51,7 @@ async def promote(
     engine: Engine,
     model: str,
     candidate: ModelState,
-    verdict: Verdict | Ledger,
+    verdict: Verdict,
     source: Mapping[str, str],
     *,
     force: bool = False,
@@ -67,10 +67,10 @@ async def promote(
     the candidate's event, or its log was trimmed; `Busy` (code `candidate_behind`) if the log grows too fast.
     """
     engine.require_role("change")
-    if verdict.decision != "PROMOTE" and not force:
-        raise Conflict(f"{verdict.decision}: {verdict.why}; promote it by force if you know better", "not_promoted")
+    if verdict["decision"] != "PROMOTE" and not force:
+        raise Conflict(f"{verdict['decision']}: {verdict['why']}; promote it by force if you know better", "not_promoted")
     async with engine.served_model(model).changing:
-        document = with_actor({**source, "of": candidate.applied, "forced": force, "verdict": verdict.document()})
+        document = with_actor({**source, "of": candidate.applied, "forced": force, "verdict": verdict})
         base = await _base(engine, model, candidate)
         content = await engine.call(lambda s: s.open_generation(model, base.gen))
         loop = asyncio.get_running_loop()

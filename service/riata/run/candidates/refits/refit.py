@@ -30,7 +30,6 @@ from riata.lab.batch.runs import Layout
 from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import link_of, rho_of
-from riata.run.candidates.judging import Ledger
 from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.request import RefitRequest, read_request
@@ -109,11 +108,6 @@ class Refit:
             "kkt": last.get("kkt"),
             "seconds_left": seconds_left([row for row in self.trace if row["stage"] == self.job.stage]),
         }
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The verdict; None if there is no result."""
-        return None if self.found is None else Ledger(self.found["verdict"])
 
     # -- what its thread does --------------------------------------------------------------------------------------
 

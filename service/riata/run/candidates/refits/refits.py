@@ -22,7 +22,7 @@ from riata.learn.learner import Weights
 from riata.predict.explain import Partition
 from riata.predict.factory import make_model
 from riata.run.candidates.adopting import link_of
-from riata.run.candidates.judging import LABELS_MIN, Ledger
+from riata.run.candidates.judging import LABELS_MIN
 from riata.run.candidates.promotion import promote
 from riata.run.candidates.refits.refit import ONLINE, REFIT, STAGES, STATE_SUFFIX, SUFFIX, Refit
 from riata.run.candidates.refits.request import read_request
@@ -150,7 +150,7 @@ class Refits:
         await self._engine.save(job.model, if_ahead=True)
         await aside(self._run, refit)
         await self._take(refit)
-        if job.halt is None and refit.request.promote == "if_better" and refit.ledger is not None:
+        if job.halt is None and refit.request.promote == "if_better" and refit.found is not None:
             job.stage = "promoting"
             job.finalize()
             await self._promote_if_better(refit)
@@ -190,19 +190,19 @@ class Refits:
             await self._keep(refit)
 
     async def _promote(self, refit: Refit, force: bool) -> dict[str, Any]:
-        number, model, ledger, found = refit.job.id, refit.job.model, refit.ledger, refit.found
-        if ledger is None or found is None:
+        number, model, found = refit.job.id, refit.job.model, refit.found
+        if found is None:
             raise Conflict(f"refit {number} has no result: it is {refit.job.state}", "not_promotable")
         if found["not_promotable"]:
             raise Conflict(f"this learner cannot go on from the optimum: {found['not_promotable']}", "not_promotable")
         loop = asyncio.get_running_loop()
         candidate = await loop.run_in_executor(None, self._candidate, refit)
-        promoted = await promote(self._engine, model, candidate, Ledger(ledger.figures), {"refit": number}, force=force)
+        promoted = await promote(self._engine, model, candidate, found["verdict"], {"refit": number}, force=force)
         about = {"promoted": True, "seq": promoted.seq, "through": promoted.through, "forced": force}
         refit.promotion = about
         await self._keep(refit)
         await self._keep_online(model)
-        return {"refit": number, **about, "verdict": ledger.figures}
+        return {"refit": number, **about, "verdict": found["verdict"]}
 
     def _candidate(self, refit: Refit) -> ModelState:
         try:

@@ -19,7 +19,7 @@ from riata.lab.batch.problem import Problem, Solution, TraceRow
 from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Learner, Weights
 from riata.run.candidates.adopting import rho_of, state_around
-from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, tail_size
+from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, not_judged, tail_size
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
 from riata.run.candidates.solving import Solved, pass_document, report_of, solve
@@ -54,7 +54,7 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
         asked = _Asked(task, pool, left_for_solver(bound, data, task.threads), say, may_go_on)
         say({"stage": "solving", "rows": data.rows, "features": data.features})
         solved, report, resolve = asked.grouped(data) if task.groups.names else asked.plain(data)
-        found = Judged(nothing("the refit was cancelled"), 0)
+        found = Judged(not_judged("the refit was cancelled"), 0)
         if may_go_on():
             say({"stage": "judging"})
             found = judged(task, folder, segments, solved, resolve)
@@ -203,7 +203,7 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     resolve : solves the same for other data
     """
     if not task.split:
-        return Judged(nothing(task.no_gate), 0)
+        return Judged(not_judged(task.no_gate), 0)
     by_label = task.config.label_weight.by_label
     try:
         earlier = until(task.counted, task.split)
@@ -213,7 +213,7 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
         chosen = _chosen(before, older)
         candidate = state_around(task.config, *before[chosen]).learner
     except BadInput as error:
-        return Judged(nothing(f"the events before the hold-out give nothing to judge: {error.detail}"), 0)
+        return Judged(not_judged(f"the events before the hold-out give nothing to judge: {error.detail}"), 0)
     online, regret = _online(task, folder), _Regret(task, solved[chosen][1].weights)
     for batch, skip in rows_between(segments, task.followed, task.begins, task.split, by_label):
         regret.add(online, batch, skip)
@@ -223,15 +223,10 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     try:
         verdict = judge(online, candidate, [batch for batch, _ in tail], [skip for _, skip in tail])
     except BadInput as error:
-        return Judged(nothing(error.detail), chosen)
+        return Judged(not_judged(error.detail), chosen)
     for batch, skip in tail:
         regret.add_batch(batch, skip)
-    return Judged(verdict.document(), chosen, regret.document(verdict.online.loss))
-
-
-def nothing(why: str) -> dict[str, Any]:
-    """The ledger of a refit that could not be judged."""
-    return {"decision": "HOLD", "why": f"not judged: {why}", "events": 0}
+    return Judged(verdict, chosen, regret.document(verdict["online"]["loss"]))
 
 
 def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Rows]:
@@ -256,7 +251,7 @@ class _Regret:
 
     def add(self, online: Learner, batch: Batch, skip: BOOL | None) -> None:
         """Have the online learner learn a batch, and add the losses."""
-        found = losses(self._optimum.link, online.step(batch, skip).margin, batch.label, False)
+        found = losses(self._optimum.link, online.step(batch, skip).margin, batch.label)
         self._online += _sum(found * batch.weight, skip)
         self._add(batch, skip)
 
@@ -278,7 +273,7 @@ class _Regret:
         }
 
     def _add(self, batch: Batch, skip: BOOL | None) -> None:
-        found = losses(self._optimum.link, margins(self._optimum, batch), batch.label, False)
+        found = losses(self._optimum.link, margins(self._optimum, batch), batch.label)
         self._batch += _sum(found * batch.weight, skip)
         self._events += batch.n - (0 if skip is None else int(skip.sum()))
 
@@ -305,8 +300,7 @@ def _chosen(solved: Solved, older: list[Rows]) -> int:
     """Return which solution has the lowest loss on the older half of the hold-out."""
     means = [
         sum(
-            _sum(losses(one.weights.link, margins(one.weights, batch), batch.label, False) * batch.weight, skip)
-            for batch, skip in older
+            _sum(losses(one.weights.link, margins(one.weights, batch), batch.label) * batch.weight, skip) for batch, skip in older
         )
         for _, one in solved
     ]
