@@ -13,7 +13,7 @@ from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.files.fit import NO_LOG, unlogged
+from riata.run.files.fit import begun, unlogged
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.config_changes import check_change
 from riata.run.state.model_state import ModelState
@@ -37,9 +37,7 @@ class Learnt:
     @classmethod
     def empty(cls, config: ModelConfig, columns: Columns) -> Learnt:
         """Make a model that has learnt nothing."""
-        state = ModelState(NAME, NO_LOG)
-        state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
-        return cls(state, columns)
+        return cls(begun(config, NAME), columns)
 
     def configure(self, config: ModelConfig) -> None:
         """Take up other settings. Raises `ValueError` for settings that cannot change while a model learns."""

@@ -16,8 +16,8 @@ from riata.learn.adopt import Adopted, Sums
 from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import LINKS
 from riata.native.library import core
-from riata.run.files.fit import NO_LOG, unlogged
-from riata.run.state.config import ModelConfig, config_payload, require_one_margin
+from riata.run.files.fit import begun
+from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.model_state import ModelState
 
 _DENSE_NUMBERS: Final = 2**22  # of the rows whose members are laid out as a dense matrix at once
@@ -55,8 +55,7 @@ def state_around(config: ModelConfig, problem: Problem, solution: Solution, name
     at = Weighed(data.bits, data.slots, beta, solution.weights.intercept, problem.link)
     members = np.argsort(beta == 0.0, kind="stable")[: config.learner.members()]  # those with a weight, then the frequent
     sums = one_pass((part.load() for part in data.parts), at, members)
-    state = ModelState(name, NO_LOG)
-    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    state = begun(config, name)
     state.learner.thaw(spec.adopt(config.learner, config.encoder.bits, sums))
     state.restored = True
     return state

@@ -23,7 +23,7 @@ from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.priority import lower_priority
-from riata.run.candidates.learning import CHANGED, Relearning, Relearnt
+from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
 from riata.run.candidates.promotion import BEHIND_MAX
 from riata.run.changing import append_and_serve
 from riata.run.engine import Engine
@@ -145,7 +145,9 @@ async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]
 
 
 def _relearn(engine: Engine, model: str, digests: Sequence[bytes], last: int, advance: Callable[[float], None]) -> Relearnt:
-    relearning = Relearning(engine.context.log_thread.call, model, (digests, last), engine.published(model).config, advance)
+    call, in_force = engine.context.log_thread.call, engine.published(model).config
+    history = read_history(call, model, None, lambda event: advance(event / max(1, last) / 2))
+    relearning = Relearning(call, history, (digests, last), in_force, lambda share: advance((1.0 + share) / 2))
     relearning.catch_up()
     return relearning.catch_up()  # what came meanwhile: soon done, so that little has to be learnt again at the event
 

@@ -24,19 +24,19 @@ import numpy as np
 from riata.base.arrays import BOOL, I64
 from riata.base.clock import rfc3339
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, NotFound
-from riata.run.files.fit import unlogged
-from riata.run.log.effective_log import EffectiveLog, chain_at
+from riata.run.files.fit import begun
+from riata.run.log.effective_log import EffectiveLog, read_effective_log
 from riata.run.log.event_times import record_of
 from riata.run.log.log_reading import PACED_BYTES, Again, Call, read_again, read_log
 from riata.run.log.row_groups import cut, joined, parts_without
-from riata.run.state.config import ModelConfig, change_from_payload, config_payload
+from riata.run.state.config import ModelConfig, change_from_payload
 from riata.run.state.config_changes import config_in
 from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.run.state.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.run.writer.turn_size import runs
 from riata.store import records
-from riata.store.control_events import NOT_OF_THIS_LOG, ControlEvents, ControlEventsSeen, Counted, forgotten_by
+from riata.store.control_events import NOT_OF_THIS_LOG, Counted, forgotten_by
 from riata.store.store import Generation, Head, Record, Store
 from riata.wire.batch import Batch
 
@@ -93,29 +93,39 @@ def _is_tainted(event: int, forgets: Sequence[tuple[int, I64]]) -> bool:
 class History:
     """What one pass over a log found.
 
+    log      : which of its events count, now and after each of them
     before   : the last event that was accepted before the moment asked for; 0 if there is none
     kinds    : the events of each kind that are no examples
     forgets  : each event that forgot rows, and these, i64[k], increasing
+    skips    : the events that skip events remove
     upgrades : those in force
     """
 
     name: str
     head: Head
-    last: int
-    control: ControlEvents
+    log: EffectiveLog = field(init=False)
     before: int = 0
     kinds: dict[Kind, list[int]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     forgets: list[tuple[int, I64]] = field(default_factory=list)
+    skips: set[int] = field(default_factory=set)
     upgrades: list[Upgrade] = field(default_factory=list)
-    skips: frozenset[int] = frozenset()
+
+    @property
+    def last(self) -> int:
+        """The end of the log."""
+        return self.log.last
 
     def is_tainted(self, event: int) -> bool:
         """Whether rows up to an event were forgotten after it."""
         return _is_tainted(event, self.forgets)
 
+    def forgotten(self) -> I64:
+        """Return all rows that were forgotten, increasing."""
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
+
     def undone(self, to: int) -> dict[str, Any]:
         """Return what going back to event `to` undoes, as JSON, without times: events and how many of each kind."""
-        now, then = self._effective(self.last), self._effective(to)
+        now, then = self.log.counted().spans, self.log.at(to).counted().spans
         lost, back = _without(now, then), _without(then, now)
         counts: dict[str, int] = {kind: len([event for event in found if event > to]) for kind, found in self.kinds.items()}
         return {
@@ -126,18 +136,27 @@ class History:
             **counts,
         }
 
-    def _effective(self, to: int) -> I64:
-        """Return the spans of events that no restore undid after event `to`: i64[m, 2]."""
-        restored = self.control.restored[self.control.restored[:, 0] <= to]
-        log = EffectiveLog(self.head.first_seq, to, self.control._replace(restored=restored))
-        return log.counted().spans
+    def note(self, record: Record) -> None:
+        """Note what a record says, but for what is in `log`."""
+        if record.kind == "skip":
+            self.skips.add(records.decode_skip(record.payload)[0])
+        elif record.kind == "config":
+            self.kinds["configurations"].append(record.first)
+        elif record.kind == "restore" and records.decode_through(record.payload) is None:
+            self.kinds["restores"].append(record.first)
+        elif record.kind == "restore" and len(rows := forgotten_by(record)):
+            self.kinds["forgets"].append(record.first)
+            self.forgets.append((record.first, rows))
+        elif record.kind == "restore":
+            self.kinds["promotions"].append(record.first)
 
     def _examples(self, spans: I64) -> int:
-        removed = np.setdiff1d(self.control.skipped, self.control.seq)
+        control = self.log.control
+        removed = np.setdiff1d(control.skipped, control.seq)
         count = 0
         for first, last in spans.tolist():
             low, high = np.searchsorted(removed, [first, last + 1]).tolist()
-            count += last - first + 1 - self.control.between(first, last) - (high - low)
+            count += last - first + 1 - control.between(first, last) - (high - low)
         return count
 
 
@@ -163,35 +182,18 @@ def read_history(call: Call, name: str, moment_ms: int | None, advance: Callable
     moment_ms : the moment whose last event before is wanted; None if an event was named
     advance   : called with the last event that was read
     """
-    head: Head = call(lambda s: s.head(name)).result()
-    seen, upgrades = ControlEventsSeen(head.lineage, partial(chain_at, call, name)), UpgradesSeen(call, head.first_seq - 1)
-    found = History(name, head, head.first_seq - 1, seen.collected())
-    skips: set[int] = set()
-    for record in read_log(call, name, found.last, PACED_BYTES):
-        seen.note(record)
+    found = History(name, call(lambda s: s.head(name)).result())
+    upgrades = UpgradesSeen(call, found.head.first_seq - 1)
+
+    def note(record: Record) -> None:
+        found.note(record)
         upgrades.note(record)
-        found.last = record.last
         if moment_ms is not None and record.accepted_ms < moment_ms:
             found.before = record.last
-        if record.kind == "skip":
-            skips.add(records.decode_skip(record.payload)[0])
-        elif record.kind == "config":
-            found.kinds["configurations"].append(record.first)
-        elif record.kind == "restore":
-            _note_restore(found, record)
         advance(record.last)
-    found.control, found.upgrades, found.skips = seen.collected(), upgrades.found, frozenset(skips)
+
+    found.log, found.upgrades = read_effective_log(call, name, (), PACED_BYTES, note), upgrades.found
     return found
-
-
-def _note_restore(found: History, record: Record) -> None:
-    if records.decode_through(record.payload) is None:
-        found.kinds["restores"].append(record.first)
-    elif len(rows := forgotten_by(record)):
-        found.kinds["forgets"].append(record.first)
-        found.forgets.append((record.first, rows))
-    else:
-        found.kinds["promotions"].append(record.first)
 
 
 def with_times(call: Call, name: str, undone: dict[str, Any]) -> dict[str, Any]:
@@ -242,8 +244,7 @@ def state_at(call: Call, history: History, to: int, in_force: ModelConfig, advan
         if history.head.first_seq > 1:
             why = "rows were forgotten since, and the log no longer has all events to learn it again without them"
             raise unreachable(history, generations, f"event {to}", why)
-        relearning = Relearning(call, name, ((), 0), in_force, advance, to)
-        found = relearning.catch_up()
+        found = Relearning(call, history, ((), 0), in_force, advance, to).catch_up()
         return Reached(found.state, BEGINNING, True, tuple(found.undone))
     nearest, gen = _nearest(call, history, generations, to)
     return Reached(_learn(call, history, nearest, to, advance), gen)
@@ -271,7 +272,7 @@ def _content(store: Store, name: str, gen: int) -> bytes:
 def _learn(call: Call, history: History, state: ModelState, to: int, advance: Callable[[float], None]) -> ModelState:
     """Learn the log after a state, up to event `to`, which may be inside a record. Returns the state reached: another one if an
     upgrade of the log carries it."""
-    name, begun = state.name, state.applied
+    name, begun, skips = state.name, state.applied, frozenset(history.skips)
     upgrades = {upgrade.at: upgrade for upgrade in history.upgrades if begun <= upgrade.at <= to}
     read = read_log(call, name, begun, PACED_BYTES) if begun < to else ()
     wanted = itertools.takewhile(lambda record: record.first <= to, read)
@@ -279,7 +280,7 @@ def _learn(call: Call, history: History, state: ModelState, to: int, advance: Ca
         if run:
             state.read_again = partial(_read_again, call, history)
             kept, batches = cut(run, to)
-            state.apply_all(kept, batches, history.skips)
+            state.apply_all(kept, batches, skips)
         if state.applied in upgrades:
             state = carried_state(call, name, upgrades[state.applied])
         advance((state.applied - begun) / max(1, to - begun))
@@ -345,59 +346,6 @@ class Relearnt:
     earlier: int = 0
 
 
-class _Log:
-    """What the first pass found."""
-
-    def __init__(self, call: Call, name: str, to: int | None, advance: Callable[[int], None]) -> None:
-        """to: the event whose state is wanted; what forgets or skips rows after it holds all the same"""
-        self.head: Head = call(lambda s: s.head(name)).result()
-        seen = ControlEventsSeen(self.head.lineage, partial(chain_at, call, name))
-        skips: set[int] = set()
-        configs: list[tuple[int, ModelConfig]] = []
-        self.forgets: list[tuple[int, I64]] = []  # event, and the rows that it forgot
-        last = self.head.first_seq - 1
-        for record in read_log(call, name, last, PACED_BYTES):
-            if to is None or record.first <= to:
-                seen.note(record)
-                last = record.last if to is None else min(record.last, to)
-                advance(last)
-                if to is not None and (config := config_in(record)) is not None:
-                    configs.append((record.first, config))
-            if record.kind == "skip":
-                skips.add(records.decode_skip(record.payload)[0])
-            elif record.kind == "restore" and len(rows := forgotten_by(record)):
-                self.forgets.append((record.first, rows))
-        control = seen.collected()
-        self.skips = frozenset(skips)
-        self.last, self.is_open = last, to is None
-        self.spans = EffectiveLog(self.head.first_seq, last, control).counted().spans
-        self.restored = dict(control.restored.tolist())
-        self.in_force = set(_in_force(control.restored, last))
-        counting = [config for event, config in configs if self.counts(event) or event in self.in_force]
-        self.in_force_then = counting[-1] if counting else None  # at the event `to`
-        self.known: I64 = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
-
-    def counts(self, event: int) -> bool:
-        """Whether no restore undid an event. Those after the first pass were undone by nothing."""
-        at = int(np.searchsorted(self.spans[:, 0], event, "right")) - 1
-        return (self.is_open and event > self.last) or (at >= 0 and event <= int(self.spans[at, 1]))
-
-    def undone(self, first: int, count: int) -> I64:
-        """Return which of the events first, first + 1, ... do not count, increasing."""
-        events = np.arange(first, first + count)
-        counted: BOOL = Counted(self.spans, self.known[:0]).mask(events)
-        return events[~counted & (events <= self.last)] if self.is_open else events[~counted]
-
-
-def _in_force(restored: I64, last: int) -> list[int]:
-    """Return the restores that no later one undid."""
-    found, end = [], last
-    while end > 0 and (at := int(np.searchsorted(restored[:, 0], end, "right")) - 1) >= 0:
-        found.append(int(restored[at, 0]))
-        end = int(restored[at, 1])
-    return found
-
-
 class _OtherSettings(Exception):
     """A promotion that has to be left out changed the settings of the learner."""
 
@@ -408,35 +356,58 @@ class Relearning:
     def __init__(
         self,
         call: Call,
-        name: str,
+        history: History,
         rows: tuple[Sequence[bytes], int],
         in_force: ModelConfig,
-        advance: Callable[[float], None] = lambda _share: None,
+        advance: Callable[[float], None],
         to: int | None = None,
     ) -> None:
-        """rows: subjects, 16 bytes each, as `wire.store_context.digests_of` makes them, and the last event that may be forgotten.
-        in_force: the present configuration. advance: called with the share of the work that is done. to: the event whose state is
-        wanted, None for the end of the log."""
-        self._call, self._name, self._advance = call, name, advance
-        self._to = to
+        """history: of the log. rows: subjects, 16 bytes each, as `wire.store_context.digests_of` makes them, and the last event
+        that may be forgotten. in_force: the present configuration. advance: called with the share of the work that is done.
+        to: the event whose state is wanted, None for the end of the log. What forgets or skips rows after it holds all the
+        same."""
+        self._call, self._history, self._advance, self._to = call, history, advance, to
         self._subjects, self._last = np.frombuffer(b"".join(rows[0]), "V16"), rows[1]
-        self._log = _Log(call, name, to, partial(self._passed, 0))
-        self._in_force = self._log.in_force_then or in_force
+        self._skips, self._known = frozenset(history.skips), history.forgotten()
+        log = history.log if to is None else history.log.at(to)
+        self._end, self._spans = log.last, log.counted().spans
+        self._restored: dict[int, int] = dict(log.control.restored.tolist())
+        self._standing = {restore for restore, _ in log.standing()}
+        self._in_force = in_force if to is None else self._config_at(to) or in_force
         self._restarted = False
-        self._begin(one_configuration=self._log.head.first_seq > 1)
+        self._begin(one_configuration=log.first > 1)
+
+    def _config_at(self, to: int) -> ModelConfig | None:
+        """Return the configuration that the log set last up to event `to`; None if it has none."""
+        control = self._history.log.control.seq
+        for event in reversed(control[control <= to].tolist()):
+            if self._counts(event) or event in self._standing:
+                record = self._call(partial(record_of, model=self._history.name, seq=event)).result()
+                if record is not None and (config := config_in(record)) is not None:
+                    return config
+        return None
+
+    def _counts(self, event: int) -> bool:
+        """Whether no restore undid an event. Those after the history was read were undone by nothing."""
+        at = int(np.searchsorted(self._spans[:, 0], event, "right")) - 1
+        return (self._to is None and event > self._end) or (at >= 0 and event <= int(self._spans[at, 1]))
+
+    def _undone(self, first: int, count: int) -> I64:
+        """Return which of the events first, first + 1, ... do not count, increasing."""
+        events = np.arange(first, first + count)
+        counted = Counted(self._spans, self._known[:0]).mask(events)
+        return events[~counted & (events <= self._end)] if self._to is None else events[~counted]
 
     def _begin(self, one_configuration: bool) -> None:
         """Begin with an empty state. one_configuration: under the present one; those that the log sets are left out."""
-        head = self._log.head
+        name, head = self._history.name, self._history.head
         self._classes: tuple[str, ...] = ()
         self._one_configuration = one_configuration
-        self.found = Relearnt(ModelState(self._name, head.lineage), head.first_seq)
-        self.found.earlier = max((event for event, _ in self._log.forgets), default=0)
-        state = self.found.state
-        state.read_again = partial(read_again, self._call)
+        state = begun(self._in_force, name, head.lineage) if one_configuration else ModelState(name, head.lineage)
         if one_configuration:
-            state.apply(unlogged(state, "config", 1, config_payload(self._in_force, after=0)))
             state.changes, state.applied = (), head.first_seq - 1
+        state.read_again = partial(read_again, self._call)
+        self.found = Relearnt(state, head.first_seq, earlier=max((event for event, _ in self._history.forgets), default=0))
 
     def catch_up(self) -> Relearnt:
         """Learn up to the present end of the log. Raises `Busy` (code `changed_meanwhile`) if the state was replaced after the
@@ -449,12 +420,8 @@ class Relearning:
             self._read()
         return self.found
 
-    def _passed(self, whole: int, event: int) -> None:
-        """Report that the log was read `whole` times, and up to an event. It is read twice."""
-        self._advance(min(1.0, (whole + event / max(1, self._last if self._to is None else self._to)) / 2))
-
     def _read(self) -> None:
-        read: Iterable[Record] = read_log(self._call, self._name, self.found.state.applied, PACED_BYTES)
+        read: Iterable[Record] = read_log(self._call, self._history.name, self.found.state.applied, PACED_BYTES)
         if (to := self._to) is not None:
             read = itertools.takewhile(lambda record: record.first <= to, read)
         for run in runs(read):
@@ -462,20 +429,20 @@ class Relearning:
                 self._learn(run)
             else:
                 self._control(run[0])
-            self._passed(1, run[-1].last)
+            self._advance(min(1.0, run[-1].last / max(1, self._end)))
 
     def _learn(self, run: list[Record]) -> None:
         found, state, first = self.found, self.found.state, run[0].first
         for batch in joined(run, (), False):
-            low, high = np.searchsorted(self._log.known, [first, first + batch.n]).tolist()
-            known, undone = self._log.known[low:high], self._log.undone(first, batch.n)
+            low, high = np.searchsorted(self._known, [first, first + batch.n]).tolist()
+            known, undone = self._known[low:high], self._undone(first, batch.n)
             theirs = np.setdiff1d(first + np.flatnonzero(self._of_subjects(batch)), known)
             theirs = theirs[theirs <= self._last]
             found.forgotten += theirs.tolist()
             found.unlearnt += len(np.setdiff1d(theirs, undone))
             found.examples += batch.n - len(np.union1d(known, undone))
             for start, rows in parts_without(first, batch, np.unique(np.concatenate([theirs, known, undone]))):
-                state.learn(start, [rows], self._log.skips)
+                state.learn(start, [rows], self._skips)
             first += batch.n
         last = run[-1].last
         state.applied, state.chain = last if self._to is None else min(last, self._to), run[-1].chain
@@ -493,7 +460,7 @@ class Relearning:
             self._classes = max(self._classes, change.config.classes.names, key=len)
             if self._one_configuration:
                 state.note_change(first)
-            elif self._log.counts(first) or state.applied == 0:
+            elif self._counts(first) or state.applied == 0:
                 state.apply(record)
         elif record.kind == "restore":
             self._restore(record)
@@ -503,11 +470,11 @@ class Relearning:
         state, event = self.found.state, record.first
         through = records.decode_through(record.payload)
         if through is None:
-            if event > self._log.last:
+            if event > self._end:
                 raise Busy(f"event {event} put another state in place while the log was learnt again; try again", CHANGED)
-            if event not in self._log.in_force:
+            if event not in self._standing:
                 return
-            if self._log.restored[event] == NOT_OF_THIS_LOG:
+            if self._restored[event] == NOT_OF_THIS_LOG:
                 state.apply(record)
                 self._one_configuration = False  # that of the import, and what changed since
                 return
@@ -516,10 +483,10 @@ class Relearning:
                 state.know_classes(replace(state.config.classes, names=self._classes))
             state.restored = True
             state.note_change(event)
-        elif self._log.counts(event) and not (state.changes and state.changes[-1] > through.seq):
+        elif self._counts(event) and not (state.changes and state.changes[-1] > through.seq):
             forgot = len(forgotten_by(record)) > 0
             if not (forgot or self._one_configuration or self._is_tainted(event)):
-                state.apply(record, skips=self._log.skips)
+                state.apply(record, skips=self._skips)
                 return
             promoted = config_in(record)
             if promoted is not None and promoted.learner != state.config.learner and not self._restarted:
@@ -530,5 +497,5 @@ class Relearning:
 
     def _is_tainted(self, event: int) -> bool:
         """Whether a promotion was made with rows that are forgotten now, or were forgotten after it."""
-        later = [rows for at, rows in self._log.forgets if at > event]
+        later = [rows for at, rows in self._history.forgets if at > event]
         return bool(self.found.forgotten) or any(int(rows[0]) <= event for rows in later)

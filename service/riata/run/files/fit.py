@@ -39,10 +39,9 @@ class Fit(FileReading):
 
     def __init__(self, config: ModelConfig, content_type: str, name: str = "fit") -> None:
         super().__init__(config, content_type, self._learn)
-        self.state = ModelState(name, NO_LOG)
+        self.state = begun(config, name)
         self.features = self.refused = 0
         self.on_batch: Callable[[Batch], None] | None = None
-        self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
 
     @property
     def learnt(self) -> int:
@@ -68,6 +67,13 @@ class Fit(FileReading):
         refused = self.state.apply(unlogged(self.state, "observe", batch.n), batch)
         self.features += batch.nnz
         self.refused += len(refused)
+
+
+def begun(config: ModelConfig, name: str, lineage: bytes = NO_LOG) -> ModelState:
+    """Return an empty state of this configuration, as the first event of a log sets it."""
+    state = ModelState(name, lineage)
+    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    return state
 
 
 def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:

@@ -18,18 +18,14 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from riata.run.log.log_reading import READ_BYTES, read_log
+from riata.run.log.log_reading import READ_BYTES, Call, read_log
 from riata.store.control_events import ControlEvents, ControlEventsSeen, Counted, joined
 from riata.store.segment import Segment
 from riata.store.store import Head, Record, Store
-
-Call = Callable[[Callable[[Store], Any]], Future[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +69,26 @@ class EffectiveLog:
     last: int
     control: ControlEvents
 
+    def at(self, to: int) -> EffectiveLog:
+        """Return the log as it was after event `to`."""
+        restored = self.control.restored
+        return EffectiveLog(self.first, to, self.control._replace(restored=restored[restored[:, 0] <= to]))
+
+    def standing(self) -> list[tuple[int, int]]:
+        """Return the restores that no later one undid, newest first, each with the last event before the next one or of what it
+        returned to. If events from before all of these count, the last pair has 0 in place of a restore."""
+        found, end = [], self.last
+        while end >= self.first:
+            at = int(np.searchsorted(self.control.restored[:, 0], end, "right")) - 1
+            restore, returned_to = self.control.restored[at].tolist() if at >= 0 else (0, 0)
+            found.append((restore, end))
+            end = returned_to
+        return found
+
     def counted(self, first: int = 1, last: int | None = None) -> Counted:
         """Return which of the events first..last count in the state at the end of the log."""
         low, high = max(first, self.first), self.last if last is None else min(last, self.last)
-        spans = [(max(start, low), min(stop, high)) for start, stop in _spans(self.control, self.first, self.last)]
+        spans = [(max(restore + 1, low), min(end, high)) for restore, end in reversed(self.standing())]
         inside = np.array([span for span in spans if span[0] <= span[1]], np.int64).reshape(-1, 2)
         return Counted(inside, self.control.skipped)
 
@@ -93,15 +105,25 @@ class EffectiveLog:
         return Window(low, high, standing - skipped, self.last, skipped, examples - standing)
 
 
-def read_effective_log(call: Call, name: str, segments: Sequence[Segment] = (), bytes_max: int = READ_BYTES) -> EffectiveLog:
+def read_effective_log(
+    call: Call,
+    name: str,
+    segments: Sequence[Segment] = (),
+    bytes_max: int = READ_BYTES,
+    on_record: Callable[[Record], None] = lambda _record: None,
+) -> EffectiveLog:
     """Read which events of a model count. What `segments` cover is not read from the log again; they are consecutive, and
-    `segments_of` has bound them to the log. Raises what reading a log raises."""
+    `segments_of` has bound them to the log. Raises what reading a log raises.
+
+    on_record : called with each record that is read
+    """
     head: Head = call(lambda s: s.head(name)).result()
     first = segments[0].first if segments else head.first_seq
     after = segments[-1].last if segments else head.first_seq - 1
     seen = ControlEventsSeen(head.lineage, lambda event: chain_at(call, name, event))
     for record in read_log(call, name, after, bytes_max):
         seen.note(record)
+        on_record(record)
         after = record.last
     return EffectiveLog(first, after, joined([*(segment.control for segment in segments), seen.collected()]))
 
@@ -118,16 +140,3 @@ def chain_at(call: Call, name: str, event: int) -> bytes | None:
 
     known: bytes | None = call(read).result()
     return known
-
-
-def _spans(control: ControlEvents, first: int, last: int) -> list[tuple[int, int]]:
-    """Return the spans of events that no restore undid at the end of the log, increasing; the oldest may begin before `first`."""
-    spans: list[tuple[int, int]] = []
-    restores, end = control.restored, last
-    while end >= first:
-        at = int(np.searchsorted(restores[:, 0], end, "right")) - 1
-        start, returned_to = restores[at].tolist() if at >= 0 else (0, 0)
-        if end > start:
-            spans.append((start + 1, end))
-        end = returned_to
-    return spans[::-1]

@@ -23,8 +23,7 @@ from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, not_j
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
 from riata.run.candidates.solving import Solved, pass_document, report_of, solve
-from riata.run.files.fit import unlogged
-from riata.run.state.config import config_payload
+from riata.run.files.fit import begun
 from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.store.control_events import Counted
@@ -311,6 +310,4 @@ def _online(task: Task, folder: Path) -> Learner:
     """Return the online learner after the event `begins`."""
     if task.begins:
         return ModelState.thaw(*layout.decode_checkpoint((folder / BASE).read_bytes())).learner
-    state = ModelState(task.origin.model, task.origin.lineage)
-    state.apply(unlogged(state, "config", 1, config_payload(task.config, after=0)))
-    return state.learner
+    return begun(task.config, task.origin.model, task.origin.lineage).learner
