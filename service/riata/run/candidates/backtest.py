@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -22,11 +22,11 @@ from riata.base.cores import cores
 from riata.base.errors import BadInput
 from riata.learn.learner import Stepped
 from riata.run.candidates.judging import BlockSums, difference_of, event_losses, measure_of
-from riata.run.files.fit import NO_LOG, unlogged
+from riata.run.files.fit import begun, unlogged
 from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.log.log_reading import READ_BYTES, Call, read_again, read_log
-from riata.run.log.row_groups import joined
-from riata.run.state.config import ModelConfig, config_payload, require_one_margin
+from riata.run.log.row_groups import joined, parts_without
+from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import changed
 from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.generations import thaw_generation
@@ -34,7 +34,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.state.replay import in_this_thread
 from riata.run.writer.turn_size import TURN_ROWS_MAX, runs
 from riata.store.control_events import Counted
-from riata.store.store import Record, Store
+from riata.store.store import Store
 from riata.watch.drift import DriftDetector
 from riata.wire.batch import Batch
 
@@ -45,10 +45,9 @@ FREE: Final = ("learner.", "drift.", "encoder.bits", "label_weight.")
 
 
 class Turn(NamedTuple):
-    """Consecutive examples of a log, and which of these do not count. last : the last event"""
+    """Examples of a log that count: parts without gaps, each with the number of its first event. last : the last event read"""
 
-    rows: list[tuple[Record, Batch]]
-    skips: frozenset[int]
+    parts: list[tuple[int, Batch]]
     last: int
 
 
@@ -57,8 +56,7 @@ class Contestant:
 
     def __init__(self, name: str, config: ModelConfig) -> None:
         self.name = name
-        self.state = ModelState(name, NO_LOG)
-        self.state.apply(unlogged(self.state, "config", 1, config_payload(config, after=0)))
+        self.state = begun(config, name)
         self.state.on_learnt = self._note
         self.difference = BlockSums()
         self.refused = 0
@@ -68,8 +66,9 @@ class Contestant:
     def take(self, turn: Turn) -> None:
         """Predict and learn the events of a turn."""
         self._seen.clear()
-        for record, batch in turn.rows:
-            self.refused += len(self.state.apply(record, batch, turn.skips))
+        for first, batch in turn.parts:
+            self.refused += len(self.state.learn(first, [batch], frozenset()))
+            self.state.applied = first + batch.n - 1
             if asks_for(self.state, None) is not None:
                 self.state.apply(unlogged(self.state, "config", 1, answer_payload(self.state)))
 
@@ -194,40 +193,20 @@ def backtest(
 
 
 def turns(call: Call, model: str, after: int, last: int, counted: Counted, bytes_max: int = READ_BYTES) -> Iterator[Turn]:
-    """Yield the examples of a log from event `after` + 1 to event `last`; records of which no event counts are left out."""
-    rows: list[tuple[Record, Batch]] = []
-    skips: set[int] = set()
-    examples = (record for record in read_log(call, model, after, bytes_max) if record.kind == "observe")
-    for run in runs(itertools.takewhile(lambda record: record.first <= last, examples)):
-        kept = []
-        for record in run:
-            events = np.arange(record.first, record.last + 1)
-            left_out = events[~counted.mask(events)].tolist()
-            if len(left_out) < record.count:
-                kept.append(record)
-                skips.update(left_out)
-        for part in _consecutive(kept):
-            first = part[0].first
-            for batch in joined(part, (), False):
-                rows.append((replace(part[0], first=first, count=batch.n), batch))
-                first += batch.n
-        if sum(batch.n for _, batch in rows) >= TURN_ROWS_MAX:
-            yield Turn(rows, frozenset(skips), min(run[-1].last, last))
-            rows, skips = [], set()
-    if rows:
-        yield Turn(rows, frozenset(skips), last)
-
-
-def _consecutive(records: list[Record]) -> Iterator[list[Record]]:
-    """Cut records where events between them are left out: the events of a part are numbered from its first on."""
-    part: list[Record] = []
-    for record in records:
-        if part and record.first != part[-1].last + 1:
-            yield part
-            part = []
-        part.append(record)
-    if part:
-        yield part
+    """Yield the examples of a log from event `after` + 1 to event `last` that count."""
+    parts: list[tuple[int, Batch]] = []
+    wanted = itertools.takewhile(lambda record: record.first <= last, read_log(call, model, after, bytes_max))
+    for run in runs(wanted):
+        first = run[0].first
+        for batch in joined(run, (), False) if run[0].kind == "observe" else ():
+            events = np.arange(first, first + batch.n)
+            parts += parts_without(first, batch, events[~counted.mask(events)])
+            first += batch.n
+        if sum(batch.n for _, batch in parts) >= TURN_ROWS_MAX:
+            yield Turn(parts, min(run[-1].last, last))
+            parts = []
+    if parts:
+        yield Turn(parts, last)
 
 
 def compare(contestants: Sequence[Contestant]) -> None:
