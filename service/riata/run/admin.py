@@ -14,8 +14,8 @@ from riata.base.errors import BadInput, Busy, Conflict
 from riata.base.priority import lower_priority
 from riata.run.candidates.challengers import FOLLOW, Challengers
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.candidates.promotion import TAKEN_OFF, PutBack, put_back, require_unforgotten
-from riata.run.changing import take_up
+from riata.run.candidates.promotion import TAKEN_OFF, put_back, require_unforgotten
+from riata.run.changing import saved_content, take_up
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
@@ -124,17 +124,13 @@ class Admin:
             found = require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
             await require_unforgotten(self._engine, model, found)
             content = await self._engine.call(lambda s: s.open_generation(model, generation))
-            done = await self._restore_content(model, content, {"generation": generation})
-        return {"generation": generation, "seq": done.seq, TAKEN_OFF: list(done.taken_off)}
+            seq, taken_off = await self._restore_content(model, content, {"generation": generation})
+        return {"generation": generation, "seq": seq, TAKEN_OFF: taken_off}
 
     async def export(self, model: str) -> bytes:
         """Return one checkpoint of the present state with the names of its weights: all that another service needs."""
         self._engine.served_model(model)
-        saved = await self._engine.save(model, requested=True)
-        if saved.generation is None:
-            raise Conflict("the snapshot was not written", "checkpoint_failed")
-        gen = saved.generation.gen
-        content = await self._engine.call(lambda s: s.open_generation(model, gen))
+        content = await saved_content(self._engine, model)
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
         weights = self._engine.published(model).model.weights
         return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
@@ -157,8 +153,8 @@ class Admin:
         if not created:
             self._check_same_encoding(model, config)
         async with self._engine.served_model(model).changing:
-            done = await self._restore_content(model, content, {"import": config.learner.kind}, names)
-        return {"name": model, "created": created, "seq": done.seq}
+            seq, _ = await self._restore_content(model, content, {"import": config.learner.kind}, names)
+        return {"name": model, "created": created, "seq": seq}
 
     def _check_same_encoding(self, model: str, config: ModelConfig) -> None:
         mine = self._engine.published(model).config
@@ -168,7 +164,9 @@ class Admin:
                 "needs_rebuild",
             )
 
-    async def _restore_content(self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> PutBack:
+    async def _restore_content(
+        self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED
+    ) -> tuple[int, list[str]]:
         def check() -> None:
             ModelState.thaw(*layout.decode_checkpoint(content))
 

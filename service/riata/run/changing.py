@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from riata.base.actor import current_actor
-from riata.base.errors import Busy
+from riata.base.errors import Busy, Conflict, RiataError
 from riata.run.engine import Engine
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.model_state import CHANGES_KEPT
-from riata.store.store import Append
+from riata.store.store import Append, Appended, Store
 
 TRIES = 8  # attempts of a change while other processes change the same model
 
@@ -21,6 +21,27 @@ async def append_and_serve(engine: Engine, append: Append) -> int:
     appended = await engine.append(append)
     await engine.wait_for(append.model, appended.seq, engine.settings.observe_timeout_ms)
     return appended.seq
+
+
+async def append_together(engine: Engine, make: Callable[[Store], Sequence[Append]]) -> list[Appended]:
+    """Append several events in one transaction. `make` returns them, in the store's thread. Raises as `Engine.append`."""
+    answers = await engine.call(lambda store: engine.context.log_thread.append_now(store, make(store)))
+    found = []
+    for answer in answers:
+        if isinstance(answer, RiataError):
+            raise engine.why_not_logged(answer)
+        found.append(answer)
+    return found
+
+
+async def saved_content(engine: Engine, model: str) -> bytes:
+    """Save the present state of a model, and return the checkpoint. Raises `Conflict` (code `checkpoint_failed`), and as
+    `Engine.save`."""
+    saved = await engine.save(model, requested=True)
+    if saved.generation is None:
+        raise Conflict("the snapshot was not written", "checkpoint_failed")
+    gen = saved.generation.gen
+    return await engine.call(lambda s: s.open_generation(model, gen))
 
 
 async def take_up(engine: Engine, model: str, make: Callable[[ModelConfig], ModelConfig]) -> tuple[ModelConfig, int]:

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from riata.base.actor import current_actor
 from riata.base.document import write_document
-from riata.base.errors import BadInput, Busy, Conflict, LogGap, RiataError
+from riata.base.errors import BadInput, Busy, Conflict, LogGap
 from riata.run.candidates.backfill import Past, at_the_seam, learn_past
 from riata.run.candidates.backfill import changed as changed_meanwhile
 from riata.run.candidates.judging import verdict_on
 from riata.run.candidates.pairs import BACKFILL, OWN, Pairs, comparison
-from riata.run.candidates.promotion import outdated, promote
-from riata.run.changing import append_and_serve, take_up
+from riata.run.candidates.promotion import challenged, outdated, promote
+from riata.run.changing import append_and_serve, append_together, saved_content, take_up
 from riata.run.creating import Creations
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
@@ -36,8 +36,8 @@ from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 from riata.store import layout
 from riata.store.records import next_chain
-from riata.store.store import Append, Appended, Store
-from riata.wire.names import NOTHING_NAMED, Names
+from riata.store.store import Append, Store
+from riata.wire.names import Names
 
 log = logging.getLogger("riata.run")
 
@@ -94,7 +94,7 @@ class Challengers:
             await self._backfill(leader, model, patient)
         else:
             async with self.relating, self._engine.served_model(leader).changing:
-                await self._join(leader, model, None)
+                await self._join(leader, model)
         config, _ = await take_up(self._engine, model, lambda old: _checked(old, with_settings(old, _settings(document))))
         return created, config
 
@@ -129,62 +129,44 @@ class Challengers:
             await self._join(leader, model, past)
         return {"model": model, "follow": leader, **({} if past is None else past.source)}
 
-    async def _join(self, leader: str, model: str, past: Past | None) -> None:
-        """Log that `model` follows and that `leader` has this challenger, each unless it is logged already. past : what it has
-        learnt of the log of `leader`, aside"""
-        engine, actor, names_to = self._engine, current_actor.get(), 0
+    async def _join(self, leader: str, model: str, past: Past | None = None) -> None:
+        """Log in one transaction that `model` follows and that `leader` has this challenger, each unless it is logged already.
+
+        past : what it has learnt of the log of `leader`, aside. The rows of the leader since then are logged too
+        """
+        engine, now_ms = self._engine, self._engine.clock.unix_ms()
         ours = engine.published(model)
         theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
-        if ours.pairs.follows != leader:
+        follows = ours.pairs.follows == leader
+        if follows and model in theirs.pairs.challengers:
+            return
+        if follows and ours.pairs.shared[OWN].losses.events:
+            raise _detached(model, leader)
+        other_history = _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
+        if not follows:
             if ours.model.seq or ours.pairs.follows or ours.pairs.challengers:
-                raise _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
+                raise other_history
             _require_comparable(theirs.config, ours.config, (model, leader))
             if theirs.model.weights.link != ours.model.weights.link:
                 raise _cannot(model, leader, "their losses are of different kinds; choose a learner with the same loss")
-            if past is not None:
-                await self._join_at_once(leader, model, past, theirs, ours)
-                return
-            names_to = await engine.logged_now(leader)
-            names = Names.of(await engine.call(lambda s: Names.of(s.names(leader))))
-            await self._configure(model, Change(ours.config, actor=actor, follow=leader), names=names)
-            ours = engine.published(model)
-        if model in theirs.pairs.challengers:
-            return
-        if ours.pairs.shared[OWN].losses.events:
-            raise _detached(model, leader)
-        several = (*theirs.pairs.challengers, model)
-        await self._configure(leader, Change(theirs.config, actor=actor, challengers=several), followers=several)
-        meanwhile = await engine.call(lambda s: Names.of(s.names(leader, names_to)))
-        if meanwhile:
-            await self._configure(model, Change(ours.config, actor=actor), names=meanwhile)
-
-    async def _join_at_once(self, leader: str, model: str, past: Past, theirs: Published, ours: Published) -> None:
-        """Log the state of `past`, the rows of the leader since then, and that `model` follows, in one transaction."""
-        engine, actor, now_ms = self._engine, current_actor.get(), self._engine.clock.unix_ms()
+        if past is not None and (theirs.config, ours.config) != (past.theirs, past.ours):
+            raise changed_meanwhile(leader, "one of the two has other settings now")
         for name in (leader, model):
             engine.require_accepting(engine.served_model(name))
-        if (theirs.config, ours.config) != (past.theirs, past.ours):
-            raise changed_meanwhile(leader, "one of the two has other settings now")
-        several = (*theirs.pairs.challengers, model)
+        named = challenged(engine, theirs, (*theirs.pairs.challengers, model))
+        change = Change(ours.config, actor=current_actor.get(), follow=leader).payload()
 
-        def work(store: Store) -> list[Appended | RiataError]:
+        def make(store: Store) -> list[Append]:
+            if follows:
+                return [named]
             if store.head(model).seq != ours.applied:
-                raise _cannot(model, leader, f"a model {model} exists already, and has another history; choose another name")
-            begun = at_the_seam(store, past, model, now_ms)
-            follows = Change(ours.config, actor=actor, follow=leader).payload()
-            named = Change(theirs.config, actor=actor, challengers=several).payload()
-            group = [
-                *begun,
-                Append(model, "config", now_ms, payload=follows, names=Names.of(store.names(leader))),
-                Append(leader, "config", now_ms, payload=named, followers=several),
-            ]
-            return engine.context.log_thread.append_now(store, group)
+                raise other_history
+            begun = [] if past is None else at_the_seam(store, past, model, now_ms)
+            return [*begun, Append(model, "config", now_ms, payload=change, names=Names.of(store.names(leader))), named]
 
-        answers = await engine.call(work)
-        for name, answer in zip((model, leader), answers[-2:], strict=True):
-            if isinstance(answer, RiataError):
-                raise engine.why_not_logged(answer)
-            await engine.wait_for(name, answer.seq, engine.settings.observe_timeout_ms)
+        logged = await append_together(engine, make)
+        for name, event in zip((leader, model), reversed(logged), strict=False):
+            await engine.wait_for(name, event.seq, engine.settings.observe_timeout_ms)
 
     async def release(self, model: str) -> None:
         """Before `model` is dropped: end that it follows. Raises `Conflict` (code `has_challengers`) if others follow it."""
@@ -200,8 +182,7 @@ class Challengers:
                 async with leader.changing:
                     theirs = await engine.wait_for(leader.name, leader.changed, engine.settings.observe_timeout_ms)
                     rest = tuple(name for name in theirs.pairs.challengers if name != model)
-                    change = Change(theirs.config, actor=current_actor.get(), challengers=rest)
-                    await self._configure(leader.name, change, followers=rest)
+                    await append_and_serve(engine, challenged(engine, theirs, rest))
         if model in engine.context.log_thread.followers:  # its followers are damaged or gone; a model of this name has others
             await engine.call(lambda _store: engine.context.log_thread.followers.pop(model, None))
 
@@ -219,30 +200,11 @@ class Challengers:
         head = await engine.call(lambda s: s.head(challenger))  # it has all events that `theirs` has
         ours = await engine.wait_for(challenger, head.seq, engine.settings.observe_timeout_ms)
         verdict = verdict_on(comparison(theirs.pairs.shared[challenger], ours.pairs.shared[OWN]))
-        saved = await engine.save(challenger, requested=True)
-        if saved.generation is None:
-            raise Conflict("the snapshot of the challenger was not written", "checkpoint_failed")
-        gen = saved.generation.gen
-        content = await engine.call(lambda s: s.open_generation(challenger, gen))
+        content = await saved_content(engine, challenger)
         loop = asyncio.get_running_loop()
         candidate = await loop.run_in_executor(None, _candidate, engine.context.log_thread.call, theirs, content)
-        promoted = await promote(engine, model, candidate, verdict, {"challenger": challenger}, force=force)
-        return {
-            "challenger": challenger,
-            "promoted": True,
-            "seq": promoted.seq,
-            "through": promoted.through,
-            "forced": force,
-            "verdict": verdict,
-        }
-
-    async def _configure(
-        self, model: str, change: Change, *, names: Names = NOTHING_NAMED, followers: tuple[str, ...] | None = None
-    ) -> None:
-        """Log a change that keeps the configuration; it holds whatever the configuration is derived from."""
-        now_ms = self._engine.clock.unix_ms()
-        append = Append(model, "config", now_ms, payload=change.payload(), names=names, followers=followers)
-        await append_and_serve(self._engine, append)
+        done = await promote(engine, model, candidate, verdict, {"challenger": challenger}, force=force)
+        return {"challenger": challenger, **done, "verdict": verdict}
 
 
 def with_settings(own: ModelConfig, settings: Mapping[str, Any]) -> ModelConfig:

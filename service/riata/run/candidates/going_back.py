@@ -72,10 +72,12 @@ class GoingBack:
             told, reached = await self._learnt(job, asked, engine.published(model))
             content = await asyncio.get_running_loop().run_in_executor(None, _encoded, reached.state)
             job.finalize()
-            done = await put_back(engine, model, content, {"to": told["to"]} | ({"at": told["at"]} if told["at"] else {}))
-            log.info("model %s: is at event %d again, from event %d on", model, told["to"], done.seq)
+            seq, taken_off = await put_back(
+                engine, model, content, {"to": told["to"]} | ({"at": told["at"]} if told["at"] else {})
+            )
+            log.info("model %s: is at event %d again, from event %d on", model, told["to"], seq)
             now = _figures_of(engine.published(model))
-        return {**told, "seq": done.seq, TAKEN_OFF: list(done.taken_off), "after": now}
+        return {**told, "seq": seq, TAKEN_OFF: taken_off, "after": now}
 
     async def _learnt(self, job: Job, asked: RestoreRequest, published: Published) -> tuple[dict[str, Any], Reached]:
         """Return what going back undoes, as JSON, and the state."""
@@ -83,8 +85,7 @@ class GoingBack:
         with ThreadPoolExecutor(1, thread_name_prefix="riata-restore", initializer=lower_priority) as pool:
             work = partial(_learn, self._engine.context.log_thread.call, job.model, asked, published, job.advance)
             told, reached = await loop.run_in_executor(pool, work)
-        taken_off = list(others_of(published))
-        return {"model": job.model, **told, "seq": 0, TAKEN_OFF: taken_off, "warning": WARNING}, reached
+        return {"model": job.model, **told, "seq": 0, TAKEN_OFF: others_of(published), "warning": WARNING}, reached
 
 
 def restore_document(job: Job) -> dict[str, Any]:

@@ -15,14 +15,13 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from riata.base.actor import current_actor, with_actor
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, RiataError
 from riata.run.candidates.judging import Verdict
-from riata.run.changing import append_and_serve
+from riata.run.changing import append_and_serve, append_together
 from riata.run.engine import Engine
 from riata.run.log.log_reading import PACED_BYTES, Call, read_log
 from riata.run.state.config import Change, stored_document
@@ -31,20 +30,11 @@ from riata.run.writer.published import Published
 from riata.run.writer.turn_size import runs
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
-from riata.store.store import Append, Appended, Generation, Store
+from riata.store.store import Append, Generation, Store
 from riata.wire.names import NOTHING_NAMED, Names
 
 BEHIND_MAX: Final = 50_000  # events that may have to be learnt again: the writer takes a tenth of a second for them, or a few
 TRIES: Final = 3  # checkpoints that a promotion waits for if the log grows faster than it is learnt
-
-
-@dataclass(frozen=True, slots=True)
-class Promoted:
-    """What a promotion did: `seq` is its event, and events from `through` on were learnt again at it."""
-
-    seq: int
-    through: int
-    document: dict[str, Any]
 
 
 async def promote(
@@ -55,8 +45,9 @@ async def promote(
     source: Mapping[str, str],
     *,
     force: bool = False,
-) -> Promoted:
-    """Have `model` go on with the learner of `candidate`. Returns when that is served and saved.
+) -> dict[str, Any]:
+    """Have `model` go on with the learner of `candidate`. Returns, when that is served and saved, the event, and `through`: the
+    event after which the log was learnt again at it.
 
     candidate : a state of the model's log; it learns the events that came after it. Its metrics are not used, and of its settings
                 those of the learner
@@ -80,7 +71,7 @@ async def promote(
         if seq not in engine.published(model).changes:
             raise outdated(model, "it was changed while the candidate was being promoted")
         await save_if_leading(engine, model)
-        return Promoted(seq, base.applied, document)
+        return {"promoted": True, "seq": seq, "through": base.applied, "forced": force}
 
 
 async def _base(engine: Engine, model: str, candidate: ModelState) -> Generation:
@@ -163,16 +154,11 @@ log = logging.getLogger("riata.run")
 TAKEN_OFF = "taken_off"  # key of the source of a `restore` event: the challengers that it took off
 
 
-@dataclass(frozen=True, slots=True)
-class PutBack:
-    """What a restore did. seq: its event; taken_off: challengers that are no longer compared"""
-
-    seq: int
-    taken_off: tuple[str, ...] = field(default_factory=tuple)
-
-
-async def put_back(engine: Engine, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED) -> PutBack:
-    """Log that the state in a checkpoint is put in place. Returns when it is served, and saved if this process learns.
+async def put_back(
+    engine: Engine, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED
+) -> tuple[int, list[str]]:
+    """Log that the state in a checkpoint is put in place. Returns the event, and which challengers it takes off, when it is
+    served, and saved if this process learns.
 
     content : of a checkpoint that `ModelState.thaw` accepts
     source  : where it comes from, for people
@@ -181,45 +167,40 @@ async def put_back(engine: Engine, model: str, content: bytes, source: dict[str,
     served_model = engine.served_model(model)
     published = await engine.wait_for(model, served_model.changed, engine.settings.observe_timeout_ms)
     taken_off = others_of(published)
-    source = with_actor(source | ({TAKEN_OFF: list(taken_off)} if taken_off else {}))
+    source = with_actor(source | ({TAKEN_OFF: taken_off} if taken_off else {}))
     append = Append(model, "restore", engine.clock.unix_ms(), payload=records.encode_restore(source, content), names=names)
     engine.require_accepting(served_model)
-    if taken_off:
-        seq = await _with_others(engine, published, append)
-    else:
-        seq = (await engine.append(append)).seq
-    await engine.wait_for(model, seq, engine.settings.observe_timeout_ms)
+    async with AsyncExitStack() as held:
+        fewer = await _fewer(engine, published, held) if taken_off else []
+        logged = await append_together(engine, lambda _store: [*fewer, append]) if fewer else [await engine.append(append)]
+    await engine.wait_for(model, logged[-1].seq, engine.settings.observe_timeout_ms)
     await save_if_leading(engine, model)
-    return PutBack(seq, taken_off)
+    return logged[-1].seq, taken_off
 
 
-def others_of(published: Published) -> tuple[str, ...]:
+def others_of(published: Published) -> list[str]:
     """Return the challengers that a restore of this model takes off: those that follow it, or itself."""
     pairs = published.pairs
-    return pairs.challengers or ((published.model.origin.name,) if pairs.follows else ())
+    return list(pairs.challengers) or ([published.model.origin.name] if pairs.follows else [])
 
 
-async def _with_others(engine: Engine, published: Published, append: Append) -> int:
-    """Append a restore, and before it, in one transaction, the event by which the model or its leader has fewer challengers."""
-    model, follows = append.model, published.pairs.follows
-    async with AsyncExitStack() as held:
-        leader, kept, theirs = model, tuple[str, ...](), published
-        if follows and follows in engine.served_models:
-            leader = follows
-            await held.enter_async_context(engine.served_model(leader).changing)
-            theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
-            kept = tuple(name for name in theirs.pairs.challengers if name != model)
-        if not theirs.pairs.challengers:  # it is detached already
-            return (await engine.append(append)).seq
-        change = Change(theirs.config, actor=current_actor.get(), challengers=kept).payload()
-        group = [Append(leader, "config", append.accepted_ms, payload=change, followers=kept), append]
-        answers: list[Appended | RiataError] = await engine.call(lambda store: engine.context.log_thread.append_now(store, group))
-        for answer in answers:
-            if isinstance(answer, RiataError):
-                raise engine.why_not_logged(answer)
-        last = answers[-1]
-        assert isinstance(last, Appended)
-        return last.seq
+async def _fewer(engine: Engine, published: Published, held: AsyncExitStack) -> list[Append]:
+    """Return the event by which a model has no challengers, or the one that it follows has one less; none if it is detached
+    already. held : takes `changing` of the model that it follows"""
+    follows, leader, kept = published.pairs.follows, published, tuple[str, ...]()
+    if follows and follows in engine.served_models:
+        served_model = engine.served_model(follows)
+        await held.enter_async_context(served_model.changing)
+        leader = await engine.wait_for(follows, served_model.changed, engine.settings.observe_timeout_ms)
+        kept = tuple(name for name in leader.pairs.challengers if name != published.model.origin.name)
+    return [challenged(engine, leader, kept)] if leader.pairs.challengers else []
+
+
+def challenged(engine: Engine, leader: Published, challengers: tuple[str, ...]) -> Append:
+    """Return the event by which a model has these challengers."""
+    change = Change(leader.config, actor=current_actor.get(), challengers=challengers)
+    name, now_ms = leader.model.origin.name, engine.clock.unix_ms()
+    return Append(name, "config", now_ms, payload=change.payload(), followers=challengers)
 
 
 async def save_if_leading(engine: Engine, model: str) -> None:

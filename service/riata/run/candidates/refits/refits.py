@@ -197,8 +197,7 @@ class Refits:
             raise Conflict(f"this learner cannot go on from the optimum: {found['not_promotable']}", "not_promotable")
         loop = asyncio.get_running_loop()
         candidate = await loop.run_in_executor(None, self._candidate, refit)
-        promoted = await promote(self._engine, model, candidate, found["verdict"], {"refit": number}, force=force)
-        about = {"promoted": True, "seq": promoted.seq, "through": promoted.through, "forced": force}
+        about = await promote(self._engine, model, candidate, found["verdict"], {"refit": number}, force=force)
         refit.promotion = about
         await self._keep(refit)
         await self._keep_online(model)
