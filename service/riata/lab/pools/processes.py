@@ -19,7 +19,6 @@ import os
 import queue
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from riata.base.arrays import Arrays
-from riata.base.child_process import child_environment
+from riata.base.child_process import end_child, start_child
 from riata.base.errors import Corrupt, Unavailable
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
@@ -43,7 +42,6 @@ TRIES: Final = 4
 END_S: Final = 5.0
 ROWS: Final = "rows.bin"
 PIPE_BYTES: Final = 2**20
-ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class _Lost(Exception):
@@ -55,15 +53,7 @@ class Worker:
 
     def __init__(self, rows: Path) -> None:
         self._told: str = ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "riata.lab.pools.worker", str(rows)],
-            env={**child_environment(), **ONE_THREAD},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            process_group=0,
-            bufsize=0,
-        )
+        self.process = start_child("riata.lab.pools.worker", rows, subprocess.DEVNULL, 0)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
@@ -95,17 +85,6 @@ class Worker:
         if (header["part"], header["call"]) != (number, digest):
             raise _Lost("it answered another question")
         return found
-
-    def end(self, seconds: float) -> None:
-        """Let it end, or kill it after so many seconds. Closes the pipes."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
-        self.process.kill()
-        self.process.wait()
 
     def _write(self, content: bytes, deadline: float) -> None:
         view = memoryview(content)
@@ -164,7 +143,7 @@ class Processes(RowsPool):
         """End all processes, and remove the rows file."""
         self._threads.shutdown(cancel_futures=True)
         for worker in self._started:
-            worker.end(END_S)
+            end_child(worker.process, END_S)
         self._folder.cleanup()
 
     @property
@@ -189,7 +168,7 @@ class Processes(RowsPool):
             except (_Lost, OSError) as error:
                 why = str(error)
                 if worker is not None:
-                    worker.end(0.0)
+                    end_child(worker.process)
                     self._started.remove(worker)
                     worker = None
             finally:

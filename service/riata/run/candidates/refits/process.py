@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base import errors
-from riata.base.child_process import child_environment
+from riata.base.child_process import end_child, start_child
 from riata.base.errors import RiataError, Unavailable
 
-_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # the pool has the threads
 _KINDS: Final = ("BadInput", "Conflict", "TooLarge", "Corrupt", "Unavailable", "NotFound")
 ERRORS: Final = "stderr.txt"  # in the folder: what the process writes to its standard error
 TOLD_BYTES: Final = 500  # of the last output of a process that failed
@@ -36,19 +34,11 @@ class RefitProcess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", "riata.run.candidates.refits.process", str(folder)]
-        with (folder / ERRORS).open("wb") as output:
-            try:
-                self._process = subprocess.Popen(
-                    command,
-                    env={**child_environment(), **_ONE_THREAD},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=output,
-                    process_group=0,
-                )
-            except OSError as error:
-                raise Unavailable(f"the process that solves could not be started: {error}", "refit_failed") from None
+        try:
+            with (folder / ERRORS).open("wb") as output:
+                self._process = start_child("riata.run.candidates.refits.process", folder, output)
+        except OSError as error:
+            raise Unavailable(f"the process that solves could not be started: {error}", "refit_failed") from None
 
     @property
     def pid(self) -> int:
@@ -84,12 +74,7 @@ class RefitProcess:
 
     def close(self) -> None:
         """End it if it still runs, and close the pipes."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        end_child(self._process)
 
     def _last_output(self) -> str:
         said = (self._folder / ERRORS).read_bytes()[-TOLD_BYTES:].decode("utf-8", "replace").strip()
