@@ -29,6 +29,7 @@ from riata.lab.batch.problem import Certificate, Problem
 from riata.lab.batch.runs import Layout
 from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Weights
+from riata.predict.partition import Partition
 from riata.run.candidates.adopting import link_of, rho_of
 from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess
@@ -66,7 +67,7 @@ class Refit:
     """A refit: a job of which the result is kept. Its fields are replaced by its thread and read by the event loop.
 
     examples : that the model had met when the refit began
-    found    : the result, once there is one
+    found    : the result, once there is one, with its weights and, if it has groups, the partition
     """
 
     job: Job
@@ -76,6 +77,8 @@ class Refit:
     read_events: tuple[int, int] = (0, 0)
     seconds: float = 0.0
     found: dict[str, Any] | None = None
+    weights: Weights | None = None
+    partition: Partition | None = None
     promotion: dict[str, Any] | None = None
     _began: float = field(default_factory=time.monotonic)
     _halted: threading.Event = field(default_factory=threading.Event)
@@ -147,8 +150,8 @@ class Refit:
         (work / BASE).write_bytes(prepared.online)
         (work / BASE).replace(folder / ONLINE)  # the next refit follows the online learner from there
         self._name_features(context, found, outcome.weights.bits)
-        self.found = found
-        self.keep(folder, outcome.weights)
+        self._take(found, outcome.weights)
+        self.keep(folder)
 
     def _name_features(self, context: EngineContext, found: dict[str, Any], bits: int) -> None:
         """Name the features of no group in the partition of a refit with groups, as far as they have names."""
@@ -157,22 +160,29 @@ class Refit:
             if not run["features"]:
                 run["features"] = [" / ".join(names.in_slot(slot, bits)) or f"slot {slot}" for slot in run["slots"]]
 
-    def keep(self, folder: Path, weights: Weights) -> None:
+    def _take(self, found: dict[str, Any], weights: Weights) -> None:
+        runs = found.get("runs")
+        self.found, self.weights = found, weights
+        self.partition = None if runs is None else Partition.of(runs["partition"])
+
+    def keep(self, folder: Path) -> None:
         """Write the result, for after a restart."""
+        assert self.weights is not None
         if self.job.state == "running":
             self.seconds = time.monotonic() - self._began
         document = {"created_ms": self.job.created_ms, "lineage": self.job.lineage, "examples": self.examples, **self._kept()}
-        Outcome(weights, document).write(folder / f"{self.job.id}{SUFFIX}")
+        Outcome(self.weights, document).write(folder / f"{self.job.id}{SUFFIX}")
 
     @staticmethod
-    def read(path: Path, model: str) -> tuple[Refit, Weights]:
+    def read(path: Path, model: str) -> Refit:
         """Read what `keep` wrote. Raises `Corrupt`, `BadInput`, `KeyError`, `OSError`."""
         outcome = Outcome.read(path)
         kept = outcome.document
         job = Job(path.stem, REFIT, model, kept["lineage"], kept["request"], kept["created_ms"], state=kept["state"])
         refit = Refit(job, read_request(kept["request"]), kept["examples"], kept["trace"], seconds=kept["seconds"])
-        refit.found, refit.promotion = kept["found"], kept["promotion"]
-        return refit, outcome.weights
+        refit.promotion = kept["promotion"]
+        refit._take(kept["found"], outcome.weights)
+        return refit
 
     def _kept(self) -> dict[str, Any]:
         request = write_document(self.request)

@@ -18,8 +18,6 @@ from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
 from riata.base.priority import lower_priority
-from riata.learn.learner import Weights
-from riata.predict.explain import Partition
 from riata.predict.factory import make_model
 from riata.run.candidates.adopting import link_of
 from riata.run.candidates.judging import LABELS_MIN
@@ -51,8 +49,6 @@ class Refits:
         self._engine = engine
         self._settings = engine.settings.refits
         self._refits: dict[str, list[Refit]] = {}  # by model, oldest first; loaded when a model is first asked for
-        self._weights: dict[str, Weights] = {}  # by refit
-        self._partitions: dict[str, Partition] = {}  # by refit, if it has groups
         self._schedule: asyncio.Task[None] | None = None
         self._temporary: TemporaryDirectory[str] | None = None
         self.tallies: dict[str, RefitTally] = {}
@@ -128,15 +124,15 @@ class Refits:
         """Return the weights of the last refit, ready to predict. Raises `NotFound` (code `no_refit`)."""
         refit = self._last(model)
         job, published, clock = refit.job, self._engine.published(model), self._engine.clock
-        seq = int((refit.found or {})["seq"])
-        weights = served_weights(self._weights[job.id], published.config.served_shift)
+        assert refit.found is not None and refit.weights is not None  # noqa: PT018
+        seq = int(refit.found["seq"])
+        weights = served_weights(refit.weights, published.config.served_shift)
         served = make_model(published.model.origin, weights, 0, seq)
         age_ms = clock.unix_ms() - job.created_ms
         made_ms = clock.monotonic_ms() - max(0, age_ms)
-        partition = self._partitions.get(job.id)
         return replace(
             published, model=served, applied=seq, published_ms=job.created_ms, published_mono_ms=made_ms, refit=job.id,
-            partition=partition,
+            partition=refit.partition,
         )  # fmt: skip
 
     def counts(self) -> Mapping[str, RefitTally]:
@@ -149,7 +145,7 @@ class Refits:
         refit = self._find(job.model, job.id)
         await self._engine.save(job.model, if_ahead=True)
         await aside(self._run, refit)
-        await self._take(refit)
+        self._take(refit)
         if job.halt is None and refit.request.promote == "if_better" and refit.found is not None:
             job.stage = "promoting"
             job.finalize()
@@ -160,13 +156,10 @@ class Refits:
         lower_priority(self._engine.context.settings.refits.niceness)
         refit.run(self._engine.context, self._folder(refit.job.model), self._data())
 
-    async def _take(self, refit: Refit) -> None:
-        """Serve the weights of a refit, count it, and delete old ones."""
-        number, model = refit.job.id, refit.job.model
+    def _take(self, refit: Refit) -> None:
+        """Count a refit, and delete old ones."""
+        model = refit.job.model
         found, folder = refit.found or {}, self._folder(model)
-        read = await asyncio.get_running_loop().run_in_executor(None, Refit.read, folder / f"{number}{SUFFIX}", model)
-        self._weights[number] = read[1]
-        self._note_partition(refit)
         tally = self.tallies.setdefault(model, RefitTally())
         tally.seconds, tally.gap = refit.seconds, found["certificate"]["gap"]
         tally.passes += sum(one["passes"] for one in found["solutions"])
@@ -176,8 +169,7 @@ class Refits:
         kept = [one for one in self._refits[model] if one.found is not None]
         for old in kept[:-RESULTS_KEPT]:
             (folder / f"{old.job.id}{SUFFIX}").unlink(missing_ok=True)
-            self._weights.pop(old.job.id, None)
-            self._partitions.pop(old.job.id, None)
+            old.weights = old.partition = None
         for old in kept[:-STATES_KEPT]:
             (folder / f"{old.job.id}{STATE_SUFFIX}").unlink(missing_ok=True)
         self._refits[model] = self._refits[model][-2 * RESULTS_KEPT :]
@@ -214,8 +206,7 @@ class Refits:
         return ModelState.thaw(*layout.decode_checkpoint(content))
 
     async def _keep(self, refit: Refit) -> None:
-        weights, folder = self._weights[refit.job.id], self._folder(refit.job.model)
-        await asyncio.get_running_loop().run_in_executor(None, refit.keep, folder, weights)
+        await asyncio.get_running_loop().run_in_executor(None, refit.keep, self._folder(refit.job.model))
 
     async def _keep_online(self, model: str) -> None:
         """Keep the state after a promotion: the next refit follows the online learner from there."""
@@ -289,20 +280,12 @@ class Refits:
         folder, found = self._folder(model), []
         for path in sorted(folder.glob(f"*{SUFFIX}")):
             try:
-                refit, self._weights[path.stem] = Refit.read(path, model)
+                found.append(Refit.read(path, model))
             except (Corrupt, BadInput, KeyError, TypeError, OSError) as error:
                 log.warning("%s: not the result of a refit that this version can read: %s", path, error)
-            else:
-                self._note_partition(refit)
-                found.append(refit)
         for left in folder.glob("*.job"):
             shutil.rmtree(left, ignore_errors=True)
         return found
-
-    def _note_partition(self, refit: Refit) -> None:
-        runs = (refit.found or {}).get("runs")
-        if runs is not None:
-            self._partitions[refit.job.id] = Partition.of(runs["partition"])
 
     def _find(self, model: str, refit: str) -> Refit:
         for one in self._known(model):
