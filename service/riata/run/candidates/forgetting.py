@@ -24,8 +24,7 @@ from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.priority import lower_priority
 from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
-from riata.run.candidates.promotion import BEHIND_MAX
-from riata.run.changing import append_and_serve
+from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
 from riata.run.engine import Engine
 from riata.run.jobs.job import Job
 from riata.run.labels.pending_rows import Waiting, decode_row
@@ -34,7 +33,7 @@ from riata.run.writer.published import Published
 from riata.store import records
 from riata.store.control_events import forget_source
 from riata.store.retention import NOTE, is_saved
-from riata.store.store import Append, Generation, Owner, Store
+from riata.store.store import Generation, Owner, Store
 from riata.wire.store_context import KEY_BYTES, digests_of
 
 FORGET: Final = "forget"  # the kind of these jobs
@@ -137,10 +136,9 @@ async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]
                     f"model {model}: the log grows faster than it is learnt again; try when fewer events come", "candidate_behind"
                 )
             payload = await loop.run_in_executor(pool, _payload, found, with_actor({}))
-            if stored_document(found.state.config) == stored_document(engine.published(model).config):
-                seq = await append_and_serve(engine, Append(model, "restore", engine.clock.unix_ms(), payload=payload))
-                if seq in engine.published(model).changes:
-                    return seq, found
+            is_same = stored_document(found.state.config) == stored_document(engine.published(model).config)
+            if is_same and (seq := await log_promotion(engine, model, payload)) is not None:
+                return seq, found
     raise Busy(f"model {model} was changed while its log was learnt again; try again when nobody changes it", CHANGED)
 
 

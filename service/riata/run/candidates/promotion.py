@@ -66,12 +66,17 @@ async def promote(
         content = await engine.call(lambda s: s.open_generation(model, base.gen))
         loop = asyncio.get_running_loop()
         payload = await loop.run_in_executor(None, _payload, engine.context.log_thread.call, candidate, content, document)
-        append = Append(model, "restore", engine.clock.unix_ms(), payload=payload)
-        seq = await append_and_serve(engine, append)
-        if seq not in engine.published(model).changes:
+        if (seq := await log_promotion(engine, model, payload)) is None:
             raise outdated(model, "it was changed while the candidate was being promoted")
         await save_if_leading(engine, model)
         return {"promoted": True, "seq": seq, "through": base.applied, "forced": force}
+
+
+async def log_promotion(engine: Engine, model: str, payload: bytes) -> int | None:
+    """Log the event that carries a state of the log. Returns it when it is served; None if it is void, because the model was
+    changed after the event of that state."""
+    seq = await append_and_serve(engine, Append(model, "restore", engine.clock.unix_ms(), payload=payload))
+    return seq if seq in engine.published(model).changes else None
 
 
 async def _base(engine: Engine, model: str, candidate: ModelState) -> Generation:
