@@ -21,8 +21,9 @@ from riata.predict.model import Model as Served
 from riata.predict.model import Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.files.fit import NO_LOG, Fit, add_unlogged, unlogged
+from riata.run.files.fit import Fit
 from riata.run.state.config import read_config
+from riata.run.state.model_state import NO_LOG, add_unlogged, unlogged
 from riata.wire.given import LabelTally
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import RowError

@@ -16,10 +16,9 @@ from riata.run.candidates.challengers import Backfilling
 from riata.run.candidates.judging import BLOCKS, event_losses
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
 from riata.run.engine_context import aside
-from riata.run.files.fit import unlogged
 from riata.run.log.log_reading import read_log
 from riata.run.state.config import config_payload
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import in_this_thread, replay
 from riata.store import layout
 from riata.store.store import Record

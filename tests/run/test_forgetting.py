@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict
-from riata.run.files.fit import NO_LOG, unlogged
 from riata.run.jobs.jobs import FOLDER, FORMER_FOLDER, TRIES
 from riata.run.labels.pending_rows import encode_waiting
 from riata.run.state.config import config_payload, read_config
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import NO_LOG, ModelState, unlogged
 from riata.run.state.replay import replay
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by

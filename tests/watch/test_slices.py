@@ -11,9 +11,8 @@ import pytest
 from riata.base.arrays import BOOL
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped
-from riata.run.files.fit import unlogged
 from riata.run.state.config import config_payload, read_config
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import replay
 from riata.store import layout
 from riata.store.store import Append

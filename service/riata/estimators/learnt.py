@@ -13,10 +13,9 @@ from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin, Scores
 from riata.predict.name_book import NameBook
 from riata.run.candidates.exports import read_export, write_export
-from riata.run.files.fit import begun, unlogged
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.config_changes import check_change
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, begun, unlogged
 from riata.wire.names import NOTHING_NAMED, Names
 
 NAME: Final = "fit"  # as `riata fit` calls a model, so that the same rows make the same file

@@ -16,9 +16,8 @@ from riata.learn.adopt import Adopted, Sums
 from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import LINKS
 from riata.native.library import core
-from riata.run.files.fit import begun
 from riata.run.state.config import ModelConfig, require_one_margin
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, begun
 
 _DENSE_NUMBERS: Final = 2**22  # of the rows whose members are laid out as a dense matrix at once
 

@@ -24,7 +24,6 @@ import numpy as np
 from riata.base.arrays import BOOL, I64
 from riata.base.clock import rfc3339
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, NotFound
-from riata.run.files.fit import begun
 from riata.run.log.effective_log import EffectiveLog, read_effective_log
 from riata.run.log.event_times import record_of
 from riata.run.log.log_reading import PACED_BYTES, Again, Call, read_again, read_log
@@ -32,7 +31,7 @@ from riata.run.log.row_groups import cut, joined, parts_without
 from riata.run.state.config import ModelConfig, change_from_payload
 from riata.run.state.config_changes import config_in
 from riata.run.state.generations import thaw_generation
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, begun
 from riata.run.state.upgrades import Upgrade, UpgradesSeen, carried_state
 from riata.run.writer.turn_size import runs
 from riata.store import records

@@ -8,7 +8,6 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,13 +17,11 @@ from riata.learn.learner import Stepped
 from riata.run.candidates.exports import write_export
 from riata.run.candidates.judging import event_losses, probabilities
 from riata.run.files.reading import FileReading
-from riata.run.state.config import ModelConfig, config_payload
-from riata.run.state.model_state import ModelState
-from riata.store.store import Kind, Record
+from riata.run.state.config import ModelConfig
+from riata.run.state.model_state import add_unlogged, begun, unlogged
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig
 
-NO_LOG: Final = bytes(16)  # the lineage of a model without a log; the same rows make the same file
 EVERYWHERE: Final = 2**14  # step between hashes; of a table of 2^26 slots of 32 bytes, two pages are in that range
 
 
@@ -67,23 +64,6 @@ class Fit(FileReading):
         refused = self.state.apply(unlogged(self.state, "observe", batch.n), batch)
         self.features += batch.nnz
         self.refused += len(refused)
-
-
-def begun(config: ModelConfig, name: str, lineage: bytes = NO_LOG) -> ModelState:
-    """Return an empty state of this configuration, as the first event of a log sets it."""
-    state = ModelState(name, lineage)
-    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
-    return state
-
-
-def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:
-    """Have the model of `state` know these classes, by the event that a log would have."""
-    state.apply(unlogged(state, "config", 1, config_payload(replace(state.config, classes=classes))))
-
-
-def unlogged(state: ModelState, kind: Kind, count: int, payload: bytes = b"") -> Record:
-    """Return the next record for `state` of a log that is not stored: its digest and chain are never checked."""
-    return Record(state.name, kind, state.applied + 1, count, 0, payload, b"", state.chain)
 
 
 # The losses of a fit at 1, 2, 4, 8, ... rows, each with the row that was learnt last.

@@ -20,7 +20,7 @@ from riata.learn.tuned import Tuned
 from riata.maths.links import Answers
 from riata.run.log.log_reading import ReadAgain
 from riata.run.log.row_groups import counted, joined, skip_mask
-from riata.run.state.config import Change, ModelConfig, change_from_payload, read_stored, stored_document
+from riata.run.state.config import Change, ModelConfig, change_from_payload, config_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights
 from riata.run.state.parts import Asked, Observers, build_parts, why_refused
@@ -28,7 +28,7 @@ from riata.run.state.provenance import current, read_provenance
 from riata.run.writer.loop_yield import no_yield
 from riata.store import layout, records
 from riata.store.payload import decode_batch
-from riata.store.store import Record
+from riata.store.store import Kind, Record
 from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, number, part, typed
 from riata.wire.batch import Batch, slice_rows
@@ -36,6 +36,7 @@ from riata.wire.classes import ClassesConfig
 
 LEARNER = "learner."  # prefix of the named arrays of the learner in a checkpoint
 CHANGES_KEPT: Final = 64
+NO_LOG: Final = bytes(16)  # the lineage of a model without a log; the same rows make the same file
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,3 +308,23 @@ class ModelState:
 
 def _no_log(record: Record, _through: records.Through) -> None:
     raise Corrupt(f"event {record.first} is a promotion, which needs the log before it")
+
+
+# States without a log.
+
+
+def begun(config: ModelConfig, name: str, lineage: bytes = NO_LOG) -> ModelState:
+    """Return an empty state of this configuration, as the first event of a log sets it."""
+    state = ModelState(name, lineage)
+    state.apply(unlogged(state, "config", 1, config_payload(config, after=0)))
+    return state
+
+
+def add_unlogged(state: ModelState, classes: ClassesConfig) -> None:
+    """Have the model of `state` know these classes, by the event that a log would have."""
+    state.apply(unlogged(state, "config", 1, config_payload(replace(state.config, classes=classes))))
+
+
+def unlogged(state: ModelState, kind: Kind, count: int, payload: bytes = b"") -> Record:
+    """Return the next record for `state` of a log that is not stored: its digest and chain are never checked."""
+    return Record(state.name, kind, state.applied + 1, count, 0, payload, b"", state.chain)

@@ -29,7 +29,7 @@ from riata.lab.batch.problem import Certificate, Problem
 from riata.lab.batch.runs import Layout
 from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Weights
-from riata.predict.partition import Partition
+from riata.predict.explain import Partition
 from riata.run.candidates.adopting import link_of, rho_of
 from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess

@@ -23,8 +23,7 @@ from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, not_j
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
 from riata.run.candidates.solving import Solved, pass_document, report_of, solve
-from riata.run.files.fit import begun
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, begun
 from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
