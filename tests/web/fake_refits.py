@@ -9,6 +9,7 @@ from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import Conflict, NotFound
 from riata.predict.factory import make_model
+from riata.run.candidates.refits.refit import FOUND
 from riata.run.candidates.refits.refits import RefitTally
 from riata.run.candidates.refits.request import read_request
 from riata.run.jobs.job import Job
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from tests.web.fake_service import FakeService
 
 HOLD = {"decision": "HOLD", "why": "no gain beyond doubt", "events": 0}
+
+
+LOSSES = {"online": 0.5, "batch": 0.4, "base": 0.7}
+REGRET = {
+    "gamma": 1.0, "gamma_of": "as_online", "objective_excess": 0.1, "log_loss": LOSSES, "window": None, "certificate": None,
+    "verdict": None, "tail_log_loss": None, "progressive_regret": None,
+}  # fmt: skip
 
 
 class FakeRefits:
@@ -31,8 +39,9 @@ class FakeRefits:
         self._service.model(model)
         found = self.begun.setdefault(model, [])
         job = Job(f"r{len(found) + 1}", "refit", model, "", {}, 0, state="done")
-        about = {name: job.document()[name] for name in ("id", "model", "state", "created")}
-        found.append({**about, "request": write_document(read_request(document))})
+        about = {name: job.document()[name] for name in ("id", "model", "state", "stage", "created")}
+        none: dict[str, Any] = dict.fromkeys((*FOUND, "progress", "error", "promotion"))
+        found.append({**none, **about, "seconds": 0.0, "trace": [], "request": write_document(read_request(document))})
         return job
 
     def listed(self, model: str) -> list[dict[str, Any]]:
@@ -55,7 +64,7 @@ class FakeRefits:
         return {"refit": refit, "promoted": True, "seq": 3, "through": 2, "forced": True, "verdict": HOLD}
 
     def regret(self, model: str) -> dict[str, Any]:
-        return {"model": model, "refit": self._last(model)["id"], "created": rfc3339(0), "seq": 1}
+        return {**REGRET, "model": model, "refit": self._last(model)["id"], "created": rfc3339(0), "seq": 1}
 
     def refitted(self, model: str) -> Published:
         published, last = self._service.published(model), self._last(model)

@@ -243,7 +243,11 @@ class FakeService:
         return {
             "name": name,
             "learner": learner,
+            "mode": None,
             "examples": p.model.seq,
+            "skipped": 0,
+            "seq_logged": p.model.seq,
+            "seq_applied": p.model.seq,
             "non_zeros": p.model.weights.non_zeros,
             "memory_bytes_total": sum(p.memory.values()),
             "served": served,
@@ -252,7 +256,16 @@ class FakeService:
     def describe(self, model: str) -> dict[str, Any]:
         p = self.published(model)
         related: dict[str, Any] = {"follow": None, "challengers": []}
-        return {**self._line(model), **related, "config": write_document(p.config), "memory_bytes": p.memory}
+        none = dict.fromkeys(("drift", "tuned", "posterior"))
+        more = {
+            "warnings": [],
+            "metrics": {},
+            "vocabulary_full": False,
+            "std_error": {"available": True, "why_not": None},
+            **none,
+        }
+        kept = {"names": {"kept": 0, "kept_max": 0}, "log": {"last_seq": p.model.seq, "lineage": ""}, **more}
+        return {**self._line(model), **related, **kept, "config": write_document(p.config), "memory_bytes": p.memory}
 
     async def put_model(
         self,

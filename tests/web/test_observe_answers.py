@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
+import msgspec
 import pytest
 
 from riata.run.outcome import Observed
@@ -28,5 +28,5 @@ def test_an_answer_agrees_with_its_document(observed: Observed, applied: bool, w
     observed = dataclasses.replace(observed, applied=applied)
     answer = answer_of(observed, waited)
     document = answer_document(observed, waited)
-    assert answer.body == json.dumps(document, separators=(",", ":")).encode()
+    assert answer.body == msgspec.json.encode(document)
     assert answer.status == (200 if applied and waited else 202)

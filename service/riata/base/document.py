@@ -14,13 +14,14 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 
 from riata.base.errors import BadInput, nearest
 
 T = TypeVar("T")
+ABSENT: Final = {"absent": True}  # metadata of a field whose default only stands for its absence; the contract has no default
 
 
 class DocumentValue:

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from riata.base.errors import BadInput, Conflict, LogGap, nearest
+from riata.base.document import ABSENT, read_document
+from riata.base.errors import BadInput, Conflict, LogGap
 from riata.base.moments import SYNTAX, read_moment, said, unix_ms
 from riata.base.priority import lower_priority
 from riata.run.candidates.learning import History, Reached, reach, read_history, state_at, unreachable, with_times
@@ -171,8 +172,19 @@ def _encoded(state: ModelState) -> bytes:
 # What a request to go back names: an event, or a moment.
 
 
-KEYS: Final = ("generation", "to", "dry_run")
 SEQ_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The body of a request to go back."""
+
+    to: Annotated[
+        Annotated[int, ("minimum", 1)] | str,
+        f"an event; or {SYNTAX}, which means the last event accepted before it. Without a zone: UTC",
+    ] = field(default="", metadata=ABSENT)
+    generation: Annotated[int, ("minimum", 1), "instead of `to`: a retained snapshot"] = field(default=0, metadata=ABSENT)
+    dry_run: Annotated[bool, "with `to`: change nothing, only say what would be undone"] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +205,24 @@ def read_restore(document: Mapping[str, Any], now_ms: int) -> int | RestoreReque
 
     Times without a zone are in UTC. Raises `BadInput`, which names the key.
     """
-    for key in document:
-        if key not in KEYS:
-            raise BadInput(f"{key[:64]}: unknown key; {nearest(key, KEYS)}", "unknown_key")
-    dry_run = document.get("dry_run", False)
-    if type(dry_run) is not bool:
-        raise BadInput("dry_run: expected true or false", "wrong_type")
+    asked = read_document(Restore, document)
     if "to" not in document:
-        generation = document.get("generation")
-        if generation is None:
+        if "generation" not in document:
             raise BadInput("to: expected the number of an event, or a moment; or `generation` with a retained one", "missing_key")
-        if type(generation) is not int or not 1 <= generation <= SEQ_MAX:
-            raise BadInput("snapshot: expected the number of a retained snapshot", "wrong_type")
-        if dry_run:
+        if not 1 <= asked.generation <= SEQ_MAX:
+            raise BadInput("generation: expected the number of a retained snapshot", "wrong_type")
+        if asked.dry_run:
             raise BadInput("dry_run: goes with `to`; `to` may be the event of the snapshot", "bad_option")
-        return generation
+        return asked.generation
     if "generation" in document:
-        raise BadInput("snapshot: leave it out beside `to`", "bad_option")
-    to = document["to"]
-    if type(to) is int and 1 <= to <= SEQ_MAX:
-        return RestoreRequest(event=to, dry_run=dry_run)
-    if type(to) is not str:
-        raise BadInput(f"to: expected the number of an event, from 1 on, or {SYNTAX}", "wrong_type")
+        raise BadInput("generation: leave it out beside `to`", "bad_option")
+    to = asked.to
+    if isinstance(to, int):
+        if not 1 <= to <= SEQ_MAX:
+            raise BadInput(f"to: expected the number of an event, from 1 on, or {SYNTAX}", "wrong_type")
+        return RestoreRequest(event=to, dry_run=asked.dry_run)
     try:
         moment = read_moment(to, datetime.fromtimestamp(now_ms / 1000, UTC), UTC)
     except BadInput as error:
         raise BadInput(f"to: {error.detail}", error.code) from None
-    return RestoreRequest(moment=moment, dry_run=dry_run)
+    return RestoreRequest(moment=moment, dry_run=asked.dry_run)

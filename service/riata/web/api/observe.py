@@ -6,9 +6,10 @@ import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+from msgspec import UNSET
 
 from riata.base.errors import BadInput, RiataError
 from riata.base.limits import ROWS_PER_REQUEST_MAX
@@ -16,6 +17,7 @@ from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
 from riata.web.api.options import flag, model_named, read_options, whole
 from riata.web.api.problems import answer_error, counts, internal, shown
+from riata.web.api.routes import observe as documents
 from riata.web.api.tools import Tools
 from riata.web.auth.keys import Key
 from riata.web.auth.quotas import Quotas
@@ -246,15 +248,13 @@ def answer_of(observed: Observed, waited: bool) -> Answer:
     return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()), rows=observed.accepted)
 
 
-def answer_document(observed: Observed, waited: bool) -> dict[str, Any]:
+def answer_document(observed: Observed, waited: bool) -> documents.Observed:
     """Return the document with the outcomes of the rows. It has `applied` only if `waited`."""
-    document: dict[str, Any] = {
+    return documents.Observed(
         **counts(observed),
-        "seq": observed.seq,
-        "outcome": "accepted" if observed.accepted else "duplicate",
-        "durability": observed.durability,
-        "errors": shown(observed.errors) if observed.errors else [],
-    }
-    if waited:
-        document["applied"] = observed.applied
-    return document
+        seq=observed.seq,
+        outcome="accepted" if observed.accepted else "duplicate",
+        durability=observed.durability,
+        errors=shown(observed.errors),
+        applied=observed.applied if waited else UNSET,
+    )

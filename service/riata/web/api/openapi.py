@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from copy import deepcopy
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, get_origin
+
+import msgspec
 
 import riata
 from riata.web.api.route import AT, Route
-from riata.web.api.routes.table import ROUTES, SCHEMAS, TAG_AT
-from riata.web.api.schemas import MODEL, Schema, ref
+from riata.web.api.routes.table import ROUTES, TAG_AT
+from riata.web.api.schema_of import schema_of
+from riata.web.api.schemas import FEATURES, FIGURES, MODEL, Named, Problem, Schema, ref
 from riata.web.auth.keys import ANY, OPEN
 
 OPENAPI_VERSION: Final = "3.1.0"
@@ -58,7 +63,7 @@ def _responses(route: Route) -> Schema:
     for status in sorted(_problems(route)):
         responses[str(status)] = {
             "description": PROBLEMS[status],
-            "content": {"application/problem+json": {"schema": ref("Problem")}},
+            "content": {"application/problem+json": {"schema": Problem}},
         }
         if status in (429, 503):
             responses[str(status)]["headers"] = {
@@ -90,6 +95,34 @@ def openapi_document() -> Schema:
         "openapi": OPENAPI_VERSION,
         "info": {"title": "Riata", "version": riata.__version__, "description": DESCRIPTION},
         "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": SECURITY},
+        "components": {"schemas": {}, "securitySchemes": SECURITY},
     }
-    return deepcopy(document)
+    return _with_schemas(deepcopy(document))
+
+
+def _with_schemas(document: Schema) -> Schema:
+    """Replace the types in a document by references, and add their schemas, which may hold types too, to its components."""
+    components = document["components"]["schemas"]
+    components |= dict((FEATURES, FIGURES))
+    while found := list(_types(document)):
+        answers = [kind for _, _, kind in found if not isinstance(kind, Named) and not dataclasses.is_dataclass(kind)]
+        schemas, more = msgspec.json.schema_components(answers, ref_template=ref("{name}")["$ref"])
+        components |= more
+        each = iter(schemas)
+        for tree, key, kind in found:
+            if isinstance(kind, Named):
+                components[kind.name], tree[key] = deepcopy(kind.schema), ref(kind.name)
+            elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
+                components[kind.__name__], tree[key] = schema_of(kind), ref(kind.__name__)
+            else:
+                tree[key] = next(each)
+    return document
+
+
+def _types(tree: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield each type in a document: what holds it, under which key, and the type."""
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        if isinstance(value, type | Named) or get_origin(value) is not None:
+            yield tree, key, value
+        else:
+            yield from _types(value)

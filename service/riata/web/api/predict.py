@@ -26,7 +26,7 @@ from riata.web.api.predictions import (
     Predicted,
     SourceText,
     age_s,
-    row_document,
+    prediction,
     source_document,
     wanted_form,
     write_answer,
@@ -77,7 +77,7 @@ class SingleRowResponder:
         margin, probability, label, known, unknown = found
         source = self._text_of(published, self._monotonic_ms(), stale_s)
         whole = published.config.labels != "real"
-        return _ENCODE(row_document((probability, margin, label, math.nan, known, unknown), whole, source))
+        return _ENCODE(prediction((probability, margin, label, math.nan, known, unknown), whole, source))
 
 
 @dataclass(frozen=True, slots=True)

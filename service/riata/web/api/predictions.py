@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.arrays import F64, I64
 from riata.predict.model import Scores
 from riata.run.writer.published import Published
+from riata.web.api.schemas import Count, Document, Number, PredictionId, says
 from riata.web.server.answers import ARROW, JSON, NDJSON, Answer
 from riata.wire.arrow_writer import floats, integers, texts, write_stream
 
@@ -22,29 +24,115 @@ ANYTHING: Final = b"*/*"
 ENDS: Final = ("low", "high", "mean")
 
 
-class SourceDocument(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The member `model` of a prediction: the model that answered. `refit`: which, if the weights are those of a refit.
-    `replaying`: events from before the start of the process are missing."""
+class ServedModel(Document, kw_only=True, gc=False):
+    """The model that answered. `refit`: which, if the weights are those of a refit."""
 
     name: str
-    version: int
-    seq: int
-    age_s: float
-    stale_s: float
-    refit: str | None = None
-    replaying: bool = False
+    version: Count
+    seq: Count
+    age_s: Annotated[float, Meta(ge=0, description="seconds since this version was published")]
+    stale_s: Annotated[
+        float,
+        Meta(ge=0, description="seconds since this version was last known to be the newest; 0 in the process that learns"),
+    ]
+    refit: Annotated[str, says("with from=refit: the refit whose weights answered")] | UnsetType = UNSET
+    replaying: (
+        Annotated[
+            bool,
+            says("true, and otherwise absent, while events after `seq` that were logged before the start are not learnt yet"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
-class RowDocument(msgspec.Struct, frozen=True, gc=False):
-    """The prediction of one row, as it is written."""
+class Interval(Document):
+    """Where the probability lies."""
 
-    probability: float | None
-    margin: float
-    label: float
-    std_error: float | None
-    known_features: int
-    unknown_features: int
-    model: SourceDocument | msgspec.Raw
+    level: Number
+    low: Number
+    high: Number
+    mean: Number
+
+
+class Contribution(Document):
+    """What a feature adds to the margin."""
+
+    feature: str
+    value: Number
+    weight: Number
+    contribution: Number
+    shares_slot_with: list[str]
+
+
+class Run(Document):
+    """What a run of features adds to the margin."""
+
+    group: str
+    first: str
+    last: str
+    features: Count
+    contribution: Number
+
+
+class Prediction(Document, gc=False):
+    """The prediction of one row."""
+
+    probability: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        says(
+            "of the positive class, or of the class in `label`; null if the model gives no probabilities",
+        ),
+    ]
+    margin: Number
+    label: Annotated[
+        float | str | None,
+        says("as labels are written; of several classes the name of the one with the largest margin, null before the first"),
+    ]
+    std_error: Annotated[
+        Annotated[float, Meta(ge=0)] | None,
+        says(
+            "approximate standard error of the margin, from the curvature of the non-zero weights, which may "
+            "be some seconds old; features without a weight add nothing. null, with the reason in `std_error` of "
+            "`GET /models/{model}`, if the learner keeps no curvature or too much to invert, if the model is worse than its "
+            "base rate, if too few events have come for so many weights, or if columns are nearly combinations of others or "
+            "have heavy tails",
+        ),
+    ]
+    known_features: Count
+    unknown_features: Count
+    model: ServedModel
+    probabilities: (
+        Annotated[dict[str, Number], says("if the model has several classes: the probability of each, which sum to one")]
+        | UnsetType
+    ) = UNSET
+    decision: Annotated[int, says("if the model has costs: the class of the lower expected cost")] | UnsetType = UNSET
+    interval: (
+        Annotated[
+            Interval,
+            says(
+                "with level: the central interval of the probability under the posterior distribution of the "
+                "weights, and its mean; from draws, or from std_error as if the margin were normal; features that the model "
+                "has not met add nothing"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    bias: Number | UnsetType = UNSET
+    contributions: (
+        Annotated[
+            list[Contribution],
+            says("with explain: bias plus these contributions, added in this order, equals the margin to the last bit"),
+        ]
+        | UnsetType
+    ) = UNSET
+    runs: (
+        Annotated[
+            list[Run],
+            says("with explain, from a refit with groups: what each run of features adds in this row, largest first"),
+        ]
+        | UnsetType
+    ) = UNSET
+    prediction_id: PredictionId | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +156,7 @@ class Predicted:
     """
 
     scores: Scores
-    source: SourceDocument
+    source: ServedModel
     whole_labels: bool
     single: bool
     explained: list[dict[str, Any]]
@@ -125,34 +213,28 @@ def columns(predicted: Predicted) -> bytes:
     return write_stream(made, {"model": msgspec.to_builtins(predicted.source)})
 
 
-def documents(predicted: Predicted) -> Sequence[RowDocument | dict[str, Any]]:
+def documents(predicted: Predicted) -> list[Prediction]:
     """Return one document for each prediction."""
-    scores = predicted.scores
+    scores, intervals = predicted.scores, predicted.intervals
     members = (scores.probability, scores.margin, scores.label, scores.std_error, scores.known, scores.unknown)
     rows = zip(*(column.tolist() for column in members), strict=True)
     whole = predicted.whole_labels and scores.by_class is None
-    answers = [row_document(row, whole, predicted.source) for row in rows]
-    intervals = predicted.intervals
-    plain = not predicted.explained and not predicted.ids and intervals is None and predicted.decisions is None
-    if plain and scores.by_class is None:
-        return answers
-    longer = [msgspec.structs.asdict(answer) for answer in answers]
+    answers = [prediction(row, whole, predicted.source) for row in rows]
     if scores.by_class is not None:
-        for answer, name, each in zip(longer, winners(scores, predicted.classes), scores.by_class.tolist(), strict=True):
-            answer["label"], answer["probabilities"] = name, dict(zip(predicted.classes, each, strict=True))
+        for answer, name, each in zip(answers, winners(scores, predicted.classes), scores.by_class.tolist(), strict=True):
+            answer.label, answer.probabilities = name, dict(zip(predicted.classes, each, strict=True))
     if predicted.decisions is not None:
-        for answer, decided in zip(longer, predicted.decisions.tolist(), strict=True):
-            answer["decision"] = decided
+        for answer, decided in zip(answers, predicted.decisions.tolist(), strict=True):
+            answer.decision = decided
     if intervals is not None:
-        for answer, ends in zip(longer, intervals.ends.tolist(), strict=True):
-            answer["interval"] = {"level": intervals.level, **dict(zip(ENDS, ends, strict=True))}
-    if predicted.explained:
-        for answer, explanation in zip(longer, predicted.explained, strict=True):
-            answer.update(explanation)
-    if predicted.ids:
-        for answer, prediction_id in zip(longer, predicted.ids, strict=True):
-            answer["prediction_id"] = prediction_id
-    return longer
+        for answer, ends in zip(answers, intervals.ends.tolist(), strict=True):
+            answer.interval = Interval(intervals.level, *ends)
+    for answer, explanation in zip(answers, predicted.explained, strict=False):  # all of them, or none
+        for name, value in explanation.items():
+            setattr(answer, name, value)
+    for answer, prediction_id in zip(answers, predicted.ids, strict=False):
+        answer.prediction_id = prediction_id
+    return answers
 
 
 def winners(scores: Scores, classes: Sequence[str]) -> list[str | None]:
@@ -160,12 +242,13 @@ def winners(scores: Scores, classes: Sequence[str]) -> list[str | None]:
     return [None if label != label else classes[int(label)] for label in scores.label.tolist()]
 
 
-def row_document(
-    row: tuple[float, float, float, float, int, int], whole_labels: bool, source: SourceDocument | msgspec.Raw
-) -> RowDocument:
-    """Return the document of one row: probability, margin, label, standard error, known, unknown features. NaN becomes null."""
+def prediction(row: tuple[float, float, float, float, int, int], whole_labels: bool, source: Any) -> Prediction:
+    """Return the document of one row: probability, margin, label, standard error, known, unknown features. NaN becomes null.
+
+    source : a `ServedModel`, or the same encoded
+    """
     probability, margin, label, error, known, unknown = row
-    return RowDocument(
+    return Prediction(
         None if probability != probability else probability,  # true for NaN only
         margin,
         int(label) if whole_labels else label,
@@ -200,8 +283,15 @@ def age_s(published: Published, now_ms: int) -> float:
     return max(0, now_ms - published.published_mono_ms) / 1000
 
 
-def source_document(published: Published, age_s: float, stale_s: float) -> SourceDocument:
+def source_document(published: Published, age_s: float, stale_s: float) -> ServedModel:
     """Return the member `model` of an answer."""
     model = published.model
-    at = (model.origin.name, published.version, model.seq, age_s, stale_s)
-    return SourceDocument(*at, published.refit or None, published.replaying)
+    return ServedModel(
+        name=model.origin.name,
+        version=published.version,
+        seq=model.seq,
+        age_s=age_s,
+        stale_s=stale_s,
+        refit=published.refit or UNSET,
+        replaying=published.replaying or UNSET,
+    )

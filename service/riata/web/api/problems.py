@@ -13,6 +13,7 @@ import msgspec
 from riata.base.errors import BadInput, Busy, Conflict, Malformed, NotFound, RiataError, TooLarge, Unavailable, Unsupported
 from riata.base.limits import ERRORS_SHOWN_MAX
 from riata.run.outcome import Observed, RowsRefused, refused_whole
+from riata.web.api import schemas as documents
 from riata.web.server.answers import Answer
 from riata.wire.given import BY_ROW, OtherLabels
 from riata.wire.parsed import Parsed, RowError
@@ -72,29 +73,29 @@ class Problem:
     errors: Sequence[RowError] = ()
     more: dict[str, Any] | None = None
 
-    def document(self) -> dict[str, Any]:
-        """Return the members of the problem document."""
-        return {
-            "type": f"urn:riata:problem:{self.code}",
-            "title": self.code.replace("_", " ").capitalize(),
-            "status": self.status,
-            "detail": shorten(self.detail, DETAIL_CHARS_MAX),
-            "code": self.code,
-            "outcome": self.outcome,
-            "retryable": self.retryable,
-            "errors": shown(self.errors),
+    def document(self) -> documents.Problem:
+        """Return the problem document."""
+        return documents.Problem(
+            f"urn:riata:problem:{self.code}",
+            self.code.replace("_", " ").capitalize(),
+            self.status,
+            shorten(self.detail, DETAIL_CHARS_MAX),
+            self.code,
+            self.outcome,
+            self.retryable,
+            shown(self.errors),
             **(self.more or {}),
-        }
+        )
 
     def answer(self, headers: Sequence[tuple[bytes, bytes]] = ()) -> Answer:
         """Return the problem as an HTTP answer."""
         return Answer(self.status, msgspec.json.encode(self.document()), PROBLEM_JSON, tuple(headers))
 
 
-def shown(errors: Iterable[RowError]) -> list[dict[str, Any]]:
+def shown(errors: Iterable[RowError]) -> list[documents.RowError]:
     """Return the first row errors in the form of the answer."""
     first = [error for _, error in zip(range(ERRORS_SHOWN_MAX), errors, strict=False)]
-    return [{"index": e.index, "code": e.code, "detail": shorten(e.detail, DETAIL_CHARS_MAX)} for e in first]
+    return [documents.RowError(e.index, e.code, shorten(e.detail, DETAIL_CHARS_MAX)) for e in first]
 
 
 def shorten(text: str, chars_max: int) -> str:

@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
 from riata.base.actor import current_actor
+from riata.base.document import read_document
 from riata.web.api.document import read_json_object
 from riata.web.api.options import model_in_path, read_options
 from riata.web.api.schemas import Schema
 from riata.web.auth.keys import KEY, Key, KeyRing
 from riata.web.auth.quotas import Quotas
 from riata.web.metrics.meters import Meters
-from riata.web.server.answers import Answer, Stream
+from riata.web.server.answers import JSON, Answer, Stream, json_answer
 from riata.web.server.body import content_type, read_body
 from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
@@ -75,7 +77,7 @@ class Route:
     scopes    : a key needs one of them; `OPEN` requires no key
     handler   : raises errors of `riata.base.errors`
     summary   : in the OpenAPI document; a route without one is not in the document
-    answers   : by status of success, the media types and their schemas
+    answers   : by status of success, the media types and their types or schemas; that of JSON is a `Document`
     problems  : statuses of errors; those of the gate and of reading a body, 421 and 500 are added
     parameters: OpenAPI parameters other than `{model}`; handlers refuse other query parameters
     body      : the OpenAPI request body
@@ -137,6 +139,16 @@ class Call:
             return await work()
         with self.parts.quotas.creating(self.key, model, lambda: (one["name"] for one in self.parts.service.models())):
             return await work()
+
+    def answer(self, document: object, status: int = 200, *headers: tuple[bytes, bytes]) -> Answer:
+        """Answer JSON of the type that the route declares for the status. The type picks its members out of `document`: a
+        mapping, or an object with such attributes. What it does not declare never gets out."""
+        kind = self.route.answers[status][JSON.decode()]["schema"]
+        return json_answer(msgspec.convert(document, kind, from_attributes=True), status, headers)
+
+    async def read(self, kind: type[T], bytes_max: int = DOCUMENT_BYTES_MAX) -> T:
+        """Read the body as a document of a frozen dataclass. Raises as `read_document`."""
+        return read_document(kind, await self.json(bytes_max))
 
     async def json(self, bytes_max: int = DOCUMENT_BYTES_MAX) -> dict[str, Any]:
         """Read the body as a JSON object."""

@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Final, Union, get_args, get_origin
 
-from riata.base.document import DocumentValue, write_document
+from riata.base.document import ABSENT, DocumentValue, write_document
 from riata.base.exclusions import exclusions_of
 
 Schema = dict[str, Any]
@@ -28,7 +28,7 @@ def schema_of(kind: type[Any]) -> Schema:
         default = _default(field)
         if default is dataclasses.MISSING:
             required.append(field.name)
-        elif isinstance(default, DocumentValue) or not dataclasses.is_dataclass(default):
+        elif field.metadata != ABSENT and (isinstance(default, DocumentValue) or not dataclasses.is_dataclass(default)):
             schema["default"] = write_document(default)
         properties[field.name] = schema
     excluded = "; ".join(map(str, exclusions_of(kind)))
@@ -83,6 +83,8 @@ def _options(options: tuple[Any, ...]) -> list[Schema]:
 
 
 def _constrain(schema: Schema, mark: object) -> None:
+    if isinstance(mark, tuple):  # a keyword that `read_document` does not check
+        schema[mark[0]] = mark[1]
     text = mark if isinstance(mark, str) else getattr(mark, "documentation", None)  # of `annotated_types.doc`
     if text is not None:
         schema["description"] = text

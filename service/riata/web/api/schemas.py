@@ -1,12 +1,16 @@
-"""JSON Schemas: the words that they are written in, and those that several resources share.
+"""Documents as types. An answer is a `Document`: one declaration of its members, from which its schema and its encoder come. The
+body of a request is a frozen dataclass, which `riata.base.document` reads and `schema_of` describes.
 
-A schema of one resource is in its module in `riata.web.api.routes`.
+The documents of one resource are in its module in `riata.web.api.routes`; here are the words they are written in, and those that
+several resources share. Rows are read by the native core, so their schemas are written out.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from riata.base.limits import (
     ERRORS_SHOWN_MAX,
@@ -24,23 +28,63 @@ from riata.wire.subjects import SUBJECT_BYTES_MAX
 Schema = dict[str, Any]
 
 NUMBER: Final[Schema] = {"type": "number"}
-FIGURE: Final[Schema] = {"type": ["number", "null"]}
-COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 TEXT: Final[Schema] = {"type": "string"}
 YES_OR_NO: Final[Schema] = {"type": "boolean"}
-PROMOTION: Final[Schema] = {  # properties of the answer to any promotion
-    "promoted": YES_OR_NO,
-    "seq": {**COUNT, "description": "event of the promotion"},
-    "through": {**COUNT, "description": "events after this one, up to the promotion, were learnt again"},
-    "forced": YES_OR_NO,
-}
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 NAME_PATTERN: Final = f"^{MODEL_NAME}$"
-PREDICTION_ID: Final[Schema] = {
-    "type": "string",
-    "pattern": "^[0-9a-f]{32}$",
-    "description": "id of a prediction made with remember=true; its label may be sent once, within the model's label_ttl_s",
-}
+
+Count = Annotated[int, Meta(ge=0)]
+Figure = Annotated[Any, Meta(extra_json_schema={"type": ["number", "null"]})]  # a number as it is, or null if undefined
+Number = Annotated[Any, Meta(extra_json_schema=NUMBER)]  # a number as it is: 1 stays 1
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Object = dict[str, Any]
+ModelName = Annotated[str, Meta(pattern=NAME_PATTERN)]
+PredictionId = Annotated[
+    str,
+    Meta(
+        pattern="^[0-9a-f]{32}$",
+        description="id of a prediction made with remember=true; its label may be sent once, within the model's label_ttl_s",
+    ),
+]
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a component."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def says(description: str) -> Meta:
+    """Describe a member."""
+    return Meta(description=description)
+
+
+class Document(Struct, forbid_unknown_fields=True):
+    """An answer. A member whose default is UNSET may be absent."""
+
+
+class Named(NamedTuple):
+    """A schema that the contract has under a name."""
+
+    name: str
+    schema: Schema
+
+
+FIGURES: Final = Named(
+    "Figures",
+    {
+        "type": "object",
+        "description": "test-then-train; null if undefined",
+        "properties": {
+            name: {"type": ["number", "null"]}
+            for name in (
+                "log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio",
+                "calibration_error",
+            )
+        },
+        "additionalProperties": {"type": ["number", "null"]},
+    },
+)  # fmt: skip
+Figures = Annotated[Any, Meta(extra_json_schema=ref(FIGURES.name))]
 MODEL: Final[Schema] = {
     "name": "model",
     "in": "path",
@@ -51,36 +95,68 @@ MODEL: Final[Schema] = {
 }
 FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
 SEQ: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": SEQ_MAX}
-SERVED: Final[Schema] = {"name": TEXT, "version": COUNT, "seq": COUNT}
 TEXT_TYPES: Final = {media.name: media.about for reader in READERS for media in reader.media_types if media.about}
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
-REJECTED_CODES: Final[Schema] = {
-    "type": "object",
-    "additionalProperties": COUNT,
-    "description": "only if rows were rejected: how many by code; `errors` has the first of them",
-}
+RejectedCodes = Annotated[
+    dict[str, Count], Meta(description="only if rows were rejected: how many by code; `errors` has the first of them")
+]
 
 
-def ref(name: str) -> Schema:
-    """Return a reference to a component."""
-    return {"$ref": f"#/components/schemas/{name}"}
+class Source(Document):
+    """The model that an answer comes from."""
+
+    name: str
+    version: Count
+    seq: Count
 
 
-def array(items: Schema, **more: Any) -> Schema:
-    """Return the schema of an array."""
-    return {"type": "array", "items": items, **more}
+class RowError(Document):
+    """A refused row."""
+
+    index: Annotated[Count, says("position of the row in the body, from 0")]
+    code: str
+    detail: str
 
 
-def record(properties: Schema, optional: tuple[str, ...] = (), closed: bool = True) -> Schema:
-    """Return the schema of an object. Every key that is not in `optional` is required."""
-    required = [name for name in properties if name not in optional]
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        **({"additionalProperties": False} if closed else {}),
-    }
+class Error(Document):
+    """Why there is no result."""
+
+    code: str
+    detail: str
+
+
+class Problem(Document):
+    """An error, as RFC 9457 has it."""
+
+    type: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+    title: str
+    status: Annotated[int, Meta(ge=400, le=599)]
+    detail: str
+    code: Annotated[str, says("stable error code for programs; docs/errors.md has cause and remedy of each")]
+    outcome: Annotated[
+        str,
+        Meta(
+            description="whether the events were accepted; if unknown, sending the same ids again is safe",
+            extra_json_schema={"enum": ["not_accepted", "unknown"]},
+        ),
+    ]
+    retryable: bool
+    errors: Annotated[list[RowError], Meta(max_length=ERRORS_SHOWN_MAX, description="the first refused rows")]
+    accepted: Count | UnsetType = UNSET
+    duplicate: Count | UnsetType = UNSET
+    rejected: Count | UnsetType = UNSET
+    rejected_codes: RejectedCodes | UnsetType = UNSET
+    reasons: list[str] | UnsetType = UNSET
+
+
+class Promotion(Document):
+    """What every promotion answers."""
+
+    promoted: bool
+    seq: Annotated[Count, says("event of the promotion")]
+    through: Annotated[Count, says("events after this one, up to the promotion, were learnt again")]
+    forced: bool
 
 
 def query(name: str, schema: Schema, text: str) -> Schema:
@@ -88,42 +164,28 @@ def query(name: str, schema: Schema, text: str) -> Schema:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
-def json_content(name: str) -> Schema:
-    """Declare JSON content."""
-    return {"application/json": {"schema": ref(name)}}
+def json_content(kind: Any) -> Schema:
+    """Declare JSON content: a type."""
+    return {"application/json": {"schema": kind}}
 
 
-def answer(name: str, *statuses: int) -> dict[int, Schema]:
+def answer(kind: Any, *statuses: int) -> dict[int, Schema]:
     """Declare a JSON answer of each of the statuses, by default 200."""
-    return {status: json_content(name) for status in statuses or (200,)}
+    return {status: json_content(kind) for status in statuses or (200,)}
 
 
-def json_body(name: str, example: Any) -> Schema:
+def json_body(kind: Any, example: Any) -> Schema:
     """Declare a request body of JSON. A test sends the example, and it must be harmless: /docs fills it in."""
-    return {"required": True, "content": {"application/json": {"schema": ref(name), "example": example}}}
-
-
-def rows_body(one: str, many: str, labelled: bool) -> Schema:
-    """Declare a request body of rows, with the reader's own example for each media type that is text."""
-    content: Schema = {"application/json": {"schema": {"anyOf": [ref(one), ref(many)]}}}
-    for media, text in TEXT_TYPES.items():
-        content[media] = {"schema": {"type": "string", "description": text}}
-    for reader in READERS:
-        if reader.file is not None:
-            row = reader.file.hint.encode()
-            line = (row if labelled else reader.file.without_label(row, b"")).decode()
-            content[reader.line_type]["example"] = f"{line}\n"
-            if reader.row_type != reader.line_type:  # a document of one row, as people write it
-                content[reader.row_type]["example"] = json.loads(line)
-    return {"required": True, "content": content}
+    return {"required": True, "content": {"application/json": {"schema": kind, "example": example}}}
 
 
 def _features() -> Schema:
     text = {"type": "string", "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN}
     number = {"type": "number", "minimum": -VALUE_ABS_MAX, "maximum": VALUE_ABS_MAX}
-    simple = [number, text, YES_OR_NO, {"type": "null"}, array(text)]
+    simple = [number, text, YES_OR_NO, {"type": "null"}, {"type": "array", "items": text}]
     names = {"minLength": 1, "maxLength": NAME_BYTES_MAX, "pattern": FEATURE_NAME_PATTERN}
     namespace = {"type": "object", "propertyNames": names, "additionalProperties": {"anyOf": simple}}
+    points = {"type": "array", "items": NUMBER}
     return {
         "type": "object",
         "description": "A number is a numeric feature; a string s under k is the indicator k=s; true is 1 and false 0; a list of "
@@ -134,75 +196,84 @@ def _features() -> Schema:
         "character separates words.",
         "propertyNames": names,
         "maxProperties": FEATURES_PER_ROW_MAX,
-        "additionalProperties": {"anyOf": [*simple, namespace, array(NUMBER), array(array(NUMBER))]},
+        "additionalProperties": {"anyOf": [*simple, namespace, points, {"type": "array", "items": points}]},
     }
 
 
-def _rows() -> Schema:
-    unused = {**TIME, "description": "time of the event; validated but not used"}
-    ts = {**TIME, "description": "when the event happened; kept in the log, counted by `lateness`, not learnt"}
-    event_id = {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": EVENT_ID_BYTES_MAX,
-        "description": "makes a retry safe: a row with a known id is a duplicate, not a second event",
-    }
-    label = {
-        "anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}],
-        "description": "depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the "
+FEATURES: Final = Named("Features", _features())
+Unused = Annotated[Time, says("time of the event; validated but not used")]
+Label = Annotated[
+    Any,
+    Meta(
+        description="depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the "
         "name of a class, for which a number stands too",
-    }
-    weight = {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX, "description": "importance; 1 if absent"}
-    subject = {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": SUBJECT_BYTES_MAX,
-        "description": "whom the row is about, so that `POST /models/{model}/forget` can find it; only a digest is kept",
-    }
-    common = {"features": ref("Features"), "event_id": event_id, "ts": ts, "subject": subject}
-    labelled = record({**common, "label": label, "weight": weight}, optional=("event_id", "ts", "subject", "weight"))
-    unlabelled = record({**common, "ts": unused}, optional=("event_id", "ts", "subject"))
-    later = record({"prediction_id": PREDICTION_ID, "label": label, "weight": weight, "ts": unused}, optional=("ts", "weight"))
-    either = {"anyOf": [ref("Example"), ref("PredictionLabel")]}
-    return {
-        "Features": _features(),
-        "Example": labelled,
-        "PredictionLabel": later,
-        "Observation": either,
-        "UnlabelledExample": unlabelled,
-    }
+        extra_json_schema={"anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}]},
+    ),
+]
+Weight = Annotated[float, Meta(gt=0, le=WEIGHT_MAX, description="importance; 1 if absent")]
 
 
-def _problem() -> Schema:
-    row = record({"index": {**COUNT, "description": "position of the row in the body, from 0"}, "code": TEXT, "detail": TEXT})
-    problem = {
-        "type": {**TEXT, "format": "uri"},
-        "title": TEXT,
-        "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": TEXT,
-        "code": {**TEXT, "description": "stable error code for programs; docs/errors.md has cause and remedy of each"},
-        "outcome": {
-            "enum": ["not_accepted", "unknown"],
-            "description": "whether the events were accepted; if unknown, sending the same ids again is safe",
-        },
-        "retryable": YES_OR_NO,
-        "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX, description="the first refused rows"),
-        "accepted": COUNT,
-        "duplicate": COUNT,
-        "rejected": COUNT,
-        "rejected_codes": REJECTED_CODES,
-        "reasons": array(TEXT),
-    }
-    return {
-        "RowError": row,
-        "Problem": record(problem, optional=("accepted", "duplicate", "rejected", "rejected_codes", "reasons")),
-    }
+class _Row(Document, kw_only=True):
+    features: Annotated[Any, Meta(extra_json_schema=ref(FEATURES.name))]
+    event_id: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=EVENT_ID_BYTES_MAX,
+                description="makes a retry safe: a row with a known id is a duplicate, not a second event",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    subject: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=SUBJECT_BYTES_MAX,
+                description="whom the row is about, so that `POST /models/{model}/forget` can find it; only a digest is kept",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
-SHARED: Final[Schema] = {
-    **_rows(),
-    "Observations": array(ref("Observation"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
-    "UnlabelledExamples": array(ref("UnlabelledExample"), minItems=1, maxItems=ROWS_PER_REQUEST_MAX),
-    **_problem(),
-    "Source": record(SERVED),
-}
+class Example(_Row, kw_only=True):
+    """A labelled row."""
+
+    ts: Annotated[Time, says("when the event happened; kept in the log, counted by `lateness`, not learnt")] | UnsetType = UNSET
+    label: Label
+    weight: Weight | UnsetType = UNSET
+
+
+class UnlabelledExample(_Row, kw_only=True):
+    """A row to predict."""
+
+    ts: Unused | UnsetType = UNSET
+
+
+class PredictionLabel(Document):
+    """The label of a prediction that was made before."""
+
+    prediction_id: PredictionId
+    label: Label
+    weight: Weight | UnsetType = UNSET
+    ts: Unused | UnsetType = UNSET
+
+
+def rows_body(kinds: tuple[Any, ...], labelled: bool) -> Schema:
+    """Declare a request body of rows, with the reader's own example for each media type that is text."""
+    many = {"type": "array", "minItems": 1, "maxItems": ROWS_PER_REQUEST_MAX}
+    one = kinds[0] if len(kinds) == 1 else {"anyOf": [*kinds]}
+    content: Schema = {"application/json": {"schema": {"anyOf": [one, {**many, "items": one}]}}}
+    for media, text in TEXT_TYPES.items():
+        content[media] = {"schema": {"type": "string", "description": text}}
+    for reader in READERS:
+        if reader.file is not None:
+            row = reader.file.hint.encode()
+            line = (row if labelled else reader.file.without_label(row, b"")).decode()
+            content[reader.line_type]["example"] = f"{line}\n"
+            if reader.row_type != reader.line_type:  # a document of one row, as people write it
+                content[reader.row_type]["example"] = json.loads(line)
+    return {"required": True, "content": content}

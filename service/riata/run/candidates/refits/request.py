@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from riata.base.document import read_document
+from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.lab.batch.groups import Declared, read_groups
-from riata.lab.batch.named import LAPS
+from riata.lab.batch.named import AUTO, LAPS, SOLVERS
 from riata.run.candidates.solver_options import TOLERANCE, SolverOptions
 
 SEVERAL_MAX: Final = 8  # penalties, bounds or k that one refit may have
@@ -35,37 +35,64 @@ class HoldOutAsked:
     share: Annotated[float, Gt(0), Le(0.5)] | None = None
 
 
-class Groups(dict[str, Any]):
-    """A table of groups; `read_document` passes a value of its own class on, and does not look into it."""
+class Groups(dict[str, Any], DocumentValue):
+    """A table of groups; `read_document` does not look into it."""
+
+    def written(self) -> dict[str, Any]:
+        """As of a `DocumentValue`."""
+        return dict(self)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """As of a `DocumentValue`."""
+        return {"type": "object"}
+
+
+NotNegative = Annotated[float, ("minimum", 0)]
+Several = Annotated[tuple[NotNegative, ...], ("minItems", 1), ("maxItems", SEVERAL_MAX), ("uniqueItems", True)]
 
 
 @dataclass(frozen=True, slots=True)
 class RefitRequest:
-    """A refit. `gamma`: "as_online" is the penalty of the learner, or 1 if it has none.
+    """A refit."""
 
-    bound, at_once, machines, eta, rounds, passes_max, seed, tolerance : see `SolverOptions`
-    groups           : of solver laps, as `read_groups` reads them
-    run_k            : of solver laps: how alike the weights of neighbours in a run are; several: the score chooses
-    memory_bytes_max : memory of the process that solves, beside the program and the mapped segments
-    """
-
-    solver: str = "auto"
-    gamma: Literal["as_online"] | float | tuple[float, ...] = AS_ONLINE
-    k: Annotated[int, Ge(1), Le(10**6)] | None = None
+    solver: Annotated[str, ("enum", (AUTO, *SOLVERS, LAPS))] = AUTO
+    gamma: Annotated[
+        Literal["as_online"] | NotNegative | Several,
+        "L1 penalty in units of the summed log-likelihood; as_online is that of the learner, 1 if it has "
+        "none. Of several the older half of the hold-out chooses one",
+    ] = AS_ONLINE
+    k: Annotated[Annotated[int, Ge(1), Le(10**6)] | None, "most features in the working set of rmmp"] = None
     window: WindowAsked = field(default_factory=WindowAsked)
     hold_out: HoldOutAsked = field(default_factory=HoldOutAsked)
     promote: Promote = "never"
-    memory_bytes_max: Annotated[int, Ge(2**20), Le(2**50)] = MEMORY_BYTES
-    bound: float | tuple[float, ...] | None = None
-    at_once: Annotated[int, Ge(1), Le(10**6)] | None = None
-    machines: Annotated[int, Ge(1), Le(4096)] | None = None
-    eta: Annotated[float, Gt(0), Le(1e6)] | None = None
-    rounds: Annotated[int, Ge(1), Le(10**9)] | None = None
-    passes_max: Annotated[int, Ge(1), Le(10**6)] | None = None
-    seed: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
+    memory_bytes_max: Annotated[
+        int,
+        Ge(2**20),
+        Le(2**50),
+        "memory of the process that solves, beside the program and the mapped segments; it cannot take more",
+    ] = MEMORY_BYTES
+    bound: Annotated[
+        NotNegative | Several | None, "of irls_lars, in place of gamma: the sizes of all weights sum to at most this"
+    ] = None
+    at_once: Annotated[
+        Annotated[int, Ge(1), Le(10**6)] | None, "of shotgun: weights that move at the same time; null: by an estimate"
+    ] = None
+    machines: Annotated[
+        Annotated[int, Ge(1), Le(4096)] | None, "of parallel_sgd: machines that learn every k-th row each; null: 8"
+    ] = None
+    eta: Annotated[Annotated[float, Gt(0), Le(1e6)] | None, "of parallel_sgd: step size; null: 1"] = None
+    rounds: Annotated[Annotated[int, Ge(1), Le(10**9)] | None, "of sllr_l1 and sllr_l2; null: 10000"] = None
+    passes_max: Annotated[Annotated[int, Ge(1), Le(10**6)] | None, "most passes over the rows; null: by the solver"] = None
+    seed: Annotated[Annotated[int, Ge(0), Le(2**63 - 1)] | None, "of solvers that draw random numbers; null: 0"] = None
     tolerance: Annotated[float, Gt(0), Lt(1)] = TOLERANCE
-    groups: Groups | None = None
-    run_k: float | tuple[float, ...] | None = None
+    groups: Annotated[
+        Groups | None, 'of laps: features by name or pattern: {"temperature": "t{00..59}", "country": "country=*"}'
+    ] = None
+    run_k: Annotated[
+        NotNegative | Several | None,
+        "of laps: how alike neighbours in a run are, 0 to below 1; null: five values, of which the score chooses",
+    ] = None
 
     def __post_init__(self) -> None:
         for name, given in (("gamma", self.gammas), ("bound", self.bounds), ("run_k", self.run_ks)):

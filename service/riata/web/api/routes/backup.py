@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import COUNT, NUMBER, TEXT, answer, record
+from riata.web.api.schemas import (
+    Count,
+    Document,
+    answer,
+    says,
+)
 from riata.web.auth.keys import ADMIN, KEY, Forbidden, Key
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
+
+
+class Backup(Document):
+    """A copy of the store."""
+
+    directory: Annotated[str, says("on the machine of the service, inside its data directory; yours to move away")]
+    bytes: Count
+    seconds: float
+    models: Annotated[
+        dict[str, Count], says("the last event of each model in the copy; every event acknowledged before is in it")
+    ]
 
 
 async def back_up(call: Call) -> Answer:
@@ -16,24 +32,10 @@ async def back_up(call: Call) -> Answer:
     key: Key | None = call.request.scope.get(KEY)
     if key is not None and key.models is not None:
         raise Forbidden(f"the key {key.id} does not allow this: a backup holds every model, and the key is for some")
-    return json_answer(await call.parts.admin.back_up(), 201)
+    return call.answer(await call.parts.admin.back_up(), 201)
 
 
 TAG: Final = "operations"
-SCHEMAS: Final = {
-    "Backup": record(
-        {
-            "directory": {**TEXT, "description": "on the machine of the service, inside its data directory; yours to move away"},
-            "bytes": COUNT,
-            "seconds": NUMBER,
-            "models": {
-                "type": "object",
-                "additionalProperties": COUNT,
-                "description": "the last event of each model in the copy; every event acknowledged before is in it",
-            },
-        }
-    )
-}
 ROUTES: Final = (
     Route(
         "POST",
@@ -41,7 +43,7 @@ ROUTES: Final = (
         (ADMIN,),
         back_up,
         "Copy the store of the running service into its data directory: log, event ids, snapshots and remembered predictions.",
-        answer("Backup", 201),
+        answer(Backup, 201),
         (409, 422, 503, 507),
     ),
 )

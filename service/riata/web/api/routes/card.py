@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import riata
 from riata.base.clock import rfc3339
@@ -21,9 +21,22 @@ from riata.run.log.event_times import UNKNOWN
 from riata.run.state.config import ModelConfig
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, array, json_content, query, record, ref
+from riata.web.api.routes.models import ModelWarning
+from riata.web.api.schemas import (
+    TEXT,
+    Count,
+    Document,
+    Figure,
+    Figures,
+    Number,
+    Object,
+    Time,
+    json_content,
+    query,
+    says,
+)
 from riata.web.auth.keys import ADMIN, WATCH
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
 
 TOP: Final = 20
 
@@ -36,6 +49,83 @@ FIGURES: Final = {
 }  # fmt: skip
 
 FORMATS: Final = ("markdown", "json")
+
+
+CardTime = Annotated[Time | None, says("null if the log has dropped the event")]
+
+
+class CardModel(Document):
+    """Which model it is."""
+
+    name: str
+    version: Count
+    seq: Count
+    lineage: str
+
+
+class MadeBy(Document):
+    """The program that learnt it."""
+
+    riata: str
+    algorithm: Count
+
+
+class CardLearner(Document):
+    """Its learner."""
+
+    kind: str
+    about: str
+
+
+class CardData(Document):
+    """What it has learnt."""
+
+    examples: Count
+    skipped: Count
+    first_event: CardTime
+    last_event: CardTime
+
+
+class CardFigures(Document):
+    """How good it is."""
+
+    cumulative: Figures
+    faded: Figures
+    window: Figures
+
+
+class CardWeight(Document):
+    """A weight."""
+
+    feature: str | None
+    slot: Count
+    weight: Number
+    std_error: Figure
+
+
+class CardWeights(Document):
+    """What it weighs."""
+
+    non_zeros: Count
+    intercept: Number
+    link: str
+    largest: list[CardWeight]
+
+
+class Card(Document):
+    """The card of a model."""
+
+    model: CardModel
+    made_by: MadeBy
+    learner: CardLearner
+    config: Object
+    settings: Annotated[Object, says("those that differ from the defaults, by path")]
+    data: CardData
+    figures: CardFigures
+    cost: dict[str, Figure] | None
+    warnings: list[ModelWarning]
+    weights: CardWeights
+    changes: list[Object]
 
 
 # The card of a model: what it is, what it has learnt, how good it is and what it weighs, as a document and as Markdown.
@@ -202,40 +292,11 @@ async def card(call: Call) -> Answer:
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(None, card_of, published, names, (times[0], times[1]), changes, warnings)
     if form == "json":
-        return json_answer(found)
+        return call.answer(found)
     return Answer(200, markdown(found).encode(), b"text/markdown; charset=utf-8")
 
 
-_ANYTHING: Final = {"type": "object"}
-_TIME: Final = {"anyOf": [TIME, {"type": "null"}], "description": "null if the log has dropped the event"}
-
 TAG: Final = "models"
-SCHEMAS: Final = {
-    "Card": record(
-        {
-            "model": record({"name": TEXT, "version": COUNT, "seq": COUNT, "lineage": TEXT}),
-            "made_by": record({"riata": TEXT, "algorithm": COUNT}),
-            "learner": record({"kind": TEXT, "about": TEXT}),
-            "config": _ANYTHING,
-            "settings": {**_ANYTHING, "description": "those that differ from the defaults, by path"},
-            "data": record({"examples": COUNT, "skipped": COUNT, "first_event": _TIME, "last_event": _TIME}),
-            "figures": record({name: ref("Figures") for name in HORIZONS}),
-            "cost": {"anyOf": [{**_ANYTHING, "additionalProperties": FIGURE}, {"type": "null"}]},
-            "warnings": array(ref("Warning")),
-            "weights": record(
-                {
-                    "non_zeros": COUNT,
-                    "intercept": NUMBER,
-                    "link": TEXT,
-                    "largest": array(
-                        record({"feature": {"type": ["string", "null"]}, "slot": COUNT, "weight": NUMBER, "std_error": FIGURE})
-                    ),
-                }
-            ),
-            "changes": array(_ANYTHING),
-        }
-    )
-}
 _FORMAT: Final = query("format", {"type": "string", "enum": list(FORMATS), "default": FORMATS[0]}, "form of the answer")
 ROUTES: Final = (
     Route(
@@ -244,7 +305,7 @@ ROUTES: Final = (
         (ADMIN, WATCH),
         card,
         "The card of a model: configuration, data, figures, warnings, largest weights and changes, to be kept beside a decision.",
-        {200: {"text/markdown": {"schema": TEXT}, **json_content("Card")}},
+        {200: {"text/markdown": {"schema": TEXT}, **json_content(Card)}},
         (404, 422, 503),
         (_FORMAT,),
     ),

@@ -2,38 +2,100 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
-from riata.base.errors import BadInput, nearest
+from msgspec import Meta
+
 from riata.run.candidates.challengers import CHALLENGERS_MAX
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.schemas import COUNT, NAME_PATTERN, PROMOTION, TEXT, YES_OR_NO, Schema, answer, array, json_body, record, ref
+from riata.web.api.schemas import (
+    NAME_PATTERN,
+    YES_OR_NO,
+    Count,
+    Document,
+    ModelName,
+    Object,
+    Promotion,
+    Schema,
+    answer,
+    json_body,
+    says,
+)
 from riata.web.auth.keys import ADMIN, require_visible
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengerPromotion:
+    """The body of a promotion: a model that follows this one."""
+
+    challenger: Annotated[str, ("pattern", NAME_PATTERN)]
+    force: bool = False
+
+
+class Compared(Document):
+    """The losses of two models over the same events."""
+
+    measure: str
+    compared: Annotated[Count, says("events whose losses are compared: whole blocks of events that both have learnt")]
+    difference: Annotated[float | None, says("mean loss of the challenger minus that of the model, before learning")]
+    standard_error: Annotated[float | None, says("of the difference, over blocks of consecutive events")]
+    interval: Annotated[tuple[float, float] | None, says("two standard errors on each side of the difference")]
+
+
+class Follow(Document):
+    """What a challenger follows."""
+
+    model: ModelName
+    events: Annotated[Count, says("learnt since it follows")]
+    lag_events: Annotated[Count, says("in its log and not learnt yet")]
+    detached: Annotated[bool, says("whether the other model no longer knows it as a challenger")]
+
+
+class Challenger(Compared):
+    """A model that learns the events of another."""
+
+    name: ModelName
+    learner: Object
+    events: Count
+    non_zeros: Count
+    past: Annotated[
+        Compared | None,
+        says(
+            "of a challenger with `backfill`: its loss over the events that the log had, minus the loss that "
+            "the settings of the model have over them, both learnt from the oldest on"
+        ),
+    ]
+
+
+class ChallengerVerdict(Compared):
+    """Whether a challenger is better."""
+
+    decision: Literal["PROMOTE", "HOLD", "REJECT"]
+    why: str
+
+
+class ChallengerPromoted(Promotion):
+    """The model went on as its challenger."""
+
+    challenger: ModelName
+    verdict: ChallengerVerdict
+
+
+Challengers = Annotated[
+    list[Challenger], Meta(max_length=CHALLENGERS_MAX, description="models that learn the events of this one")
+]
+Followed = Annotated[Follow | None, says("the model whose events it learns")]
 
 
 async def promote(call: Call) -> Answer:
     """Have the model go on as one of its challengers. The interval of the difference decides, unless `force` is true."""
     model, _ = call.asked()
     call.parts.service.published(model)
-    challenger, force = read_promotion(await call.json())
-    require_visible(call.request.scope, challenger)
-    return json_answer(await call.parts.admin.promote(model, challenger, force))
-
-
-def read_promotion(document: dict[str, Any]) -> tuple[str, bool]:
-    """Read the body of a promotion: the challenger, and whether it is forced. Raises `BadInput`, which names the key."""
-    for key in document:
-        if key not in ("challenger", "force"):
-            raise BadInput(f"{key}: unknown key; {nearest(key, ['challenger', 'force'])}", "unknown_key")
-    if "challenger" not in document:
-        raise BadInput("challenger: missing; name a model that follows this one", "missing_key")
-    challenger, force = document["challenger"], document.get("force", False)
-    if type(challenger) is not str:
-        raise BadInput("challenger: expected the name of a model", "wrong_type")
-    if type(force) is not bool:
-        raise BadInput("force: expected true or false", "wrong_type")
-    return challenger, force
+    asked = await call.read(ChallengerPromotion)
+    require_visible(call.request.scope, asked.challenger)
+    return call.answer(await call.parts.admin.promote(model, asked.challenger, asked.force))
 
 
 def with_follow(config: Schema) -> Schema:
@@ -51,55 +113,7 @@ def with_follow(config: Schema) -> Schema:
     return {**config, "properties": {**config["properties"], "follow": follow, "backfill": backfill}}
 
 
-_NUMBER_OR_NULL: Final = {"type": ["number", "null"]}
-_NAME: Final = {"type": "string", "pattern": NAME_PATTERN}
-_COMPARISON: Final = {
-    "measure": TEXT,
-    "compared": {**COUNT, "description": "events whose losses are compared: whole blocks of events that both have learnt"},
-    "difference": {**_NUMBER_OR_NULL, "description": "mean loss of the challenger minus that of the model, before learning"},
-    "standard_error": {**_NUMBER_OR_NULL, "description": "of the difference, over blocks of consecutive events"},
-    "interval": {
-        "anyOf": [array({"type": "number"}, minItems=2, maxItems=2), {"type": "null"}],
-        "description": "two standard errors on each side of the difference",
-    },
-}
 TAG: Final = "models"
-SCHEMAS: Final = {
-    "Follow": record(
-        {
-            "model": _NAME,
-            "events": {**COUNT, "description": "learnt since it follows"},
-            "lag_events": {**COUNT, "description": "in its log and not learnt yet"},
-            "detached": {**YES_OR_NO, "description": "whether the other model no longer knows it as a challenger"},
-        }
-    ),
-    "Challenger": record(
-        {
-            "name": _NAME,
-            "learner": {"type": "object"},
-            "events": COUNT,
-            "non_zeros": COUNT,
-            **_COMPARISON,
-            "past": {
-                "anyOf": [record(_COMPARISON), {"type": "null"}],
-                "description": "of a challenger with `backfill`: its loss over the events that the log had, minus the loss that "
-                "the settings of the model have over them, both learnt from the oldest on",
-            },
-        }
-    ),
-    "ChallengerPromotion": record({"challenger": _NAME, "force": {**YES_OR_NO, "default": False}}, optional=("force",)),
-    "ChallengerPromoted": record(
-        {
-            "challenger": _NAME,
-            **PROMOTION,
-            "verdict": record(
-                {"decision": {"type": "string", "enum": ["PROMOTE", "HOLD", "REJECT"]}, "why": TEXT, **_COMPARISON}
-            ),
-        }
-    ),
-}
-CHALLENGERS: Final = array(ref("Challenger"), maxItems=CHALLENGERS_MAX, description="models that learn the events of this one")
-FOLLOW: Final = {"anyOf": [ref("Follow"), {"type": "null"}], "description": "the model whose events it learns"}
 ROUTES: Final = (
     Route(
         "POST",
@@ -107,8 +121,8 @@ ROUTES: Final = (
         (ADMIN,),
         promote,
         "Have the model go on as one of its challengers, if that is better beyond doubt or by force. It is an event of the log.",
-        answer("ChallengerPromoted"),
+        answer(ChallengerPromoted),
         (404, 409, 503, 507),
-        body=json_body("ChallengerPromotion", {"challenger": "faster", "force": False}),
+        body=json_body(ChallengerPromotion, {"challenger": "faster", "force": False}),
     ),
 )

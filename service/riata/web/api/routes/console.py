@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from riata.base.errors import NotFound
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import Schema
 from riata.web.auth.keys import OPEN
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
@@ -90,7 +89,6 @@ def _sent(call: Call, file: File, *headers: tuple[bytes, bytes]) -> Answer:
 
 
 TAG: Final = ""  # not in the OpenAPI document
-SCHEMAS: Final[Schema] = {}
 ROUTES: Final = (
     Route("GET", "/console", OPEN, page),
     Route("GET", "/console/{build}/{asset}", OPEN, asset),

@@ -11,7 +11,6 @@ from typing import Final
 
 from riata.base.errors import NotFound
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import Schema
 from riata.web.auth.keys import OPEN
 from riata.web.server.answers import Answer, json_answer
 
@@ -85,7 +84,6 @@ def asset_path(name: str) -> Path:
 
 
 TAG: Final = ""  # not in the OpenAPI document
-SCHEMAS: Final[Schema] = {}
 ROUTES: Final = (
     Route("GET", "/openapi.json", OPEN, openapi),
     Route("GET", "/", OPEN, start_page),

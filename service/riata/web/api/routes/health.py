@@ -6,7 +6,7 @@ import asyncio
 import platform
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import riata
 from riata.base.errors import RiataError
@@ -14,21 +14,79 @@ from riata.run.health import Health
 from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, record
+from riata.web.api.schemas import (
+    TEXT,
+    Count,
+    Document,
+    Object,
+    answer,
+    says,
+)
 from riata.web.auth.keys import ADMIN, ANONYMOUS, ANY, OPEN, WATCH, sees_key, visible
 from riata.web.metrics.meters import PROMETHEUS_TEXT
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
 from riata.web.service import ServiceProtocol
 
 API_VERSION: Final = 1
 RETRY_HEADER: Final = ((b"retry-after", b"1"),)
 
 
+class Behind(Document):
+    """A model that has not learnt everything from before the start."""
+
+    model: str
+    applied: Count
+    of: Count
+
+
+Replaying = Annotated[
+    list[Behind],
+    says("models that have not learnt yet what was logged before the start: the last event learnt, and the last of these"),
+]
+
+
+class Alive(Document):
+    """The process is alive."""
+
+    alive: bool
+
+
+class Ready(Document):
+    """The process is ready."""
+
+    ready: bool
+    role: Literal["all", "web", "writer", "replica"]
+    leads: Annotated[bool, says("whether this process learns")]
+    accepting: Annotated[bool, says("whether this process accepts events now; if not, `warnings` gives the reason")]
+    models: Object
+    replaying: Replaying
+    damaged: Annotated[
+        dict[str, str], says("models that answer 503 model_damaged: what is damaged, and the command that repairs it")
+    ]
+    warnings: list[str]
+
+
+class Started(Document):
+    """Every model was looked at."""
+
+    started: bool
+    replayed: Count
+
+
+class Version(Document):
+    """The versions of what answers."""
+
+    version: str
+    api: Count
+    python: str
+    dedupe_events: Count
+
+
 async def livez(call: Call) -> Answer:
     """Liveness probe. 503 if only a restart can help. Never accesses the store."""
     health = call.parts.service.health()
     if health.alive and health.fatal is None:
-        return json_answer({"alive": True})
+        return call.answer({"alive": True})
     return not_now("not_alive", health.fatal or "; ".join(health.reasons) or "a thread has ended", health.reasons)
 
 
@@ -46,7 +104,7 @@ async def readyz(call: Call) -> Answer:
     models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
     damaged = {name: what for name, what in health.damaged.items() if visible(scope, name)}
     found = {"models": models, "replaying": replaying(call, health), "damaged": damaged, "warnings": warnings}
-    return json_answer({"ready": True, **standing(health), **found})
+    return call.answer({"ready": True, **standing(health), **found})
 
 
 async def startupz(call: Call) -> Answer:
@@ -54,15 +112,15 @@ async def startupz(call: Call) -> Answer:
     health = call.parts.service.health()
     done, total = health.replayed
     if health.started:
-        return json_answer({"started": True, "replayed": done})
+        return call.answer({"started": True, "replayed": done})
     detail = "; ".join(health.reasons) or f"{done} of {total} events have been replayed"
     return not_now("not_started", detail, health.reasons)
 
 
 async def version(call: Call) -> Answer:
     """The versions of the release, the API and Python, and over how many events of a model event ids are known."""
-    document = {"version": riata.__version__, "api": API_VERSION, "python": platform.python_version()}
-    return json_answer({**document, "dedupe_events": call.parts.settings.dedupe_events})
+    dedupe_events = call.parts.settings.dedupe_events
+    return call.answer(Version(riata.__version__, API_VERSION, platform.python_version(), dedupe_events))
 
 
 async def served(call: Call, health: Health) -> dict[str, Published]:
@@ -91,10 +149,10 @@ def told(call: Call, sentences: list[str]) -> list[str]:
     return [] if ANONYMOUS in call.request.scope else sentences
 
 
-def replaying(call: Call, health: Health) -> list[dict[str, Any]]:
+def replaying(call: Call, health: Health) -> list[Behind]:
     """Return the models that have not learnt everything from before the start, without those that the key may not see."""
     seen = [(name, at) for name, at in health.replaying.items() if visible(call.request.scope, name)]
-    return [{"model": name, "applied": applied, "of": of} for name, (applied, of) in seen]
+    return [Behind(name, applied, of) for name, (applied, of) in seen]
 
 
 def standing(health: Health) -> dict[str, Any]:
@@ -115,39 +173,15 @@ def not_now(code: str, detail: str, reasons: list[str]) -> Answer:
     return Problem(503, code, detail, retryable=True, more=more).answer(RETRY_HEADER)
 
 
-REPLAYING: Final = array(
-    record({"model": TEXT, "applied": COUNT, "of": COUNT}),
-    description="models that have not learnt yet what was logged before the start: the last event learnt, and the last of these",
-)
-_READY: Final = {
-    "ready": YES_OR_NO,
-    "role": {"type": "string", "enum": ["all", "web", "writer", "replica"]},
-    "leads": {**YES_OR_NO, "description": "whether this process learns"},
-    "accepting": {**YES_OR_NO, "description": "whether this process accepts events now; if not, `warnings` gives the reason"},
-    "models": {"type": "object"},
-    "replaying": REPLAYING,
-    "damaged": {
-        "type": "object",
-        "additionalProperties": TEXT,
-        "description": "models that answer 503 model_damaged: what is damaged, and the command that repairs it",
-    },
-    "warnings": array(TEXT),
-}
 TAG: Final = "operations"
-SCHEMAS: Final = {
-    "Alive": record({"alive": YES_OR_NO}),
-    "Ready": record(_READY),
-    "Started": record({"started": YES_OR_NO, "replayed": COUNT}),
-    "Version": record({"version": TEXT, "api": COUNT, "python": TEXT, "dedupe_events": COUNT}),
-}
 _TEXT: Final = {200: {"text/plain": {"schema": TEXT}}}
 _METRICS: Final = "Metrics for Prometheus, of the models that the key may see."
 ROUTES: Final = (
-    Route("GET", "/livez", OPEN, livez, "Whether the process is alive.", answer("Alive"), (503,)),
-    Route("GET", "/readyz", OPEN, readyz, "Whether events and predictions are accepted.", answer("Ready"), (503,)),
-    Route("GET", "/startupz", OPEN, startupz, "Whether recovery has ended.", answer("Started"), (503,)),
-    Route("GET", "/v2/health/live", OPEN, livez, "Same as /livez.", answer("Alive"), (503,)),
-    Route("GET", "/v2/health/ready", OPEN, readyz, "Same as /readyz.", answer("Ready"), (503,)),
-    Route("GET", "/version", ANY, version, "The version of the release.", answer("Version")),
+    Route("GET", "/livez", OPEN, livez, "Whether the process is alive.", answer(Alive), (503,)),
+    Route("GET", "/readyz", OPEN, readyz, "Whether events and predictions are accepted.", answer(Ready), (503,)),
+    Route("GET", "/startupz", OPEN, startupz, "Whether recovery has ended.", answer(Started), (503,)),
+    Route("GET", "/v2/health/live", OPEN, livez, "Same as /livez.", answer(Alive), (503,)),
+    Route("GET", "/v2/health/ready", OPEN, readyz, "Same as /readyz.", answer(Ready), (503,)),
+    Route("GET", "/version", ANY, version, "The version of the release.", answer(Version)),
     Route("GET", "/metrics", (ADMIN, WATCH), metrics, _METRICS, _TEXT),
 )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
 import riata
 from riata.base.arrays import F64
@@ -21,9 +21,14 @@ from riata.predict.model import Scores
 from riata.web.api.predictions import winners
 from riata.web.api.problems import refuse_errors
 from riata.web.api.route import V2_AT, Call, Handler, Route
-from riata.web.api.schemas import COUNT, TEXT, YES_OR_NO, answer, array, json_body, record, ref
+from riata.web.api.schemas import (
+    Count,
+    Document,
+    answer,
+    json_body,
+)
 from riata.web.auth.keys import ANY, PREDICT, WATCH
-from riata.web.server.answers import NDJSON, Answer, json_answer
+from riata.web.server.answers import NDJSON, Answer
 from riata.wire.parse import parse_examples
 
 Datatype = Literal[
@@ -87,7 +92,7 @@ class Wanted(msgspec.Struct):
     parameters: dict[str, Any] = {}
 
 
-class Inference(msgspec.Struct):
+class InferenceRequest(msgspec.Struct):
     """The body of a request."""
 
     inputs: Annotated[list[Tensor], msgspec.Meta(min_length=1)]
@@ -96,50 +101,81 @@ class Inference(msgspec.Struct):
     parameters: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A tensor of the answer. shape : -1 stands for the number of rows."""
+class TensorForm(Document):
+    """A tensor without its data. shape : -1 stands for the number of rows."""
 
     name: str
     datatype: str
-    shape: list[int]
-
-    def tensor(self, data: Sequence[Scalar], rows: int) -> dict[str, Any]:
-        """With its data, flat in row order."""
-        return {"name": self.name, "datatype": self.datatype, "shape": [rows, *self.shape[1:]], "data": data}
+    shape: list[Annotated[int, Meta(ge=-1)]]
 
 
-MARGIN: Final = Output("margin", "FP64", [-1])
-PROBABILITY: Final = Output("probability", "FP64", [-1])
+class OutputTensor(Document):
+    """A tensor of the answer, flat in row order."""
+
+    name: str
+    datatype: str
+    shape: list[Count]
+    data: list[Annotated[Any, Meta(extra_json_schema={"type": ["number", "string", "null"]})]]
+
+
+class InferenceServer(Document):
+    """The service."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class InferenceModel(Document):
+    """What goes in and comes out of a model."""
+
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorForm]
+    outputs: list[TensorForm]
+
+
+class InferenceReady(Document):
+    """The model predicts."""
+
+    name: str
+    ready: bool
+
+
+class Inference(Document):
+    """Predictions as tensors."""
+
+    model_name: str
+    model_version: str
+    outputs: list[OutputTensor]
+    id: str | UnsetType = UNSET
+
+
+MARGIN: Final = TensorForm("margin", "FP64", [-1])
+PROBABILITY: Final = TensorForm("probability", "FP64", [-1])
 
 
 async def server(call: Call) -> Answer:
     """Name and version of the service."""
     call.options()
-    return json_answer({"name": "riata", "version": riata.__version__, "extensions": EXTENSIONS})
+    return call.answer(InferenceServer("riata", riata.__version__, EXTENSIONS))
 
 
 async def metadata(call: Call) -> Answer:
     """What goes in and comes out. A sparse model takes any features, so the inputs are examples of the form."""
     model, _ = call.asked()
     published = call.parts.service.published(model)
-    outputs = [
-        {"name": one.name, "datatype": one.datatype, "shape": one.shape} for one in outputs_of(published.config.classes.names)
-    ]
-    inputs = [
-        {"name": "<feature>", "datatype": "FP64", "shape": [-1]},
-        {"name": "<category>", "datatype": "BYTES", "shape": [-1]},
-    ]
-    return json_answer(
-        {"name": model, "versions": [str(published.version)], "platform": "riata", "inputs": inputs, "outputs": outputs}
-    )
+    inputs = [TensorForm("<feature>", "FP64", [-1]), TensorForm("<category>", "BYTES", [-1])]
+    outputs = outputs_of(published.config.classes.names)
+    return call.answer(InferenceModel(model, [str(published.version)], "riata", inputs, outputs))
 
 
 async def is_ready(call: Call) -> Answer:
     """Whether the model predicts. Raises `NotFound`, and as long as it is loaded `NotReady`."""
     model, _ = call.asked()
     call.parts.service.published(model)
-    return json_answer({"name": model, "ready": True})
+    return call.answer(InferenceReady(model, True))
 
 
 async def infer(call: Call) -> Answer:
@@ -157,28 +193,27 @@ async def infer(call: Call) -> Answer:
         return published.model.score(parsed.batch)
 
     outputs = tensors(await asyncio.to_thread(predicted), published.config.classes.names, asked.outputs)
-    answered = {"model_name": model, "model_version": str(published.version), "outputs": outputs}
-    return json_answer(answered if asked.id is None else {**answered, "id": asked.id})
+    return call.answer(Inference(model, str(published.version), outputs, UNSET if asked.id is None else asked.id))
 
 
-def read_inference(document: dict[str, Any]) -> Inference:
+def read_inference(document: dict[str, Any]) -> InferenceRequest:
     """Check the form of a request. Raises `BadInput` (bad_inference)."""
     try:
-        return msgspec.convert(document, Inference)
+        return msgspec.convert(document, InferenceRequest)
     except msgspec.ValidationError as error:
         raise BadInput(f"open inference protocol: {error}", "bad_inference") from None
 
 
-def outputs_of(classes: Sequence[str]) -> list[Output]:
+def outputs_of(classes: Sequence[str]) -> list[TensorForm]:
     """The tensors that an answer has unless some are named."""
     if classes:
-        return [Output("label", "BYTES", [-1]), Output("probability", "FP64", [-1, len(classes)]), MARGIN]
-    return [PROBABILITY, MARGIN, Output("label", "FP64", [-1])]
+        return [TensorForm("label", "BYTES", [-1]), TensorForm("probability", "FP64", [-1, len(classes)]), MARGIN]
+    return [PROBABILITY, MARGIN, TensorForm("label", "FP64", [-1])]
 
 
-def tensors(scores: Scores, classes: Sequence[str], wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+def tensors(scores: Scores, classes: Sequence[str], wanted: Sequence[Wanted]) -> list[OutputTensor]:
     """The outputs that are wanted, all if none is named. Raises `BadInput` (bad_inference)."""
-    data: dict[str, Sequence[Scalar]] = {
+    data: dict[str, list[Any]] = {
         "probability": numbers(scores.probability if scores.by_class is None else scores.by_class.ravel()),
         "margin": numbers(scores.margin),
         "label": numbers(scores.label) if scores.by_class is None else winners(scores, classes),
@@ -188,61 +223,33 @@ def tensors(scores: Scores, classes: Sequence[str], wanted: Sequence[Wanted]) ->
         if one.name not in offered:
             raise BadInput(f"outputs: {nearest(one.name[:64], offered)}", "bad_inference")
     chosen = [offered[one.name] for one in wanted] or list(offered.values())
-    return [one.tensor(data[one.name], len(scores.margin)) for one in chosen]
+    return [OutputTensor(one.name, one.datatype, [len(scores.margin), *one.shape[1:]], data[one.name]) for one in chosen]
 
 
-def numbers(column: F64) -> list[Scalar]:
+def numbers(column: F64) -> list[float | None]:
     """As JSON has them; null for NaN."""
     return [None if np.isnan(value) else value for value in column.tolist()]
 
 
-_TENSOR: Final = {"name": TEXT, "shape": array(COUNT), "datatype": TEXT}
-_VALUES: Final = array({"type": ["number", "string", "boolean", "null", "array"]})
-SCHEMAS: Final = {
-    "InferenceServer": record({"name": TEXT, "version": TEXT, "extensions": array(TEXT)}),
-    "Tensor": record({"name": TEXT, "datatype": TEXT, "shape": array({"type": "integer", "minimum": -1})}),
-    "InferenceModel": record(
-        {"name": TEXT, "versions": array(TEXT), "platform": TEXT, "inputs": array(ref("Tensor")), "outputs": array(ref("Tensor"))}
-    ),
-    "InferenceReady": record({"name": TEXT, "ready": YES_OR_NO}),
-    "Inference": record(
-        {
-            "model_name": TEXT,
-            "model_version": TEXT,
-            "id": TEXT,
-            "outputs": array(record({**_TENSOR, "data": array({"type": ["number", "string", "null"]})})),
-        },
-        optional=("id",),
-    ),
-    "InferenceRequest": {
-        "type": "object",
-        "required": ["inputs"],
-        "properties": {
-            "id": TEXT,
-            "inputs": {**array(record({**_TENSOR, "data": _VALUES})), "minItems": 1},
-            "outputs": array(record({"name": TEXT})),
-        },
-    },
-}
-
-
-def _at_model(method: str, rest: str, handler: Handler, summary: str, schema: str, scopes: tuple[str, ...], **more: Any) -> Route:
+def _at_model(
+    method: str, rest: str, handler: Handler, summary: str, schema: type[Document], scopes: tuple[str, ...], **more: Any
+) -> Route:
     problems = (404, 422, 503) if method == "GET" else (404, 413, 503)
     return Route(method, f"{V2_AT}{rest}", scopes, handler, summary, answer(schema), problems, **more)
 
 
 _EXAMPLE: Final = {"inputs": [{"name": "age", "shape": [2], "datatype": "FP64", "data": [41, 25]}]}
 ROUTES: Final = (
-    Route("GET", "/v2", ANY, server, "Name and version of the service.", answer("InferenceServer"), (422,)),
-    _at_model("GET", "", metadata, "The tensors that a model takes and gives.", "InferenceModel", (PREDICT, WATCH)),
-    _at_model("GET", "/ready", is_ready, "Whether a model predicts.", "InferenceReady", (PREDICT, WATCH)),
+    Route("GET", "/v2", ANY, server, "Name and version of the service.", answer(InferenceServer), (422,)),
+    _at_model("GET", "", metadata, "The tensors that a model takes and gives.", InferenceModel, (PREDICT, WATCH)),
+    _at_model("GET", "/ready", is_ready, "Whether a model predicts.", InferenceReady, (PREDICT, WATCH)),
     _at_model(
         "POST",
         "/infer",
         infer,
         "Predict rows whose features are tensors, one for each column.",
-        "Inference",
+        Inference,
         (PREDICT,),
-        body=json_body("InferenceRequest", _EXAMPLE),
+        body=json_body(InferenceRequest, _EXAMPLE),
     ),
 )

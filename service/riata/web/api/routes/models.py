@@ -7,16 +7,17 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, RiataError, nearest
-from riata.learn.learner import Weights
+from riata.learn.learner import Weights as LearntWeights
 from riata.predict.explain import top_weights
-from riata.predict.model import Model
+from riata.predict.model import Model as Predictor
 from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.candidates.challengers import Backfilling
 from riata.run.log.event_times import EventTime
@@ -26,28 +27,29 @@ from riata.run.state.damage import ModelDamaged
 from riata.run.writer.published import Published
 from riata.watch.warnings import CODES
 from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole
-from riata.web.api.recent import SCHEMAS as RECENT
+from riata.web.api.recent import Minute, Recent
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes import challengers
+from riata.web.api.routes.challengers import Challengers, Followed
 from riata.web.api.routes.jobs import accepted
 from riata.web.api.schema_of import schema_of
 from riata.web.api.schemas import (
-    COUNT,
-    FIGURE,
     FLAG,
-    NAME_PATTERN,
-    NUMBER,
     SEQ,
-    TEXT,
-    TIME,
-    YES_OR_NO,
-    Schema,
+    Count,
+    Document,
+    Figure,
+    Figures,
+    ModelName,
+    Named,
+    Number,
+    Object,
+    Source,
+    Time,
     answer,
-    array,
     json_body,
     query,
-    record,
-    ref,
+    says,
 )
 from riata.web.auth.keys import ADMIN, ANY, PREDICT, WATCH, require_visible, visible
 from riata.web.server.answers import Answer, json_answer
@@ -57,16 +59,226 @@ from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
 TOP_DEFAULT: Final = 50
 LEVEL: Final = 0.95
 
-CURVE: Final = array(
+Curve = Annotated[
+    list[
+        Annotated[
+            Object,
+            Meta(
+                extra_json_schema={
+                    "properties": {"time": {"type": ["string", "null"]}, "ts": {"type": ["string", "null"]}},
+                    "additionalProperties": {"type": ["number", "null"]},
+                }
+            ),
+        ]
+    ],
+    says(
+        "with since: points of the learning curve; those learnt in another log have the seq of their import. "
+        "With times: when the event of the point was accepted, and the newest `ts` of the rows of its request up to it. Both "
+        "are read from the log, and null for events that it no longer has"
+    ),
+]
+
+
+class ModelWarning(Document):
+    """What is wrong with a model."""
+
+    code: Annotated[str, Meta(extra_json_schema={"enum": list(CODES)})]
+    detail: Annotated[str, says("what was measured, and what to set")]
+    features: Annotated[list[str], says("names of the features concerned; empty if it concerns the model as a whole")]
+
+
+class Metrics(Document, kw_only=True):
+    """Test-then-train figures of a model."""
+
+    model: Source
+    cumulative: Figures
+    faded: Figures
+    window: Figures
+    recent: Recent | UnsetType = UNSET
+    minute: Minute | UnsetType = UNSET
+    calibration: Annotated[list[dict[str, Figure]], says("of all events, by probability")]
+    window_calibration: Annotated[list[dict[str, Figure]], says("the same of the window")] | UnsetType = UNSET
+    cost: (
+        Annotated[
+            dict[str, Figure],
+            says(
+                "if the model has costs: mean cost of an event of the window, realised with the labels that came, "
+                "expected by the model, and that of other rules"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    classes: (
+        Annotated[list[Object], says("of several classes: recall, precision, f1 and log loss of each by horizon")] | UnsetType
+    ) = UNSET
+    macro: (
+        Annotated[Object, says("of several classes: the means of these figures over the classes that occurred")] | UnsetType
+    ) = UNSET
+    drift: Annotated[Object, says("if the model has a detector: its signals, and the last alarms, newest first")] | UnsetType = (
+        UNSET
+    )
+    tuned: (
+        Annotated[
+            Object,
+            says("if the learner chooses settings by itself: those in force, and whether the choice has ended"),
+        ]
+        | UnsetType
+    ) = UNSET
+    warnings: list[ModelWarning]
+    non_zeros: Count
+    history: Curve | UnsetType = UNSET
+
+
+class Served(Document):
+    """What is served of a model."""
+
+    version: Count
+    seq: Count
+    generation: Count
+    published: Time
+    age_s: float
+
+
+class ModelLine(Document):
+    """A model in short."""
+
+    name: ModelName
+    learner: str
+    mode: Annotated[str | None, says("mode of the learner, if it has several")]
+    examples: Count
+    skipped: Count
+    non_zeros: Count
+    seq_logged: Count
+    seq_applied: Count
+    memory_bytes_total: Annotated[Count, says("memory of the model; `memory_bytes` of one model has its parts")]
+    served: Served
+
+
+class DamagedModel(Document):
+    """A model that is damaged."""
+
+    name: ModelName
+    damaged: Annotated[str, says("what is damaged, and the command that repairs it")]
+
+
+class UnservedModel(Document):
+    """A model that is not served yet."""
+
+    name: ModelName
+    waits: Annotated[str, says("what is done before it is served")]
+
+
+MODEL_LIST: Final = Named(
+    "ModelList",
     {
         "type": "object",
-        "properties": {"time": {"type": ["string", "null"]}, "ts": {"type": ["string", "null"]}},
-        "additionalProperties": FIGURE,
+        "properties": {"models": {"type": "array", "items": {"anyOf": [ModelLine, DamagedModel, UnservedModel]}}},
+        "required": ["models"],
+        "additionalProperties": False,
     },
-    description="with since: points of the learning curve; those learnt in another log have the seq of their import. "
-    "With times: when the event of the point was accepted, and the newest `ts` of the rows of its request up to it. Both "
-    "are read from the log, and null for events that it no longer has",
 )
+
+
+class StdError(Document):
+    """Whether predictions have standard errors."""
+
+    available: bool
+    why_not: str | None
+
+
+class Names(Document):
+    """The names of features that are kept."""
+
+    kept: Count
+    kept_max: Count
+
+
+class ModelLog(Document):
+    """The log of a model."""
+
+    last_seq: Count
+    lineage: str
+
+
+class Model(ModelLine):
+    """All about a model."""
+
+    config: Object
+    follow: Followed
+    challengers: Challengers
+    warnings: list[ModelWarning]
+    metrics: Object
+    drift: Object | None
+    tuned: Object | None
+    memory_bytes: Object
+    std_error: StdError
+    posterior: Object | None
+    vocabulary_full: bool
+    names: Names
+    log: ModelLog
+
+
+class ModelPut(Document):
+    """A model after it was created or changed."""
+
+    name: str
+    created: bool
+    state: Literal["ready", "backfilling"]
+    config: Object
+    job: Annotated[str, says("while it is backfilling")] | UnsetType = UNSET
+
+
+class ModelDropped(Document):
+    """A model was dropped."""
+
+    name: str
+    dropped: bool
+
+
+class Marginal(Document):
+    """The distribution of a weight."""
+
+    level: Number
+    low: Number
+    high: Number
+    positive: Number
+
+
+Posterior = Annotated[
+    Marginal,
+    says(
+        "if the learner keeps a posterior: the central interval of probability level of the weight, and the "
+        "probability that it is above zero"
+    ),
+]
+
+
+class ModelWeight(Document):
+    """A weight."""
+
+    feature: str | None
+    slot: Annotated[Count, says("hash >> (32 - bits)")]
+    weight: Number
+    names: list[str]
+    std_error: Annotated[
+        Figure,
+        Meta(
+            extra_json_schema={"minimum": 0},
+            description="approximate standard error of the weight, as in a prediction; null if unknown",
+        ),
+    ]
+    posterior: Posterior | UnsetType = UNSET
+
+
+class Weights(Document):
+    """The largest weights of a model."""
+
+    model: Source
+    intercept: Number
+    bits: Annotated[int, Meta(ge=1, le=32)]
+    non_zeros: Count
+    weights: list[ModelWeight]
+    intercept_posterior: Posterior | UnsetType = UNSET
 
 
 async def list_models(call: Call) -> Answer:
@@ -91,9 +303,9 @@ async def put_model(call: Call) -> Answer:
         again = (b"retry-after", str(math.ceil(waiting.retry_after_s)).encode())
         config, job = call.parts.admin.read(body), waiting.job
         document = {"name": name, "created": False, "state": "backfilling", "config": write_document(config), "job": job.id}
-        return accepted(job, document, again)
+        return accepted(call, job, document, again)
     document = {"name": name, "created": created, "state": "ready", "config": write_document(config)}
-    return json_answer(document, 201 if created else 200, (location,) if created else ())
+    return call.answer(document, 201 if created else 200, *([location] if created else ()))
 
 
 async def describe_model(call: Call) -> Answer:
@@ -103,7 +315,7 @@ async def describe_model(call: Call) -> Answer:
     document = service.describe(model)
     with contextlib.suppress(RiataError):  # nothing is served yet
         document["warnings"] = call.parts.meters.warnings(service.published(model), service.names(model))
-    return json_answer({**document, "challengers": [one for one in document["challengers"] if visible(scope, one["name"])]})
+    return call.answer({**document, "challengers": [one for one in document["challengers"] if visible(scope, one["name"])]})
 
 
 async def drop_model(call: Call) -> Answer:
@@ -113,7 +325,7 @@ async def drop_model(call: Call) -> Answer:
     if options.get("confirm") != model:
         raise BadInput("confirm: repeat the name of the model; dropping it deletes all its data", "confirm_needed")
     await call.parts.admin.drop_model(model)
-    return json_answer({"name": model, "dropped": True})
+    return call.answer({"name": model, "dropped": True})
 
 
 async def model_metrics(call: Call) -> Answer:
@@ -128,7 +340,7 @@ async def model_metrics(call: Call) -> Answer:
         points = document["history"]
         times = await call.parts.service.event_times(model, [point["seq"] for point in points])
         document["history"] = dated(points, times)
-    return json_answer(document)
+    return call.answer(document)
 
 
 async def model_weights(call: Call) -> Answer:
@@ -149,17 +361,17 @@ async def model_weights(call: Call) -> Answer:
         "intercept": weights.intercept,
         "bits": weights.bits,
         "non_zeros": weights.non_zeros,
-        "weights": [asdict(weight) for weight in found],
+        "weights": found,
     }
     if told is not None:
         document |= {
             "intercept_posterior": told[-1],
             "weights": [asdict(weight) | {"posterior": told[weight.slot]} for weight in found],
         }
-    return json_answer(document)
+    return call.answer(document)
 
 
-def weights_of_class(published: Published, name: str | None) -> Weights:
+def weights_of_class(published: Published, name: str | None) -> LearntWeights:
     """Return the weights of a model, of several classes those of the class of this name. Raises `BadInput` (code `bad_option`)
     if there is no such class, or if a class is missing or given to a model that has none."""
     weights, names = published.model.weights, published.config.classes.names
@@ -173,7 +385,7 @@ def weights_of_class(published: Published, name: str | None) -> Weights:
     return weights.heads[names.index(name)]
 
 
-def marginals_of(model: Model, level: float) -> dict[int, dict[str, float]]:
+def marginals_of(model: Predictor, level: float) -> dict[int, dict[str, float]]:
     """Return the distribution of each weight by its slot; that of the intercept by -1. Raises as `require_posterior` does."""
     base, each = require_posterior(model).marginals(level)
     named = zip([-1, *model.weights.slot.tolist()], [base, *each], strict=True)
@@ -203,114 +415,8 @@ def metrics_document(
     return document
 
 
-def _figures() -> Schema:
-    names = (
-        "log_loss", "base_log_loss", "normalised_entropy", "auc", "accuracy", "base_rate", "calibration_ratio",
-        "calibration_error",
-    )  # fmt: skip
-    figures = {
-        "type": "object",
-        "description": "test-then-train; null if undefined",
-        "properties": dict.fromkeys(names, FIGURE),
-        "additionalProperties": FIGURE,
-    }
-    metrics = {
-        "model": ref("Source"),
-        "cumulative": ref("Figures"),
-        "faded": ref("Figures"),
-        "window": ref("Figures"),
-        **RECENT,
-        "calibration": array({"type": "object", "additionalProperties": FIGURE}, description="of all events, by probability"),
-        "window_calibration": array({"type": "object", "additionalProperties": FIGURE}, description="the same of the window"),
-        "cost": {
-            "type": "object",
-            "description": "if the model has costs: mean cost of an event of the window, realised with the labels that came, "
-            "expected by the model, and that of other rules",
-            "additionalProperties": FIGURE,
-        },
-        "classes": array(
-            {"type": "object"}, description="of several classes: recall, precision, f1 and log loss of each by horizon"
-        ),
-        "macro": {
-            "type": "object",
-            "description": "of several classes: the means of these figures over the classes that occurred",
-        },
-        "drift": {"type": "object", "description": "if the model has a detector: its signals, and the last alarms, newest first"},
-        "tuned": {
-            "type": "object",
-            "description": "if the learner chooses settings by itself: those in force, and whether the choice has ended",
-        },
-        "warnings": array(ref("Warning")),
-        "non_zeros": COUNT,
-        "history": CURVE,
-    }
-    warning = {
-        "code": {"type": "string", "enum": list(CODES)},
-        "detail": {**TEXT, "description": "what was measured, and what to set"},
-        "features": array(TEXT, description="names of the features concerned; empty if it concerns the model as a whole"),
-    }
-    listed = record(metrics, optional=("history", "window_calibration", "cost", "drift", "tuned", "classes", "macro", *RECENT))
-    return {"Figures": figures, "Warning": record(warning), "Metrics": listed}
-
-
-def _models() -> Schema:
-    served = record({"version": COUNT, "seq": COUNT, "generation": COUNT, "published": TIME, "age_s": NUMBER}, closed=False)
-    line = {
-        "name": {"type": "string", "pattern": NAME_PATTERN},
-        "learner": TEXT,
-        "mode": {"type": ["string", "null"], "description": "mode of the learner, if it has several"},
-        "examples": COUNT,
-        "non_zeros": COUNT,
-        "memory_bytes_total": {**COUNT, "description": "memory of the model; `memory_bytes` of one model has its parts"},
-        "served": served,
-    }
-    put = {
-        "name": TEXT,
-        "created": YES_OR_NO,
-        "config": {"type": "object"},
-        "state": {"type": "string", "enum": ["ready", "backfilling"]},
-    }
-    error = {
-        **FIGURE,
-        "minimum": 0,
-        "description": "approximate standard error of the weight, as in a prediction; null if unknown",
-    }
-    slot = {**COUNT, "description": "hash >> (32 - bits)"}
-    weight = {"feature": {"type": ["string", "null"]}, "slot": slot, "weight": NUMBER, "names": array(TEXT), "std_error": error}
-    bits = {"type": "integer", "minimum": 1, "maximum": 32}
-    marginal = {
-        **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "positive": NUMBER}),
-        "description": "if the learner keeps a posterior: the central interval of probability level of the weight, and the "
-        "probability that it is above zero",
-    }
-    listed = array(record({**weight, "posterior": marginal}, optional=("posterior",)))
-    weights = {"model": ref("Source"), "intercept": NUMBER, "bits": bits, "non_zeros": COUNT, "weights": listed}
-    damaged = {**TEXT, "description": "what is damaged, and the command that repairs it"}
-    return {
-        "ModelConfig": challengers.with_follow(schema_of(ModelConfig)),
-        "ModelLine": record(line, closed=False),
-        "DamagedModel": record({"name": line["name"], "damaged": damaged}),
-        "UnservedModel": record({"name": line["name"], "waits": {**TEXT, "description": "what is done before it is served"}}),
-        "ModelList": record({"models": array({"anyOf": [ref("ModelLine"), ref("DamagedModel"), ref("UnservedModel")]})}),
-        "Model": record(
-            {
-                **line,
-                "config": {"type": "object"},
-                "follow": challengers.FOLLOW,
-                "challengers": challengers.CHALLENGERS,
-                "memory_bytes": {"type": "object"},
-                "warnings": array(ref("Warning")),
-            },
-            closed=False,
-        ),
-        "ModelPut": record({**put, "job": {**TEXT, "description": "while it is backfilling"}}, optional=("job",)),
-        "ModelDropped": record({"name": TEXT, "dropped": YES_OR_NO}),
-        "Weights": record({**weights, "intercept_posterior": marginal}, optional=("intercept_posterior",)),
-    }
-
-
 TAG: Final = "models"
-SCHEMAS: Final = {**_figures(), **_models()}
+CONFIG: Final = Named("ModelConfig", challengers.with_follow(schema_of(ModelConfig)))
 _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
 
@@ -329,28 +435,28 @@ _LEVEL: Final = query(
 _CLASS: Final = query("class", {"type": "string"}, "of a model of several classes: the class whose weights are meant")
 _PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
-    Route("GET", "/models", ANY, list_models, "List all models.", answer("ModelList"), (422, 503)),
+    Route("GET", "/models", ANY, list_models, "List all models.", answer(MODEL_LIST), (422, 503)),
     Route(
         "PUT",
         AT,
         (ADMIN,),
         put_model,
         "Create a model, or change the changeable settings of an existing one. With `follow` it learns the events of another.",
-        answer("ModelPut", 200, 201, 202),
+        answer(ModelPut, 200, 201, 202),
         (404, 409, 503, 507),
-        body=json_body("ModelConfig", {"learner": {"kind": "truncated_gradient"}, "labels": "0/1"}),
+        body=json_body(CONFIG, {"learner": {"kind": "truncated_gradient"}, "labels": "0/1"}),
         creates=True,
     ),
-    Route("GET", AT, ANY, describe_model, "Show one model.", answer("Model"), _READ),
-    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer("ModelDropped"), (*_READ, 409), (_CONFIRM,)),
-    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer("Metrics"), _READ, (_SINCE, _TIMES)),
+    Route("GET", AT, ANY, describe_model, "Show one model.", answer(Model), _READ),
+    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer(ModelDropped), (*_READ, 409), (_CONFIRM,)),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer(Metrics), _READ, (_SINCE, _TIMES)),
     Route(
         "GET",
         f"{AT}/weights",
         _SEEN,
         model_weights,
         "The largest weights.",
-        answer("Weights"),
+        answer(Weights),
         (*_READ, 409),
         (_TOP, _PREFIX, _LEVEL, _CLASS),
     ),

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.limits import ERRORS_SHOWN_MAX, ROWS_PER_REQUEST_MAX
 from riata.web.api.route import AT, Hot, Route
-from riata.web.api.schemas import COUNT, FLAG, REJECTED_CODES, YES_OR_NO, Schema, answer, array, query, record, ref, rows_body
+from riata.web.api.schemas import (
+    FLAG,
+    Count,
+    Document,
+    Example,
+    PredictionLabel,
+    RejectedCodes,
+    RowError,
+    Schema,
+    answer,
+    query,
+    rows_body,
+    says,
+)
 from riata.web.auth.keys import OBSERVE
 
 TAG: Final = "observe"
-SCHEMAS: Final = {
-    "Observed": record(
-        {
-            "accepted": COUNT,
-            "duplicate": COUNT,
-            "rejected": COUNT,
-            "seq": {**COUNT, "description": "log position of the last accepted row"},
-            "outcome": {"enum": ["accepted", "duplicate"]},
-            "durability": {"enum": ["fsync", "memory"]},
-            "errors": array(ref("RowError"), maxItems=ERRORS_SHOWN_MAX),
-            "rejected_codes": REJECTED_CODES,
-            "applied": {**YES_OR_NO, "description": "only with wait=applied: the served model includes these rows"},
-        },
-        optional=("rejected_codes", "applied"),
-    )
-}
+
+
+class Observed(Document, kw_only=True):
+    """What became of the rows."""
+
+    accepted: Count
+    duplicate: Count
+    rejected: Count
+    rejected_codes: RejectedCodes | UnsetType = UNSET
+    seq: Annotated[Count, says("log position of the last accepted row")]
+    outcome: Literal["accepted", "duplicate"]
+    durability: Annotated[str, Meta(extra_json_schema={"enum": ["fsync", "memory"]})]
+    errors: Annotated[list[RowError], Meta(max_length=ERRORS_SHOWN_MAX)]
+    applied: Annotated[bool, says("only with wait=applied: the served model includes these rows")] | UnsetType = UNSET
+
+
 OPTIONS: Final[tuple[Schema, ...]] = (
     query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
     query("atomic", FLAG, "refuse all rows if any row is refused"),
@@ -58,10 +73,10 @@ def _observe(path: str) -> Route:
         Hot.OBSERVE,
         "Send labelled rows, or labels of predictions made with remember=true. 202: the rows are durable. 200: they are durable "
         "and the served model includes them (wait=applied).",
-        answer("Observed", 202, 200),
+        answer(Observed, 202, 200),
         (404, 429, 503, 507),
         OPTIONS,
-        rows_body("Observation", "Observations", labelled=True),
+        rows_body((Example, PredictionLabel), labelled=True),
     )
 
 

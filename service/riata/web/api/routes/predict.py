@@ -4,97 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from riata.web.api.predictions import Prediction
 from riata.web.api.route import AT, Hot, Route
 from riata.web.api.schemas import (
-    COUNT,
-    FIGURE,
     FLAG,
-    NUMBER,
-    PREDICTION_ID,
     SEQ,
-    SERVED,
-    TEXT,
     Schema,
+    UnlabelledExample,
     answer,
-    array,
     query,
-    record,
-    ref,
     rows_body,
 )
 from riata.web.auth.keys import PREDICT
 
-_AGE: Final = {"type": "number", "minimum": 0, "description": "seconds since this version was published"}
-_STALE: Final = {
-    "type": "number",
-    "minimum": 0,
-    "description": "seconds since this version was last known to be the newest; 0 in the process that learns",
-}
-_REPLAYING: Final = {
-    "type": "boolean",
-    "description": "true, and otherwise absent, while events after `seq` that were logged before the start are not learnt yet",
-}
-_REFIT: Final = {"type": "string", "description": "with from=refit: the refit whose weights answered"}
 TAG: Final = "predict"
-SCHEMAS: Final = {
-    "Contribution": record(
-        {"feature": TEXT, "value": NUMBER, "weight": NUMBER, "contribution": NUMBER, "shares_slot_with": array(TEXT)}
-    ),
-    "Prediction": record(
-        {
-            "probability": {
-                "type": ["number", "null"],
-                "minimum": 0,
-                "maximum": 1,
-                "description": "of the positive class, or of the class in `label`; null if the model gives no probabilities",
-            },
-            "margin": NUMBER,
-            "label": {
-                "type": ["number", "string", "null"],
-                "description": "as labels are written; of several classes the name of the one with the largest margin, null "
-                "before the first",
-            },
-            "probabilities": {
-                "type": "object",
-                "additionalProperties": NUMBER,
-                "description": "if the model has several classes: the probability of each, which sum to one",
-            },
-            "std_error": {
-                **FIGURE,
-                "minimum": 0,
-                "description": "approximate standard error of the margin, from the curvature of the non-zero weights, which may "
-                "be some seconds old; features without a weight add nothing. null, with the reason in `std_error` of "
-                "`GET /models/{model}`, if the learner keeps no curvature or too much to invert, if the model is worse than its "
-                "base rate, if too few events have come for so many weights, or if columns are nearly combinations of others or "
-                "have heavy tails",
-            },
-            "interval": {
-                **record({"level": NUMBER, "low": NUMBER, "high": NUMBER, "mean": NUMBER}),
-                "description": "with level: the central interval of the probability under the posterior distribution of the "
-                "weights, and its mean; from draws, or from std_error as if the margin were normal; features that the model has "
-                "not met add nothing",
-            },
-            "decision": {"type": "integer", "description": "if the model has costs: the class of the lower expected cost"},
-            "known_features": COUNT,
-            "unknown_features": COUNT,
-            "model": record(
-                {**SERVED, "age_s": _AGE, "stale_s": _STALE, "refit": _REFIT, "replaying": _REPLAYING},
-                optional=("refit", "replaying"),
-            ),
-            "prediction_id": PREDICTION_ID,
-            "bias": NUMBER,
-            "contributions": array(
-                ref("Contribution"),
-                description="with explain: bias plus these contributions, added in this order, equals the margin to the last bit",
-            ),
-            "runs": array(
-                record({"group": TEXT, "first": TEXT, "last": TEXT, "features": COUNT, "contribution": NUMBER}),
-                description="with explain, from a refit with groups: what each run of features adds in this row, largest first",
-            ),
-        },
-        optional=("probabilities", "interval", "decision", "prediction_id", "bias", "contributions", "runs"),
-    ),
-}
 _EXPLAIN: Final = "add bias and contributions, which add up to the margin"
 _MIN_SEQ: Final = "wait until the served model includes this log position"
 _LEVEL: Final = "add the interval that holds the probability with this probability; the model has to have standard errors"
@@ -123,7 +46,7 @@ BODY_OPTIONS: Final = (
     query("from", _SOURCE, _FROM),
 )
 PREDICTIONS: Final = {
-    "application/json": {"schema": {"anyOf": [ref("Prediction"), array(ref("Prediction"))]}},
+    "application/json": {"schema": {"anyOf": [Prediction, list[Prediction]]}},
     "application/x-ndjson": {"schema": {"type": "string"}},
     "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
 }
@@ -136,7 +59,7 @@ def _predict_query(path: str) -> Route:
         (PREDICT,),
         Hot.PREDICT,
         "Predict the one row of the query.",
-        answer("Prediction"),
+        answer(Prediction),
         (400, 404, 409, 414, 422, 503),
         QUERY_OPTIONS,
     )
@@ -154,7 +77,7 @@ def _predict_body(path: str) -> Route:
         {200: PREDICTIONS},
         (404, 409, 503, 507),
         BODY_OPTIONS,
-        rows_body("UnlabelledExample", "UnlabelledExamples", labelled=False),
+        rows_body((UnlabelledExample,), labelled=False),
     )
 
 

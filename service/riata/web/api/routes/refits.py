@@ -2,33 +2,223 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
-from riata.base.errors import BadInput, nearest
-from riata.lab.batch.named import AUTO, LAPS, SOLVERS
-from riata.run.candidates.refits.request import MEMORY_BYTES, SEVERAL_MAX, RefitRequest
-from riata.run.candidates.solver_options import TOLERANCE
+from msgspec import UNSET, UnsetType, field
+
+from riata.run.candidates.refits.request import RefitRequest
 from riata.web.api.options import model_in_path
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import accepted
 from riata.web.api.schemas import (
-    COUNT,
-    FIGURE,
-    NUMBER,
-    PROMOTION,
-    TEXT,
-    TIME,
-    YES_OR_NO,
-    Schema,
+    Count,
+    Document,
+    Error,
+    Figure,
+    Number,
+    Object,
+    Promotion,
+    Time,
     answer,
-    array,
     json_body,
-    record,
-    ref,
+    says,
 )
 from riata.web.auth.keys import ADMIN, WATCH
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
+
+
+class RefitPass(Document, kw_only=True):
+    """A pass of a solver over the rows."""
+
+    stage: Literal["solving", "judging"]
+    gamma: Number
+    pass_: Count = field(name="pass")
+    objective: Number
+    gap: Figure
+    kkt: Annotated[Number, says("largest violation of an optimality condition, as a share of the penalty")]
+    non_zeros: Count
+    members: Count
+    frozen: Count
+    accesses: Count
+    seconds: Number
+    run_k: Number | UnsetType = UNSET
+    score: Number | UnsetType = UNSET
+    points: Annotated[Count, says("of laps: a pass is one of so many points of the grid")] | UnsetType = UNSET
+
+
+class RefitGroup(Document):
+    """A group of features, and whether it has runs."""
+
+    name: str
+    features: Count
+    runs: bool
+    absent: Count
+    spread: Number
+
+
+class RefitPart(Document):
+    """A run of features, or one of no group."""
+
+    group: str
+    features: list[str]
+    slots: list[Count]
+    weights: list[Number]
+
+
+class RefitRuns(Document):
+    """What solver laps found."""
+
+    k: Number
+    score: Annotated[Number, says("less is better: minus the logarithm of the evidence, approximately")]
+    groups: list[RefitGroup]
+    partition: Annotated[list[RefitPart], says("runs of groups in their order, then the features of no group that have a weight")]
+    grid: list[Object]
+
+
+class Judged(Document):
+    """Mean losses of one learner over the newest events."""
+
+    loss: Number
+    frozen_loss: Number
+    calibration: Figure
+
+
+class RefitVerdict(Document, kw_only=True):
+    """Whether the optimum is better."""
+
+    decision: Literal["PROMOTE", "HOLD", "REJECT"]
+    why: str
+    events: Count
+    difference: Annotated[Number, says("loss of the candidate minus that of the model, both going on learning")] | UnsetType = (
+        UNSET
+    )
+    standard_error: Number | UnsetType = UNSET
+    measure: str | UnsetType = UNSET
+    blocks: Count | UnsetType = UNSET
+    online: Judged | UnsetType = UNSET
+    candidate: Judged | UnsetType = UNSET
+    frozen_difference: Number | UnsetType = UNSET
+    frozen_standard_error: Number | UnsetType = UNSET
+
+
+class Losses(Document):
+    """Mean log loss of the model, of the optimum and of the base rate."""
+
+    online: Number
+    batch: Number
+    base: Number
+
+
+class TailLosses(Document):
+    """Losses over the newest events, and their difference."""
+
+    events: Count
+    online: Number
+    batch: Number
+    difference: Number
+    standard_error: Number
+
+
+class ProgressiveRegret(Document):
+    """Losses from before each event was learnt, against those of the optimum."""
+
+    from_: Count = field(name="from")
+    events: Count
+    online: Number
+    batch: Number
+    regret: Number
+    in_sample: bool
+
+
+class RefitRegret(Document):
+    """How far the model was from the optimum."""
+
+    gamma: Number
+    gamma_of: str
+    objective_excess: Annotated[Number, says("objective of the solution minus that of the model's weights")]
+    log_loss: Losses
+    tail_log_loss: TailLosses | None
+    progressive_regret: ProgressiveRegret | None
+
+
+class RefitCertificate(Document):
+    """How near the optimum is."""
+
+    objective: Number
+    gap: Figure
+    kkt: Number
+
+
+class RefitWindow(Document):
+    """The events that were taken."""
+
+    from_: Count = field(name="from")
+    to: Count
+    events: Count
+    of: Count
+    skipped: Count
+    undone_by_restore: Count
+
+
+class Refit(Document):
+    """A refit."""
+
+    id: str
+    model: str
+    state: Literal["running", "done", "cancelled", "failed", "interrupted"]
+    stage: str | None
+    created: Time
+    seconds: Number
+    request: Object
+    progress: Object | None
+    trace: list[RefitPass]
+    error: Error | None
+    window: RefitWindow | None
+    solver: str | None
+    reason: str | None
+    features: Count | None
+    memory_bytes: Count | None
+    solutions: list[Object] | None
+    chosen: Count | None
+    runs: Annotated[RefitRuns | None, says("of laps")]
+    certificate: RefitCertificate | None
+    regret: RefitRegret | None
+    verdict: RefitVerdict | None
+    not_promotable: Annotated[str | None, says("why the learner cannot go on from the optimum; empty if it can")]
+    promotion: Object | None
+
+
+class RefitList(Document):
+    """Refits, newest first."""
+
+    refits: list[Refit]
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteRequest:
+    """The body of a promotion."""
+
+    force: bool = False
+
+
+class Promoted(Promotion):
+    """The model went on from the optimum."""
+
+    refit: str
+    verdict: RefitVerdict
+
+
+class Regret(RefitRegret):
+    """How far the model was from the optimum at its last refit."""
+
+    model: str
+    refit: str
+    created: Time
+    seq: Count
+    window: RefitWindow | None
+    certificate: RefitCertificate | None
+    verdict: RefitVerdict | None
 
 
 async def begin_refit(call: Call) -> Answer:
@@ -37,69 +227,44 @@ async def begin_refit(call: Call) -> Answer:
     call.parts.service.published(model)
     refits = call.parts.service.refits
     job = refits.begin(model, await call.json())
-    return accepted(job, refits.get(model, job.id))
+    return accepted(call, job, refits.get(model, job.id))
 
 
 async def list_refits(call: Call) -> Answer:
     """The refits of a model, newest first, without their traces."""
     model, _ = call.asked()
-    return json_answer({"refits": call.parts.service.refits.listed(model)})
+    return call.answer({"refits": call.parts.service.refits.listed(model)})
 
 
 async def describe_refit(call: Call) -> Answer:
     """One refit: its progress while it runs, then what it found."""
     model, _ = call.asked()
-    return json_answer(call.parts.service.refits.get(model, _refit(call)))
+    return call.answer(call.parts.service.refits.get(model, _refit(call)))
 
 
 async def cancel_refit(call: Call) -> Answer:
     """Ask a running refit to end with the best weights so far."""
     model, _ = call.asked()
-    return json_answer(call.parts.service.refits.cancel(model, _refit(call)), 202)
+    return call.answer(call.parts.service.refits.cancel(model, _refit(call)), 202)
 
 
 async def promote_refit(call: Call) -> Answer:
     """Have the model go on from the optimum. The verdict of the gate decides, unless `force` is true."""
     model, _ = call.asked()
     call.parts.service.published(model)
-    force = read_force(await call.json())
-    return json_answer(await call.parts.service.refits.promote(model, _refit(call), force))
+    force = (await call.read(PromoteRequest)).force
+    return call.answer(await call.parts.service.refits.promote(model, _refit(call), force))
 
 
 async def regret(call: Call) -> Answer:
     """How far the model was from the optimum at its last refit."""
     model, _ = call.asked()
-    return json_answer(call.parts.service.refits.regret(model))
-
-
-def read_force(document: dict[str, Any]) -> bool:
-    """Read the body of a promotion. Raises `BadInput`, which names the key."""
-    for key in document:
-        if key != "force":
-            raise BadInput(f"{key}: unknown key; {nearest(key, ['force'])}", "unknown_key")
-    force = document.get("force", False)
-    if type(force) is not bool:
-        raise BadInput("force: expected true or false", "wrong_type")
-    return force
+    return call.answer(call.parts.service.refits.regret(model))
 
 
 def _refit(call: Call) -> str:
     model_in_path(call.request.path_params)
     return str(call.request.path_params["refit"])
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-_NUMBER: Final = {"type": "number", "minimum": 0}
-_SEVERAL: Final = (_NUMBER, array(_NUMBER, minItems=1, maxItems=SEVERAL_MAX, uniqueItems=True))
-_WINDOW: Final = record({"from": COUNT, "to": COUNT, "events": COUNT, "of": COUNT, "skipped": COUNT, "undone_by_restore": COUNT})
-_WHOLE: Final = {"type": "integer", "minimum": 1}
-
-
-def _whole(maximum: int, description: str) -> Schema:
-    return {**_or_null({**_WHOLE, "maximum": maximum}), "description": description}
 
 
 _ID: Final = {
@@ -110,167 +275,6 @@ _ID: Final = {
     "description": "id of a refit of the model",
 }
 TAG: Final = "refits"
-SCHEMAS: Final = {
-    "RefitRequest": record(
-        {
-            "solver": {"type": "string", "enum": [AUTO, *SOLVERS, LAPS], "default": AUTO},
-            "gamma": {
-                "anyOf": [{"type": "string", "enum": ["as_online"]}, *_SEVERAL],
-                "default": "as_online",
-                "description": "L1 penalty in units of the summed log-likelihood; as_online is that of the learner, 1 if it has "
-                "none. Of several the older half of the hold-out chooses one",
-            },
-            "k": {**_or_null({**_WHOLE, "maximum": 10**6}), "description": "most features in the working set of rmmp"},
-            "window": record({"events": _or_null({**_WHOLE, "maximum": 10**12})}, optional=("events",)),
-            "hold_out": record(
-                {"share": _or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 0.5})}, optional=("share",)
-            ),
-            "promote": {"type": "string", "enum": ["never", "if_better"], "default": "never"},
-            "memory_bytes_max": {
-                "type": "integer",
-                "minimum": 2**20,
-                "maximum": 2**50,
-                "default": MEMORY_BYTES,
-                "description": "memory of the process that solves, beside the program and the mapped segments; it cannot take "
-                "more",
-            },
-            "bound": {
-                "anyOf": [*_SEVERAL, {"type": "null"}],
-                "description": "of irls_lars, in place of gamma: the sizes of all weights sum to at most this",
-            },
-            "at_once": _whole(10**6, "of shotgun: weights that move at the same time; null: by an estimate"),
-            "machines": _whole(4096, "of parallel_sgd: machines that learn every k-th row each; null: 8"),
-            "eta": {
-                **_or_null({"type": "number", "exclusiveMinimum": 0, "maximum": 1e6}),
-                "description": "of parallel_sgd: step size; null: 1",
-            },
-            "rounds": _whole(10**9, "of sllr_l1 and sllr_l2; null: 10000"),
-            "passes_max": _whole(10**6, "most passes over the rows; null: by the solver"),
-            "seed": {
-                **_or_null({**_WHOLE, "minimum": 0, "maximum": 2**63 - 1}),
-                "description": "of solvers that draw random numbers; null: 0",
-            },
-            "tolerance": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": TOLERANCE},
-            "groups": {
-                **_or_null({"type": "object"}),
-                "description": 'of laps: features by name or pattern: {"temperature": "t{00..59}", "country": "country=*"}',
-            },
-            "run_k": {
-                "anyOf": [*_SEVERAL, {"type": "null"}],
-                "description": "of laps: how alike neighbours in a run are, 0 to below 1; null: five values, of which the score "
-                "chooses",
-            },
-        },
-        optional=tuple(one.name for one in fields(RefitRequest)),
-    ),
-    "RefitPass": record(
-        {
-            "stage": {"type": "string", "enum": ["solving", "judging"]},
-            "gamma": NUMBER,
-            "pass": COUNT,
-            "objective": NUMBER,
-            "gap": FIGURE,
-            "kkt": {**NUMBER, "description": "largest violation of an optimality condition, as a share of the penalty"},
-            "non_zeros": COUNT,
-            "members": COUNT,
-            "frozen": COUNT,
-            "accesses": COUNT,
-            "seconds": NUMBER,
-            "run_k": NUMBER,
-            "score": NUMBER,
-            "points": {**COUNT, "description": "of laps: a pass is one of so many points of the grid"},
-        },
-        optional=("run_k", "score", "points"),
-    ),
-    "RefitRuns": record(
-        {
-            "k": NUMBER,
-            "score": {**NUMBER, "description": "less is better: minus the logarithm of the evidence, approximately"},
-            "groups": array(
-                record({"name": TEXT, "features": COUNT, "runs": YES_OR_NO, "absent": COUNT, "spread": NUMBER}),
-            ),
-            "partition": array(
-                record({"group": TEXT, "features": array(TEXT), "slots": array(COUNT), "weights": array(NUMBER)}),
-                description="runs of groups in their order, then the features of no group that have a weight",
-            ),
-            "grid": array({"type": "object"}),
-        }
-    ),
-    "RefitVerdict": record(
-        {
-            "decision": {"type": "string", "enum": ["PROMOTE", "HOLD", "REJECT"]},
-            "why": TEXT,
-            "events": COUNT,
-            "difference": {**NUMBER, "description": "loss of the candidate minus that of the model, both going on learning"},
-            "standard_error": NUMBER,
-        },
-        optional=("difference", "standard_error"),
-        closed=False,
-    ),
-    "RefitRegret": record(
-        {
-            "gamma": NUMBER,
-            "gamma_of": TEXT,
-            "objective_excess": {**NUMBER, "description": "objective of the solution minus that of the model's weights"},
-            "log_loss": record({"online": NUMBER, "batch": NUMBER, "base": NUMBER}),
-            "tail_log_loss": _or_null(
-                record({"events": COUNT, "online": NUMBER, "batch": NUMBER, "difference": NUMBER, "standard_error": NUMBER})
-            ),
-            "progressive_regret": _or_null(
-                record(
-                    {
-                        "from": COUNT,
-                        "events": COUNT,
-                        "online": NUMBER,
-                        "batch": NUMBER,
-                        "regret": NUMBER,
-                        "in_sample": YES_OR_NO,
-                    }
-                )
-            ),
-        }
-    ),
-    "Refit": record(
-        {
-            "id": TEXT,
-            "model": TEXT,
-            "state": {"type": "string", "enum": ["running", "done", "cancelled", "failed", "interrupted"]},
-            "stage": _or_null(TEXT),
-            "created": TIME,
-            "seconds": NUMBER,
-            "request": {"type": "object"},
-            "progress": _or_null({"type": "object"}),
-            "trace": array(ref("RefitPass")),
-            "error": _or_null(record({"code": TEXT, "detail": TEXT})),
-            "window": _or_null(_WINDOW),
-            "solver": _or_null(TEXT),
-            "reason": _or_null(TEXT),
-            "features": _or_null(COUNT),
-            "memory_bytes": _or_null(COUNT),
-            "solutions": _or_null(array({"type": "object"})),
-            "chosen": _or_null(COUNT),
-            "runs": {**_or_null(ref("RefitRuns")), "description": "of laps"},
-            "certificate": _or_null(ref("RefitCertificate")),
-            "regret": _or_null(ref("RefitRegret")),
-            "verdict": _or_null(ref("RefitVerdict")),
-            "not_promotable": {**_or_null(TEXT), "description": "why the learner cannot go on from the optimum; empty if it can"},
-            "promotion": _or_null({"type": "object"}),
-        }
-    ),
-    "RefitCertificate": record(
-        {"objective": NUMBER, "gap": FIGURE, "kkt": NUMBER},
-    ),
-    "RefitList": record({"refits": array(ref("Refit"))}),
-    "PromoteRequest": record({"force": {**YES_OR_NO, "default": False}}, optional=("force",)),
-    "Promoted": record(
-        {
-            "refit": TEXT,
-            **PROMOTION,
-            "verdict": ref("RefitVerdict"),
-        }
-    ),
-    "Regret": record({"model": TEXT, "refit": TEXT, "created": TIME, "seq": COUNT}, closed=False),
-}
 _READ: Final = (404, 409, 422, 503)
 ROUTES: Final = (
     Route(
@@ -279,18 +283,18 @@ ROUTES: Final = (
         (ADMIN,),
         begin_refit,
         "Find the batch optimum of what a model has learnt, in a process of its own. One at a time in a service.",
-        answer("Refit", 202),
+        answer(Refit, 202),
         (404, 409, 503, 507),
-        body=json_body("RefitRequest", {"promote": "never"}),
+        body=json_body(RefitRequest, {"promote": "never"}),
     ),
-    Route("GET", f"{AT}/refits", (ADMIN, WATCH), list_refits, "Refits of a model, newest first.", answer("RefitList"), _READ),
+    Route("GET", f"{AT}/refits", (ADMIN, WATCH), list_refits, "Refits of a model, newest first.", answer(RefitList), _READ),
     Route(
         "GET",
         f"{AT}/refits/{{refit}}",
         (ADMIN, WATCH),
         describe_refit,
         "One refit: progress, trace, certificate, window, regret and verdict.",
-        answer("Refit"),
+        answer(Refit),
         _READ,
         (_ID,),
     ),
@@ -300,7 +304,7 @@ ROUTES: Final = (
         (ADMIN,),
         cancel_refit,
         "End a running refit with its best weights so far.",
-        answer("Refit", 202),
+        answer(Refit, 202),
         _READ,
         (_ID,),
     ),
@@ -310,10 +314,10 @@ ROUTES: Final = (
         (ADMIN,),
         promote_refit,
         "Have the model go on from the optimum, if the gate says PROMOTE or by force. It is an event of the log.",
-        answer("Promoted"),
+        answer(Promoted),
         (404, 409, 503, 507),
         (_ID,),
-        json_body("PromoteRequest", {"force": False}),
+        json_body(PromoteRequest, {"force": False}),
     ),
     Route(
         "GET",
@@ -321,7 +325,7 @@ ROUTES: Final = (
         (ADMIN, WATCH),
         regret,
         "How far the model was from the batch optimum at its last refit.",
-        answer("Regret"),
+        answer(Regret),
         _READ,
     ),
 )

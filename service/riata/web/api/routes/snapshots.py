@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
 
-from riata.base.document import write_document
+from annotated_types import MaxLen
+from msgspec import UNSET, Meta, UnsetType, field
+
+from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt, Malformed, NotFound, nearest
 from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
@@ -15,9 +19,21 @@ from riata.web.api.document import check_type, read_json_object
 from riata.web.api.options import new_model_name
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import source
-from riata.web.api.schemas import COUNT, TEXT, TIME, YES_OR_NO, answer, array, json_body, json_content, query, record, ref
+from riata.web.api.schemas import (
+    Count,
+    Document,
+    Number,
+    Object,
+    Source,
+    Time,
+    answer,
+    json_body,
+    json_content,
+    query,
+    says,
+)
 from riata.web.auth.keys import ADMIN, WATCH
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
 from riata.web.server.body import content_type
 from riata.web.settings import DOCUMENT_BYTES_MAX
 
@@ -26,10 +42,85 @@ CURL: Final = "application/x-www-form-urlencoded"  # what curl says of --data-bi
 EXPORT_FORMATS: Final = ("binary", "json")
 
 
+class Snapshot(Document):
+    """A retained generation."""
+
+    generation: Count
+    seq: Count
+    created: Time
+    age_s: Annotated[float, Meta(ge=0, description="seconds since it was made")]
+    bytes: Count
+    state_digest: str
+    verified: Annotated[bool, says("it was read back and is what was written")]
+    cause: Annotated[Literal["schedule", "request", "saved"], says("saved: kept until it is deleted")]
+    note: Annotated[str, says("what whoever saved it says of it")]
+    leads_on: Annotated[bool, says("the log has the events after it, so that every later event can be reached from it")]
+    metrics: Object
+    took_ms: Annotated[Count, says("how long it took to save, once it was saved on request")] | UnsetType = UNSET
+
+
+class SnapshotList(Document):
+    """The retained generations."""
+
+    snapshots: list[Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """The body of a request to save."""
+
+    note: Annotated[str, MaxLen(NOTE_CHARACTERS_MAX)] = ""
+
+
+class SnapshotDeleted(Document):
+    """A snapshot was deleted."""
+
+    generation: Count
+    deleted: bool
+
+
+class Imported(Document):
+    """A model was imported."""
+
+    name: str
+    created: bool
+    seq: Count
+
+
+class NamedSlot(Document):
+    """A weight with the names seen in its slot."""
+
+    slot: Count
+    weight: Number
+    names: list[str]
+
+
+class ExportedClass(Document, kw_only=True):
+    """The weights of a class."""
+
+    class_: str = field(name="class")
+    intercept: Number
+    weights: list[NamedSlot]
+
+
+class Export(Document, kw_only=True):
+    """A model in readable form."""
+
+    model: Source
+    config: Object
+    link: str
+    bits: Count
+    intercept: Number
+    non_zeros: Count
+    weights: list[NamedSlot]
+    figures: Object
+    classes: list[ExportedClass] | UnsetType = UNSET
+
+
 async def list_snapshots(call: Call) -> Answer:
     """The retained generations."""
     model, _ = call.asked()
-    return json_answer({"snapshots": await call.parts.admin.snapshots(model)})
+    return call.answer({"snapshots": await call.parts.admin.snapshots(model)})
 
 
 async def snapshot_now(call: Call) -> Answer:
@@ -37,8 +128,8 @@ async def snapshot_now(call: Call) -> Answer:
     model, _ = call.asked()
     call.parts.service.published(model)
     body = await call.body(DOCUMENT_BYTES_MAX)
-    note = read_note(read_json_object(body, content_type(call.request.scope))) if body else ""
-    return json_answer(await call.parts.admin.snapshot_now(model, note), 201)
+    note = read_document(Save, read_json_object(body, content_type(call.request.scope))).note if body else ""
+    return call.answer(await call.parts.admin.snapshot_now(model, note), 201)
 
 
 async def delete_snapshot(call: Call) -> Answer:
@@ -49,7 +140,7 @@ async def delete_snapshot(call: Call) -> Answer:
     if not number.isascii() or not number.isdigit() or len(number) > 15:
         raise NotFound(f"no snapshot {number[:64]!r}: expected its number", "generation_not_found")
     await call.parts.admin.delete_snapshot(model, int(number))
-    return json_answer({"generation": int(number), "deleted": True})
+    return call.answer({"generation": int(number), "deleted": True})
 
 
 async def export(call: Call) -> Answer:
@@ -61,7 +152,7 @@ async def export(call: Call) -> Answer:
     published = call.parts.service.published(model)
     if kind == "json":
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, readable, published, call.parts.service.names(model))
+        return await loop.run_in_executor(None, lambda: call.answer(readable(published, call.parts.service.names(model))))
     disposition = f'attachment; filename="{model}.riata"'.encode()
     content = await call.parts.admin.export(model)
     return Answer(200, content, BINARY.encode(), ((b"content-disposition", disposition),))
@@ -78,25 +169,12 @@ async def import_model(call: Call) -> Answer:
     bytes_max = min(settings.import_bytes_max, settings.bodies_bytes_max)  # otherwise refused with 503 every time
     content = await call.body(bytes_max)
     try:
-        return json_answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content)))
+        return call.answer(await call.creating(name, lambda: call.parts.admin.import_model(name, content)))
     except Corrupt as error:  # the client's bytes, not ours
         raise Malformed(f"the body is not an export of a model: {error.detail}", "not_an_export") from error
 
 
-def read_note(document: dict[str, Any]) -> str:
-    """Read the body of a snapshot. Raises `BadInput`, which names the key."""
-    for key in document:
-        if key != "note":
-            raise BadInput(f"{key[:64]}: unknown key; did you mean 'note'?", "unknown_key")
-    note = document.get("note", "")
-    if not isinstance(note, str):
-        raise BadInput("note: expected a text", "wrong_type")
-    if len(note) > NOTE_CHARACTERS_MAX:
-        raise BadInput(f"note: {len(note)} characters; the maximum is {NOTE_CHARACTERS_MAX}", "out_of_range")
-    return note
-
-
-def readable(published: Published, names: NameBook) -> Answer:
+def readable(published: Published, names: NameBook) -> dict[str, Any]:
     """Return the served model as JSON: configuration, figures, and each weight, of several classes in `classes`."""
     weights = published.model.weights
     document = {
@@ -114,7 +192,7 @@ def readable(published: Published, names: NameBook) -> Answer:
         document["classes"] = [
             {"class": name, "intercept": head.intercept, "weights": listed_weights(head, names)} for name, head in of_class
         ]
-    return json_answer(document)
+    return document
 
 
 def listed_weights(weights: Weights, names: NameBook) -> list[dict[str, Any]]:
@@ -124,36 +202,6 @@ def listed_weights(weights: Weights, names: NameBook) -> list[dict[str, Any]]:
 
 
 TAG: Final = "snapshots"
-SCHEMAS: Final = {
-    "Snapshot": record(
-        {
-            "generation": COUNT,
-            "seq": COUNT,
-            "created": TIME,
-            "age_s": {"type": "number", "minimum": 0, "description": "seconds since it was made"},
-            "bytes": COUNT,
-            "state_digest": TEXT,
-            "verified": {**YES_OR_NO, "description": "it was read back and is what was written"},
-            "cause": {
-                "type": "string",
-                "enum": ["schedule", "request", "saved"],
-                "description": "saved: kept until it is deleted",
-            },
-            "note": {**TEXT, "description": "what whoever saved it says of it"},
-            "leads_on": {
-                **YES_OR_NO,
-                "description": "the log has the events after it, so that every later event can be reached from it",
-            },
-            "metrics": {"type": "object"},
-        },
-        closed=False,
-    ),
-    "SnapshotList": record({"snapshots": array(ref("Snapshot"))}),
-    "Save": record({"note": {"type": "string", "maxLength": NOTE_CHARACTERS_MAX}}, optional=("note",)),
-    "SnapshotDeleted": record({"generation": COUNT, "deleted": YES_OR_NO}),
-    "Imported": record({"name": TEXT, "created": YES_OR_NO, "seq": COUNT}, closed=False),
-    "Export": record({"model": ref("Source"), "config": {"type": "object"}, "weights": array({"type": "object"})}, closed=False),
-}
 _BINARY: Final = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
 _FORMAT: Final = query(
     "format",
@@ -166,16 +214,16 @@ _NUMBER: Final = {
 }  # fmt: skip
 _READ: Final = (404, 422, 503)
 ROUTES: Final = (
-    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained snapshots.", answer("SnapshotList"), _READ),
+    Route("GET", f"{AT}/snapshots", (ADMIN, WATCH), list_snapshots, "Retained snapshots.", answer(SnapshotList), _READ),
     Route(
         "POST",
         f"{AT}/snapshots",
         (ADMIN,),
         snapshot_now,
         "Save a snapshot, kept until it is deleted; answers when it is durable.",
-        answer("Snapshot", 201),
+        answer(Snapshot, 201),
         (*_READ, 409, 507),
-        body={**json_body("Save", {"note": "before the import"}), "required": False},
+        body={**json_body(Save, {"note": "before the import"}), "required": False},
     ),
     Route(
         "DELETE",
@@ -183,7 +231,7 @@ ROUTES: Final = (
         (ADMIN,),
         delete_snapshot,
         "Delete a snapshot that was saved.",
-        answer("SnapshotDeleted"),
+        answer(SnapshotDeleted),
         (*_READ, 409, 507),
         (_NUMBER,),
     ),
@@ -193,7 +241,7 @@ ROUTES: Final = (
         (ADMIN,),
         export,
         "Export a model.",
-        {200: {**_BINARY, **json_content("Export")}},
+        {200: {**_BINARY, **json_content(Export)}},
         (*_READ, 409, 507),
         (_FORMAT,),
         writes=True,
@@ -204,7 +252,7 @@ ROUTES: Final = (
         (ADMIN,),
         import_model,
         "Import a model.",
-        answer("Imported"),
+        answer(Imported),
         (404, 409, 503, 507),
         body={"required": True, "content": _BINARY},
         creates=True,

@@ -20,7 +20,10 @@ from riata.run.writer.published import Published
 from riata.web.api.options import SEQ_MAX, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
-from riata.web.api.schemas import TEXT, query, record
+from riata.web.api.schemas import (
+    TEXT,
+    query,
+)
 from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
 from riata.web.server.answers import Stream
 from riata.web.server.body import header
@@ -139,13 +142,13 @@ def event(kind: str, seq: int | None, document: Mapping[str, Any]) -> bytes:
 
 
 TAG: Final = "operations"
-SCHEMAS: Final[dict[str, Any]] = {}
 _SUMMARY: Final = "What is served of the model, and the progress of its newest refit, as server-sent events."
 _ANSWER: Final = {
     200: {
         EVENT_STREAM: {
             "schema": {
-                **record({"event": TEXT, "id": TEXT, "data": TEXT}, optional=("event", "id", "data"), closed=False),
+                "type": "object",
+                "properties": {"event": TEXT, "id": TEXT, "data": TEXT},
                 "description": "`model`: position (also the id), version and faded figures, when more is served. `refit`: "
                 "state and progress of the newest refit, if this process learns. `gone`: the model was dropped. A comment every "
                 "15 s. It ends after ten minutes, and when the service stops",

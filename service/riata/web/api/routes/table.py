@@ -8,7 +8,6 @@ from typing import Final
 from starlette.routing import compile_path
 
 from riata.web.api.route import AT, V2_AT, Hot, Route
-from riata.web.api.schemas import SHARED, Schema
 
 # Modules beside this one.
 RESOURCES: Final = (
@@ -38,7 +37,6 @@ DEFAULT_MODEL: Final = "default"
 
 _MODULES: Final = [import_module(f"riata.web.api.routes.{name}") for name in RESOURCES]
 ROUTES: Final[tuple[Route, ...]] = tuple(route for module in _MODULES for route in module.ROUTES)
-SCHEMAS: Final[Schema] = {**SHARED, **{name: schema for module in _MODULES for name, schema in module.SCHEMAS.items()}}
 TAG_AT: Final = {(route.method, route.path): str(module.TAG) for module in _MODULES for route in module.ROUTES}
 ROUTE_AT: Final = {(route.method, route.path): route for route in ROUTES}
 TEMPLATES: Final = frozenset(route.path for route in ROUTES)

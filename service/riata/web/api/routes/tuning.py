@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput
@@ -14,29 +16,90 @@ from riata.web.api.options import NUMBER_MAX, positive, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schema_of import schema_of
 from riata.web.api.schemas import (
-    COUNT,
-    FIGURE,
-    NUMBER,
-    TEXT,
-    YES_OR_NO,
+    Count,
+    Document,
+    Figure,
+    Named,
+    Number,
+    Object,
     Schema,
+    Source,
     answer,
-    array,
     json_body,
     query,
-    record,
-    ref,
+    says,
 )
 from riata.web.auth.keys import ADMIN, PREDICT, WATCH
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
+
+Gamma = Annotated[Number, Meta(extra_json_schema={"minimum": 0})]
+Loss = Annotated[
+    Figure,
+    Meta(
+        extra_json_schema={"minimum": 0},
+        description="test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate "
+        "unless it is the penalty in force: the sketch is linearised about the weights of that one",
+    ),
+]
+OwnLoss = Annotated[
+    Figure,
+    Meta(
+        extra_json_schema={"minimum": 0},
+        description="test-then-train, of the model itself under the penalties it had at the time",
+    ),
+]
+
+
+class PathPoint(Document):
+    """The optimum under one penalty."""
+
+    gamma: Gamma
+    non_zeros: Count
+    objective: Annotated[Number, says("log-likelihood of the sketch minus penalties, relative to that of all weights zero")]
+    in_force: Annotated[bool, says("whether this is the penalty that the model learns with now")]
+    log_loss: Loss
+    faded_log_loss: Loss
+
+
+class Shadow(Document):
+    """A penalty that the learner follows beside its own."""
+
+    gamma: Gamma
+    weight: Gamma
+    log_loss: Gamma
+    faded_weight: Gamma
+    faded_log_loss: Gamma
+
+
+class Path(Document):
+    """The regularisation path."""
+
+    model: Source
+    gamma: Gamma
+    log_loss: OwnLoss
+    faded_log_loss: OwnLoss
+    points: Annotated[
+        list[PathPoint],
+        says("from the largest penalty to the smallest, including the current one and those of the shadows"),
+    ]
+    shadows: list[Shadow]
+
+
+class ModelChanged(Document):
+    """The configuration of a model after a change."""
+
+    name: str
+    created: bool
+    config: Object
+    seq: Annotated[Count, says("the served model includes this log position")]
 
 
 async def model_path(call: Call) -> Answer:
     """The regularisation path: number of weights and objective under other penalties, for the data so far. Read only."""
     model, options = call.asked()
     require_one_margin(call.parts.service.published(model).config, "a regularisation path")
-    return json_answer(await call.parts.service.path(model, read_path_question(options)))
+    return call.answer(await call.parts.service.path(model, read_path_question(options)))
 
 
 async def change_model(call: Call) -> Answer:
@@ -44,7 +107,7 @@ async def change_model(call: Call) -> Answer:
     model, _ = call.asked()
     call.parts.service.published(model)
     config, seq = await call.parts.admin.change(model, await call.json())
-    return json_answer({"name": model, "created": False, "config": write_document(config), "seq": seq})
+    return call.answer({"name": model, "created": False, "config": write_document(config), "seq": seq})
 
 
 def read_path_question(options: dict[str, str]) -> PathQuestion:
@@ -65,49 +128,11 @@ def _change() -> Schema:
             settings[name] = schema_of(spec.config)["properties"][name]
     for setting in settings.values():
         setting.pop("default", None)  # an absent setting stays as it is
-    return record(settings, optional=tuple(settings))
+    return {"type": "object", "properties": settings, "additionalProperties": False}
 
 
-def _paths() -> Schema:
-    loss = {
-        **FIGURE,
-        "minimum": 0,
-        "description": "test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate "
-        "unless it is the penalty in force: the sketch is linearised about the weights of that one",
-    }
-    objective = {**NUMBER, "description": "log-likelihood of the sketch minus penalties, relative to that of all weights zero"}
-    gamma = {"type": "number", "minimum": 0}
-    point = {
-        "gamma": gamma,
-        "non_zeros": COUNT,
-        "objective": objective,
-        "in_force": {**YES_OR_NO, "description": "whether this is the penalty that the model learns with now"},
-        "log_loss": loss,
-        "faded_log_loss": loss,
-    }
-    shadow = dict.fromkeys(("gamma", "weight", "log_loss", "faded_weight", "faded_log_loss"), gamma)
-    said = "from the largest penalty to the smallest, including the current one and those of the shadows"
-    points = array(ref("PathPoint"), description=said)
-    own = {**FIGURE, "minimum": 0, "description": "test-then-train, of the model itself under the penalties it had at the time"}
-    path = {
-        "model": ref("Source"),
-        "gamma": gamma,
-        "log_loss": own,
-        "faded_log_loss": own,
-        "points": points,
-        "shadows": array(record(shadow)),
-    }
-    return {"PathPoint": record(point), "Path": record(path)}
-
-
-_CHANGED: Final = {
-    "name": TEXT,
-    "created": YES_OR_NO,
-    "config": {"type": "object"},
-    "seq": {**COUNT, "description": "the served model includes this log position"},
-}
 TAG: Final = "models"
-SCHEMAS: Final = {"ModelChange": _change(), "ModelChanged": record(_CHANGED), **_paths()}
+MODEL_CHANGE: Final = Named("ModelChange", _change())
 _GAMMAS: Final = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
 _FROM: Final = "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
 _GAMMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
@@ -118,7 +143,7 @@ ROUTES: Final = (
         (PREDICT, WATCH),
         model_path,
         "The regularisation path: the weights that other penalties would choose from what was learnt so far. Changes nothing.",
-        answer("Path"),
+        answer(Path),
         (404, 409, 422, 503),
         (
             query("gammas", _GAMMAS, "number of penalties in the grid"),
@@ -132,8 +157,8 @@ ROUTES: Final = (
         (ADMIN,),
         change_model,
         "Change settings of a model while it learns; answers once the served model uses them.",
-        answer("ModelChanged"),
+        answer(ModelChanged),
         (404, 409, 503, 507),
-        body=json_body("ModelChange", {"publish_every_ms": 200}),
+        body=json_body(MODEL_CHANGE, {"publish_every_ms": 200}),
     ),
 )

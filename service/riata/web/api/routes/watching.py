@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 import riata
 from riata.base.clock import rfc3339
@@ -14,15 +16,26 @@ from riata.run.health import Health
 from riata.run.state.changes import KINDS
 from riata.run.state.drift import drift_sentence
 from riata.run.writer.published import Published
-from riata.watch.slices import HALF_LIFE, SLICE_FIGURES, VALUES_MAX
-from riata.watch.weight_history import POINTS_MAX, WeightHistory
+from riata.watch.slices import HALF_LIFE, VALUES_MAX
+from riata.watch.weight_history import POINTS_MAX
+from riata.watch.weight_history import WeightHistory as Followed
 from riata.web.api.options import whole
 from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.routes.health import REPLAYING, replaying, served, standing
-from riata.web.api.schemas import COUNT, FIGURE, NUMBER, TEXT, TIME, YES_OR_NO, Schema, answer, array, query, record
+from riata.web.api.routes.health import Replaying, replaying, served, standing
+from riata.web.api.schemas import (
+    TEXT,
+    Count,
+    Document,
+    Figure,
+    Object,
+    Time,
+    answer,
+    query,
+    says,
+)
 from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, KEY, PREDICT, SCOPES, WATCH, Key, sees_key, visible
-from riata.web.server.answers import Answer, json_answer
+from riata.web.server.answers import Answer
 from riata.web.server.body import header
 
 TAG_BYTES: Final = 12
@@ -36,13 +49,188 @@ _AFTER: Final = {  # an alarm, by the action of the detector
 LAG_EVENTS: Final = 100_000  # as the alert RiataLag
 
 
+class KeyQuotas(Document):
+    """What a key may use, null without a bound, and what it has used."""
+
+    models_max: Count | None
+    events_a_day: Count | None
+    bytes_a_day: Count | None
+    events_today: Annotated[Count | None, says("accepted since 00:00 UTC; null without a quota of a day")]
+    bytes_today: Count | None
+
+
+class Whoami(Document):
+    """What may be shown of a key."""
+
+    key: Annotated[str | None, says("id of the key; null if none is required")]
+    scopes: list[Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]]
+    models: Literal["*"] | list[str]
+    expires: Time | None
+    quotas: KeyQuotas | None
+
+
+class Keys(Document):
+    """The API keys."""
+
+    required: bool
+    keys: list[Whoami]
+
+
+class ModelStatus(Document):
+    """Position, freshness and faded figures of a model."""
+
+    name: str
+    learner: str
+    seq_logged: Count
+    seq_applied: Count
+    version: Count
+    busy_s: Annotated[float, says("for how long the learner has been busy with one step of it")]
+    waiting_s: Annotated[float, says("for how long its events have waited to be learnt")]
+    age_s: float
+    stale_s: float
+    non_zeros: Count
+    examples: Count
+    skipped: Count
+    lost: Count
+    accepting: bool
+    refused: Annotated[Count, says("rows that this process refused since its start")]
+    faded: dict[str, Figure]
+
+
+class Attention(Document):
+    """One thing to look at: `page` if it cannot wait until tomorrow, otherwise `ticket`."""
+
+    severity: Literal["page", "ticket"]
+    code: str
+    model: str | None
+    sentence: str
+    action: Annotated[str, says("what to do next")]
+
+
+class Status(Document):
+    """The service at one moment."""
+
+    version: str
+    ready: bool
+    process: Annotated[Object, says("the process that answers")]
+    processes: Annotated[
+        list[Object], says("all processes on a shared store, each as it last said of itself; empty if there is only one")
+    ]
+    models: list[ModelStatus]
+    replaying: Replaying
+    damaged: dict[str, str]
+    attention: list[Attention]
+
+
+class Change(Document):
+    """What changed a model."""
+
+    seq: Count
+    time: Time | None
+    kind: Annotated[
+        str,
+        Meta(
+            extra_json_schema={"enum": list(KINDS)},
+            description="drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
+            "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
+            "for were found. followed: it learns the events of another model from here on. challenged: which "
+            "models learn its events. "
+            "backfilled: it has learnt the log of the model that it follows; `difference` is to the loss that "
+            "the settings of that model would have had. "
+            "forgot: rows of subjects were forgotten. "
+            "trimmed: the event is no longer in the log",
+        ),
+    ]
+    actor: Annotated[str | None, says("id of the key that asked for it")]
+    source: Object
+    settings: Annotated[Object, says("by setting, [old, new]")]
+
+
+class ChangeList(Document):
+    """What changed a model, newest first."""
+
+    changes: list[Change]
+
+
+class SliceFigures(Document):
+    """The figures of a slice over some events."""
+
+    loss: Figure
+    base_loss: Figure
+    log_loss: Figure
+    normalised_entropy: Figure
+    calibration_ratio: Figure
+    base_rate: Figure
+
+
+class Slice(Document):
+    """The figures of the events with one value of a field."""
+
+    field: str
+    value: str
+    examples: Annotated[Count, says("events since the value was found")]
+    cumulative: SliceFigures
+    faded: SliceFigures
+
+
+class SliceList(Document):
+    """The slices of a model."""
+
+    fields: Annotated[list[str], says("the setting `slices`")]
+    half_life: Annotated[Count, says("events of a slice after which an event counts half in `faded`")]
+    values_max: Annotated[Count, says("most values of a field; those that were seen first are kept")]
+    slices: Annotated[list[Slice], says("the slice with the most events first; base: what the slice's own label rate would have")]
+
+
+class WeightHistory(Document):
+    """The followed weights at moments of the past."""
+
+    followed: Annotated[list[str], says("the setting `weights_followed`")]
+    points_max: Annotated[Count, says("most points; beyond it, the ones closest together are dropped")]
+    examples: Annotated[list[Count], says("number of events learnt at each point, increasing")]
+    weights: Annotated[
+        dict[str, list[Figure]],
+        says("by feature, the weight at each point; null before it was followed. A feature that was not seen yet is missing"),
+    ]
+
+
+class RefusedRow(Document):
+    """A row that was refused."""
+
+    time: Time
+    index: Count
+    code: str
+    detail: str
+
+
+class Delays(Document):
+    """How late something came."""
+
+    bounds_s: Annotated[list[float], says("upper bounds of the counts but the last, seconds")]
+    counts: list[Count]
+    mean_s: float | None
+
+
+class RefusedRows(Document):
+    """The rows that this process refused, and labels that came late."""
+
+    counts: Annotated[dict[str, Count], says("by code, since the start")]
+    last: list[RefusedRow]
+    labels: Annotated[Object | None, says("counts of remembered predictions and of their labels; null if there were none")]
+    label_delay: Annotated[Delays | None, says("labels by the seconds since their prediction")]
+    lateness: Annotated[
+        Delays | None,
+        says("rows with `ts` by the seconds from that time to their acceptance; null if there were none"),
+    ]
+
+
 async def whoami(call: Call) -> Answer:
     """The key of the request, its scopes and its models; without keys, everything is permitted."""
     call.options()
     key: Key | None = call.request.scope.get(KEY)
     if key is None:
-        return json_answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None, "quotas": None})
-    return json_answer(shown_key(call, key))
+        return call.answer({"key": None, "scopes": list(SCOPES), "models": EVERY_MODEL, "expires": None, "quotas": None})
+    return call.answer(shown_key(call, key))
 
 
 async def list_keys(call: Call) -> Answer:
@@ -51,7 +239,7 @@ async def list_keys(call: Call) -> Answer:
     ring = call.parts.keys()
     every = [] if ring is None else ring.keys.values()
     found = [shown_key(call, key) for key in every if sees_key(call.request.scope, key.id)]
-    return json_answer({"required": ring is not None, "keys": found})
+    return call.answer({"required": ring is not None, "keys": found})
 
 
 async def status(call: Call) -> Answer:
@@ -77,9 +265,7 @@ async def status(call: Call) -> Answer:
         "models": [model_status(call, name, one) for name, one in published.items()],
         "replaying": replaying(call, health),
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
-        "attention": [
-            one.document() for one in attention_of(health, warned) if one.model is None or visible(call.request.scope, one.model)
-        ],
+        "attention": [one for one in attention_of(health, warned) if one.model is None or visible(call.request.scope, one.model)],
     }
     return tagged(call, document)
 
@@ -90,28 +276,28 @@ def shown_process(call: Call, process: dict[str, Any]) -> dict[str, Any]:
     return {**process, "age_s": round(process["age_s"], 1), "lag": lag}
 
 
-def model_status(call: Call, name: str, published: Published) -> dict[str, Any]:
+def model_status(call: Call, name: str, published: Published) -> ModelStatus:
     """Return positions, freshness and the faded figures of a model."""
     at = call.parts.service.health().models[name]
     faded = published.figures["faded"]
-    return {
-        "name": name,
-        "learner": published.config.learner.kind,
-        "seq_logged": at.seq_logged,
-        "seq_applied": at.seq_applied,
-        "version": at.version,
-        "busy_s": round(at.busy_s, 1),
-        "waiting_s": round(at.waiting_s, 1),
-        "age_s": round(at.age_s, 1),
-        "stale_s": round(at.stale_s, 1),
-        "non_zeros": at.non_zeros,
-        "examples": published.examples,
-        "skipped": published.skipped,
-        "lost": at.lost,
-        "accepting": at.accepting,
-        "refused": sum(call.parts.meters.refused.counts(name).values()),
-        "faded": {figure: faded.get(figure) for figure in FADED_SHOWN},
-    }
+    return ModelStatus(
+        name=name,
+        learner=published.config.learner.kind,
+        seq_logged=at.seq_logged,
+        seq_applied=at.seq_applied,
+        version=at.version,
+        busy_s=round(at.busy_s, 1),
+        waiting_s=round(at.waiting_s, 1),
+        age_s=round(at.age_s, 1),
+        stale_s=round(at.stale_s, 1),
+        non_zeros=at.non_zeros,
+        examples=published.examples,
+        skipped=published.skipped,
+        lost=at.lost,
+        accepting=at.accepting,
+        refused=sum(call.parts.meters.refused.counts(name).values()),
+        faded={figure: faded.get(figure) for figure in FADED_SHOWN},
+    )
 
 
 async def changes(call: Call) -> Answer:
@@ -132,7 +318,7 @@ async def weights_history(call: Call) -> Answer:
     """The followed weights at moments of the past."""
     model, options = call.asked()
     published = call.parts.service.published(model)
-    followed, asked = published.followed or WeightHistory(), published.config.weights_followed
+    followed, asked = published.followed or Followed(), published.config.weights_followed
     names = asked if "names" not in options else options["names"].split(",")
     for name in names:
         if name not in asked:
@@ -167,7 +353,7 @@ def shown_key(call: Call, key: Key) -> dict[str, Any]:
 
 def tagged(call: Call, document: dict[str, Any]) -> Answer:
     """Return a document with an ETag; 304 without a body if the request says that it has this one."""
-    full = json_answer(document)
+    full = call.answer(document)
     tag = b'"%b"' % blake2b(full.body, digest_size=TAG_BYTES).hexdigest().encode()
     etag = ((b"etag", tag),)
     if header(call.request.scope, b"if-none-match") == tag:
@@ -175,146 +361,7 @@ def tagged(call: Call, document: dict[str, Any]) -> Answer:
     return full._replace(headers=etag)
 
 
-def _delays(counts: str) -> Schema:
-    bounds = array(NUMBER, description="upper bounds of the counts but the last, seconds")
-    return _or_null(record({"bounds_s": bounds, "counts": array(COUNT, description=counts), "mean_s": _or_null(NUMBER)}))
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-_KEY: Final = record(
-    {
-        "key": {"type": ["string", "null"], "description": "id of the key; null if none is required"},
-        "scopes": array({"type": "string", "enum": list(SCOPES)}),
-        "models": {"anyOf": [{"type": "string", "enum": [EVERY_MODEL]}, array(TEXT)]},
-        "expires": _or_null(TIME),
-        "quotas": _or_null(
-            record(
-                {
-                    "models_max": _or_null(COUNT),
-                    "events_a_day": _or_null(COUNT),
-                    "bytes_a_day": _or_null(COUNT),
-                    "events_today": {**_or_null(COUNT), "description": "accepted since 00:00 UTC; null without a quota of a day"},
-                    "bytes_today": _or_null(COUNT),
-                }
-            )
-        ),
-    }
-)
-_ATTENTION: Final = record(
-    {
-        "severity": {"type": "string", "enum": ["page", "ticket"]},
-        "code": TEXT,
-        "model": _or_null(TEXT),
-        "sentence": TEXT,
-        "action": {**TEXT, "description": "what to do next"},
-    }
-)
-
-_MODEL: Final = record(
-    {
-        "name": TEXT, "learner": TEXT, "seq_logged": COUNT, "seq_applied": COUNT, "version": COUNT, "age_s": NUMBER,
-        "stale_s": NUMBER, "non_zeros": COUNT, "examples": COUNT, "skipped": COUNT, "lost": COUNT, "accepting": YES_OR_NO,
-        "busy_s": {**NUMBER, "description": "for how long the learner has been busy with one step of it"},
-        "waiting_s": {**NUMBER, "description": "for how long its events have waited to be learnt"},
-        "refused": {**COUNT, "description": "rows that this process refused since its start"},
-        "faded": {"type": "object", "additionalProperties": FIGURE},
-    }
-)  # fmt: skip
-_SLICE: Final = record(dict.fromkeys(SLICE_FIGURES, FIGURE))
 TAG: Final = "operations"
-SCHEMAS: Final[Schema] = {
-    "Whoami": _KEY,
-    "Keys": record({"required": YES_OR_NO, "keys": array(_KEY)}),
-    "Status": record(
-        {
-            "version": TEXT,
-            "ready": YES_OR_NO,
-            "process": {"type": "object", "description": "the process that answers"},
-            "processes": array(
-                {"type": "object"},
-                description="all processes on a shared store, each as it last said of itself; empty if there is only one",
-            ),
-            "models": array(_MODEL),
-            "replaying": REPLAYING,
-            "damaged": {"type": "object", "additionalProperties": TEXT},
-            "attention": array(_ATTENTION),
-        }
-    ),
-    "ChangeList": record(
-        {
-            "changes": array(
-                record(
-                    {
-                        "seq": COUNT,
-                        "time": _or_null(TIME),
-                        "kind": {
-                            "type": "string",
-                            "enum": list(KINDS),
-                            "description": "drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
-                            "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
-                            "for were found. followed: it learns the events of another model from here on. challenged: which "
-                            "models learn its events. "
-                            "backfilled: it has learnt the log of the model that it follows; `difference` is to the loss that "
-                            "the settings of that model would have had. "
-                            "forgot: rows of subjects were forgotten. "
-                            "trimmed: the event is no longer in the log",
-                        },
-                        "actor": {"type": ["string", "null"], "description": "id of the key that asked for it"},
-                        "source": {"type": "object"},
-                        "settings": {"type": "object", "description": "by setting, [old, new]"},
-                    }
-                )
-            )
-        }
-    ),
-    "SliceList": record(
-        {
-            "fields": array(TEXT, description="the setting `slices`"),
-            "half_life": {**COUNT, "description": "events of a slice after which an event counts half in `faded`"},
-            "values_max": {**COUNT, "description": "most values of a field; those that were seen first are kept"},
-            "slices": array(
-                record(
-                    {
-                        "field": TEXT,
-                        "value": TEXT,
-                        "examples": {**COUNT, "description": "events since the value was found"},
-                        "cumulative": _SLICE,
-                        "faded": _SLICE,
-                    }
-                ),
-                description="the slice with the most events first; base: what the slice's own label rate would have",
-            ),
-        }
-    ),
-    "WeightHistory": record(
-        {
-            "followed": array(TEXT, description="the setting `weights_followed`"),
-            "points_max": {**COUNT, "description": "most points; beyond it, the ones closest together are dropped"},
-            "examples": array(COUNT, description="number of events learnt at each point, increasing"),
-            "weights": {
-                "type": "object",
-                "additionalProperties": array(FIGURE),
-                "description": "by feature, the weight at each point; null before it was followed. A feature that was not seen "
-                "yet is missing",
-            },
-        }
-    ),
-    "RefusedRows": record(
-        {
-            "counts": {"type": "object", "additionalProperties": COUNT, "description": "by code, since the start"},
-            "last": array(record({"time": TIME, "index": COUNT, "code": TEXT, "detail": TEXT})),
-            "labels": {
-                "anyOf": [{"type": "object"}, {"type": "null"}],
-                "description": "counts of remembered predictions and of their labels; null if there were none",
-            },
-            "label_delay": _delays("labels by the seconds since their prediction"),
-            "lateness": _delays("rows with `ts` by the seconds from that time to their acceptance; null if there were none"),
-        }
-    ),
-}
 _READ: Final = (404, 422, 503)
 _LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
 _SLICES: Final = "Losses, calibration and label rate by value of the fields in the setting `slices`."
@@ -323,41 +370,26 @@ _NAMES: Final = query("names", TEXT, "only these features, separated by commas; 
 _STATUS: Final = "This process, its models, and what needs attention in words."
 _REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
 ROUTES: Final = (
-    Route("GET", "/whoami", ANY, whoami, "The key of the request.", answer("Whoami"), (422,)),
-    Route("GET", "/keys", (ADMIN, WATCH), list_keys, "The API keys, without their secrets.", answer("Keys"), (422,)),
-    Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer("Status"), (422, 503)),
-    Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer("ChangeList"), _READ),
-    Route("GET", f"{AT}/slices", (ADMIN, WATCH), slices, _SLICES, answer("SliceList"), _READ),
+    Route("GET", "/whoami", ANY, whoami, "The key of the request.", answer(Whoami), (422,)),
+    Route("GET", "/keys", (ADMIN, WATCH), list_keys, "The API keys, without their secrets.", answer(Keys), (422,)),
+    Route("GET", "/status", (ADMIN, WATCH), status, _STATUS, answer(Status), (422, 503)),
+    Route("GET", f"{AT}/changes", (ADMIN, WATCH), changes, "What changed the model.", answer(ChangeList), _READ),
+    Route("GET", f"{AT}/slices", (ADMIN, WATCH), slices, _SLICES, answer(SliceList), _READ),
     Route(
         "GET",
         f"{AT}/weights/history",
         (PREDICT, WATCH),
         weights_history,
         _HISTORY,
-        answer("WeightHistory"),
+        answer(WeightHistory),
         _READ,
         (_NAMES,),
     ),
-    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer("RefusedRows"), _READ, (_LIMIT,)),
+    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer(RefusedRows), _READ, (_LIMIT,)),
 )
 
 
 # What needs a person's attention, in words: each with what it means and what to do next. Nothing here accesses the store.
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """One thing to look at. severity: `page` if it cannot wait until tomorrow, otherwise `ticket`."""
-
-    severity: str
-    code: str
-    model: str | None
-    sentence: str
-    action: str
-
-    def document(self) -> dict[str, Any]:
-        """Return it as in the HTTP answer."""
-        return asdict(self)
 
 
 def attention_of(health: Health, served: Mapping[str, tuple[Published, Sequence[Mapping[str, Any]]]]) -> list[Attention]:
