@@ -257,7 +257,7 @@ class FakeService:
         p = self.published(model)
         related: dict[str, Any] = {"follow": None, "challengers": []}
         none = dict.fromkeys(("drift", "tuned", "posterior"))
-        more = {
+        more: dict[str, Any] = {
             "warnings": [],
             "metrics": {},
             "vocabulary_full": False,

@@ -598,7 +598,9 @@ def test_a_key_of_some_models_follows_and_promotes_no_other_and_sees_none(
         assert [(one.status_code, one.json()["code"]) for one in answers] == [(404, "model_not_found")] * 2
         assert answers[0].content == answers[1].content
         assert client.ask(method, path, json={name: "default"}, headers=headers).status_code != 404
-    told = service.describe("mine") | {"challengers": [{"name": "default"}, {"name": "theirs"}]}
+    figures = {"learner": {}, "events": 0, "non_zeros": 0, "measure": "log loss", "compared": 0, "past": None}
+    figures |= dict.fromkeys(("difference", "standard_error", "interval"))
+    told = service.describe("mine") | {"challengers": [{"name": "default", **figures}, {"name": "theirs", **figures}]}
     monkeypatch.setattr(service, "describe", lambda _model: told)
     for token, names in ((TOKENS[WATCH][0], ["default"]), (OF_EVERY_MODEL[WATCH][0], ["default", "theirs"])):
         answer = client.get("/models/mine", headers=bearer(token)).json()
