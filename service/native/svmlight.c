@@ -39,6 +39,11 @@ static bool is_index(const u8 *start, const u8 *stop) {
 /* Read the value at p. Returns where it ends; *code: OK, BAD_NUMBER or HANDOVER. */
 static inline const u8 *read_value(const u8 *p, const u8 *stop, double *value, int *code) {
     int status = EXACT;
+    *code = OK;
+    if (is_digit(*p) && (p + 1 == stop || is_blank(p[1]))) { /* most values of most files are 1 */
+        *value = *p - '0';
+        return p + 1;
+    }
     const u8 *end = short_number(p, value);
     if (!end || (end < stop && !is_blank(*end)))
         end = read_number(p, stop, false, value, &status);
@@ -60,42 +65,39 @@ static const u8 *index_end(const u8 *p, const u8 *stop, int *code) {
     return colon;
 }
 
-/* Read the pairs from p on into records. Returns OK or why not; *at and *blame are then where, and what is at fault. `held`: how many
- * places of `row` hold a record of this body; `row` is a copy, so that the compiler knows its pointers stay as they are. */
-static int read_pairs(const u8 *data, const u8 *p, const u8 *stop, riata_records *into, u64 key, i64 held, i64 *count, const u8 **at,
+/* Read the pairs from p on into records. Returns OK or why not; *at and *blame are then where, and what is at fault. `row` is a copy,
+ * so that the compiler knows its pointers stay as they are. */
+static int read_pairs(const u8 *data, const u8 *p, const u8 *stop, riata_records *into, u64 key, i64 *count, const u8 **at,
                       span *blame) {
     const riata_records row = *into;
+    u64 changed = 0; /* not 0 if a name differs from that of the row before in its place */
     i64 n = 0;
     int code = OK;
     for (; p < stop; n++) {
-        i64 *where = row.span + 4 * n;
         if (n >= row.capacity) {
             code = TOO_MANY_IN_ROW;
             *blame = (span){p, p};
             break;
         }
-        /* An index that stood in this place in a row before was checked and hashed. */
-        i64 before = n < held ? where[3] - where[2] : 0;
-        bool known = before > 0 && equal(p, data + where[2], before) && p[before] == ':';
-        const u8 *colon = known ? p + before : short_index(p);
+        const u8 *colon = short_index(p);
         if (!colon)
             colon = index_end(p, stop, &code);
         *blame = (span){p, code == BAD_INDEX ? colon : p};
         if (code != OK)
             break;
+        u64 fingerprint = hash_name(p, colon - p, key, NUMBER);
         const u8 *after = read_value(colon + 1, stop, row.value + n, &code);
         *blame = (span){p, code == BAD_NUMBER ? colon : p};
         if (code != OK)
             break;
-        if (!known) {
-            u64 fingerprint = hash_name(p, colon - p, key, NUMBER);
-            if (row.fingerprint[n] != fingerprint || n >= held)
-                row.fingerprint[n] = fingerprint, into->sorted = 0;
-            row.kind[n] = PLAIN | KEY; /* KEY, so that an index that comes twice is detected */
-        }
-        put_span4(where, p - data, p - data, p - data, colon - data);
+        changed |= row.fingerprint[n] ^ fingerprint;
+        row.fingerprint[n] = fingerprint;
+        row.kind[n] = PLAIN | KEY; /* KEY, so that an index that comes twice is detected */
+        put_span4(row.span + 4 * n, p - data, p - data, p - data, colon - data);
         p = skip_blanks(after, stop);
     }
+    if (changed)
+        into->sorted = 0;
     *at = p;
     *count = n;
     return code;
@@ -104,7 +106,6 @@ static int read_pairs(const u8 *data, const u8 *p, const u8 *stop, riata_records
 EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules) {
     lines body = lines_of(text);
     const u8 *data = text->data;
-    i64 held = 0;
     row->sorted = 0;
     for (span line; next_row(&body, &line);) {
         i64 number = sink->count[ROWS], *place = sink->place + PLACES * number, n = 0;
@@ -124,8 +125,7 @@ EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink 
         }
         if (code == OK) {
             span blame;
-            code = read_pairs(data, p, stop, row, rules->key, held, &n, &p, &blame);
-            held = n > held ? n : held;
+            code = read_pairs(data, p, stop, row, rules->key, &n, &p, &blame);
             if (code != OK) {
                 place[AT] = p - data;
                 put_span(place + FIELD_START, data, blame);

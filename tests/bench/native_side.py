@@ -26,7 +26,7 @@ from riata.lab.trees.growing import Growth, grow
 from riata.learn.learner import Weights
 from riata.learn.registry import build_learner
 from riata.predict.factory import make_model
-from riata.predict.model import Origin
+from riata.predict.model import OneRow, Origin, Plan
 from riata.run.state.config import read_config
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
@@ -109,8 +109,8 @@ def measure_queries(file: Path) -> None:
     weights = Weights(np.arange(0, 1 << 18, 1 << 8, dtype=np.uint32), np.ones(1 << 10), 0.1, "logistic", BITS)
     model: Any = make_model(Origin("m", bytes(16), EncoderConfig(), "0/1"), weights, 0, 1, None)
     own = (model.native,) if hasattr(model, "native") else (model.weights, model.bucket, model.link.code)
-    make: Any = model.Plan
-    plan, row = make(*own, Context(EncoderConfig())), model.OneRow()
+    make: Any = Plan
+    plan, row = make(*own, Context(EncoderConfig())), OneRow()
     assert all(row.answer(plan, query, False) is not None for query in queries)
     features = sum(len(parse_qsl(query)) for query in queries)
     found[f"predict by GET: {file.stem}"] = best_s(lambda: [row.answer(plan, query, False) for query in queries]) / features * 1e9
