@@ -394,7 +394,7 @@ def test_what_the_operator_sets_has_a_default_in_one_place() -> None:
     passed = list(settings_passed(ast.parse(WIRING.read_text(encoding="utf-8"))))
     wrong = [f"{name}: {found}" for name, call in passed for found in second_defaults(inspect.signature(called(name)), call)]
     assert wrong == []
-    assert {name.rpartition(".")[2] for name, _ in passed} >= INNER_SETTINGS | {"Buckets", "MemoryStore"}
+    assert {name.rpartition(".")[2] for name, _ in passed} >= INNER_SETTINGS | {"Buckets", "open_in_memory"}
 
 
 def test_settings_of_inner_layers_have_no_defaults() -> None:

@@ -31,11 +31,10 @@ from riata.run.traced_service import TracedService
 from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.run.writer.checkpointer import Retention
 from riata.run.writer.stopping import leave
-from riata.store.memory import MemoryStore
 from riata.store.redis.url import read_url
 from riata.store.segment import FOLDER
 from riata.store.sqlite.directory import require_free
-from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, open_sqlite
+from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, open_in_memory, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
 from riata.web.auth.buckets import Buckets
@@ -148,7 +147,7 @@ def sqlite_settings(settings: Settings) -> SqliteSettings:
 
 
 def _open_memory(settings: Settings) -> Store:
-    return MemoryStore(dedupe_events=settings.dedupe_events)
+    return open_in_memory(settings.dedupe_events)
 
 
 def _open_redis(settings: Settings) -> Store:

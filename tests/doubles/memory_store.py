@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from riata.base.errors import StoreFailed, Unavailable
 from riata.base.limits import DEDUPE_EVENTS
-from riata.store import memory
 from riata.store.store import Append, Appended, Owner
+from tests.doubles.plain_store import PlainStore
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Faults:
         return left > 0
 
 
-class MemoryStore(memory.MemoryStore):
+class MemoryStore(PlainStore):
     """The in-memory store, which fails when told to, and of which a crash leaves what was synced."""
 
     def __init__(self, dedupe_events: int = DEDUPE_EVENTS, faults: Faults | None = None) -> None:

@@ -13,12 +13,12 @@ from typing import Any, TypeVar, cast
 from riata.base.clock import Clock, SystemClock
 from riata.base.errors import Conflict, Corrupt, Unavailable
 from riata.base.limits import DEDUPE_EVENTS
-from riata.store import memory
 from riata.store.append_plan import Planned
-from riata.store.memory import MemoryStore
 from riata.store.records import ACCEPT_LOSS
 from riata.store.retention import same_chain
 from riata.store.store import DAMAGED, Append, Appended, Edition, Head, Holder, Owner, Process, Record, Standing, Verdict
+from tests.doubles import plain_store
+from tests.doubles.plain_store import PlainStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,13 +26,13 @@ EDITIONS_KEPT = 2
 
 
 @dataclass(slots=True)
-class _SharedModel(memory._Model):
+class _SharedModel(plain_store._Model):
     editions: list[tuple[Edition, bytes]] = field(default_factory=list)  # newest first
     accepted: bytes = b""  # payload of the last repair by which a loss was accepted
 
 
 @dataclass(slots=True)
-class _Shared(memory._Kept):
+class _Shared(plain_store._Kept):
     models: dict[str, _SharedModel] = field(default_factory=dict)  # type: ignore[assignment]
     changes: int = 0  # models created and dropped
     notes: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)  # by host: when it was noted, when it lapses
@@ -49,7 +49,7 @@ def _locked(call: F) -> F:
     return cast(F, under_the_lock)
 
 
-class SharedMemoryStore(MemoryStore):
+class SharedMemoryStore(PlainStore):
     """One store object on content that several threads share. Every call takes the same lock."""
 
     def __init__(self, dedupe_events: int = DEDUPE_EVENTS, clock: Clock | None = None) -> None:
@@ -59,18 +59,18 @@ class SharedMemoryStore(MemoryStore):
         self._kept: _Shared = _Shared()
         self.gone = ""  # if not empty, every call raises `Unavailable` with this text
 
-    subject_key = _locked(MemoryStore.subject_key)
-    read = _locked(MemoryStore.read)
-    stage = _locked(MemoryStore.stage)
-    commit = _locked(MemoryStore.commit)
-    mark_verified = _locked(MemoryStore.mark_verified)
-    trim = _locked(MemoryStore.trim)
-    remember = _locked(MemoryStore.remember)
-    recall = _locked(MemoryStore.recall)
-    remembered = _locked(MemoryStore.remembered)
-    due = _locked(MemoryStore.due)
-    forget = _locked(MemoryStore.forget)
-    idle = _locked(MemoryStore.idle)
+    subject_key = _locked(PlainStore.subject_key)
+    read = _locked(PlainStore.read)
+    stage = _locked(PlainStore.stage)
+    commit = _locked(PlainStore.commit)
+    mark_verified = _locked(PlainStore.mark_verified)
+    trim = _locked(PlainStore.trim)
+    remember = _locked(PlainStore.remember)
+    recall = _locked(PlainStore.recall)
+    remembered = _locked(PlainStore.remembered)
+    due = _locked(PlainStore.due)
+    forget = _locked(PlainStore.forget)
+    idle = _locked(PlainStore.idle)
 
     def another(self) -> SharedMemoryStore:
         """Return another store object on the same content."""

@@ -24,9 +24,9 @@ from riata.run.state.config import ModelConfig, change_from_payload, config_payl
 from riata.run.state.replay import replay
 from riata.store import records
 from riata.store.layout import decode_checkpoint
-from riata.store.memory import MemoryStore
 from riata.store.store import Append, Appended, Generation, Owner, Record, Verdict
 from riata.wire.batch import Batch
+from tests.doubles.plain_store import PlainStore
 from tests.settings import SERVICE, engine_settings
 from tests.simulation.clients import Answer, Client
 from tests.simulation.cluster import MODEL
@@ -199,7 +199,7 @@ def contents(rows: Sequence[Record]) -> list[Content]:
     return [content for record in rows for _, content in decode_events(record.payload)]
 
 
-class Disk(MemoryStore):
+class Disk(PlainStore):
     """An embedded store. Writing takes time, and a process that is killed meanwhile has written all or nothing."""
 
     def __init__(self, world: World, books: Books, content: Any = None) -> None:
@@ -368,7 +368,7 @@ class ChallengerHistory:
     def _found(self) -> None:
         disk = self._disk(self.world, self.books)
         disk.create(MODEL, self.world.rng.randbytes(16))
-        MemoryStore.append(disk, [Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
+        PlainStore.append(disk, [Append(MODEL, "config", 0, payload=config_payload(CONFIG, after=0))])
         self._content = disk.content
 
     def _fronts(self) -> list[Service]:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict, LogGap, NotFound, Unavailable
+from riata.run import admin
 from riata.store.sqlite import online_backup
 from riata.store.sqlite.offline import copy_stopped, verify
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.session import Session
-from riata.store.sqlite.store import SqliteStore, open_sqlite
+from riata.store.sqlite.store import SqliteStore, open_in_memory, open_sqlite
 from riata.store.store import Head
 from tests.settings import sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe, one_row, random_batch, save
@@ -180,3 +181,9 @@ def test_a_copy_with_a_file_missing_does_not_verify(tmp_path: Path) -> None:
     with pytest.raises(LogGap) as missing:
         verify(tmp_path / "copy")
     assert missing.value.code == "events_missing"
+
+
+def test_a_store_in_memory_is_not_backed_up() -> None:
+    with pytest.raises(Conflict) as refused:
+        admin._begin(open_in_memory(dedupe_events=60))
+    assert refused.value.code == "no_backup"

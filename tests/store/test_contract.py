@@ -16,7 +16,7 @@ from riata.store.layout import encode_checkpoint, split_chunks
 from riata.store.records import Through, encode_document, encode_restore, encode_skip
 from riata.store.redis.store import open_redis
 from riata.store.retention import CAUSE, REQUEST, SAVED
-from riata.store.sqlite.store import open_sqlite
+from riata.store.sqlite.store import open_in_memory, open_sqlite
 from riata.store.store import Append, Appended, Generation, Owner, PendingPrediction, Record, Store
 from riata.wire.batch import Batch
 from riata.wire.names import Names
@@ -31,12 +31,13 @@ MODELS = ["a", "b", "nobody"]
 
 
 class Stores:
-    """Stores that get the same commands: in memory, on disk, on disk with all payloads outside the database, in Redis."""
+    """Stores that get the same commands: in plain Python, in memory, on disk, with all payloads beside the database, in Redis."""
 
     def __init__(self, directory: Path, server: RedisServer) -> None:
         self.directory = directory
         self.server = server
-        self.stores: list[Store] = [MemoryStore(dedupe_events=60), *self.opened()]
+        self.in_memory = open_in_memory(dedupe_events=60)
+        self.stores: list[Store] = [MemoryStore(dedupe_events=60), self.in_memory, *self.opened()]
 
     def opened(self) -> list[Store]:
         beside = dataclasses.replace(SMALL, long_bytes=1)
@@ -55,14 +56,14 @@ class Stores:
 
     def restart(self, kill: bool = False) -> None:
         """Continue with the state that a new process finds; with `kill` Redis is a new process too."""
-        memory, *others = self.stores
+        memory, _in_memory, *others = self.stores
         assert isinstance(memory, MemoryStore)
         for store in others:
             store.close()
         if kill:
             self.server.kill()
             self.server.start()
-        self.stores = [memory.crash(), *self.opened()]
+        self.stores = [memory.crash(), self.in_memory, *self.opened()]  # one that is kept in memory has no other process
 
     def dump(self) -> None:
         """Compare all that can be read."""

@@ -13,12 +13,12 @@ import pytest
 from riata.store import append_plan
 from riata.store.append_plan import Restored
 from riata.store.layout import encode_checkpoint
-from riata.store.memory import MemoryStore
 from riata.store.records import Through, encode_restore
 from riata.store.redis.store import open_redis
 from riata.store.sqlite import dedupe
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Head, Store
+from tests.doubles.memory_store import MemoryStore
 from tests.redis_server import RedisServer, redis_version
 from tests.settings import redis_settings, sqlite_settings
 from tests.store.batches import LINEAGE, batch_of, observe

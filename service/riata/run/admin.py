@@ -226,7 +226,7 @@ async def back_up(engine: Engine) -> dict[str, Any]:
 
 
 def _begin(store: Store) -> OnlineBackup:
-    if not isinstance(store, SqliteStore):
+    if not isinstance(store, SqliteStore) or store.in_memory:
         raise Conflict(
             "the store of this service is not in a directory: back up a Redis by its own means (BGSAVE, or a replica)",
             "no_backup",

@@ -151,3 +151,25 @@ class Ballast:
             status = self._path.stat()
             return status.st_size == self._size_bytes and status.st_blocks * 512 >= self._size_bytes  # st_blocks are of 512 bytes
         return False
+
+
+class NoBallast(Ballast):
+    """That of a store in memory: there is no disk that could be full."""
+
+    def __init__(self) -> None:
+        pass
+
+    def allows_events(self) -> bool:
+        return True
+
+    def shortage(self) -> str:
+        return ""
+
+    def found_full(self) -> None:
+        pass
+
+    def release(self) -> bool:
+        return False
+
+    def restore(self) -> bool:
+        return True

@@ -97,6 +97,13 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def connect_in_memory() -> sqlite3.Connection:
+    """Return a connection to a new database in memory. It is gone when the connection is closed."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _run(connection, SCHEMA)
+    return connection
+
+
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 

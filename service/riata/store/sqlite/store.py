@@ -6,7 +6,10 @@ decides which errors are refusals and which end the store. `payload_files.py` ho
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,15 +23,17 @@ from riata.store.sqlite import generations as generations_sql
 from riata.store.sqlite import log as log_sql
 from riata.store.sqlite import pending_predictions as remembered_sql
 from riata.store.sqlite.dedupe import DedupeIndex
-from riata.store.sqlite.directory import Ballast, DirectoryLock, make_directory
+from riata.store.sqlite.directory import Ballast, DirectoryLock, NoBallast, make_directory
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.payload_files import PayloadFiles
-from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect
+from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, connect_in_memory
 from riata.store.sqlite.session import DiskFull, Session, subject_key
-from riata.store.sqlite.witness import Examined, Loss, Witness, examine, is_on_log, require_whole
+from riata.store.sqlite.witness import Examined, Loss, Witness, WitnessFound, examine, is_on_log, require_whole
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
 
 WAL_BYTES_MAX: Final = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
+LOST: Final = "the store is in memory: its data is lost when the process ends"
+NOWHERE: Final = Path(os.devnull)  # the directory of a store in memory: no file is made, so none is found
 LONG_BYTES: Final = 64 * 2**10  # writing a shorter payload twice costs less than one more sync
 
 
@@ -76,6 +81,12 @@ def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[Sqli
         raise
 
 
+def open_in_memory(dedupe_events: int) -> SqliteStore:
+    """Open an empty store that lives as long as the object: the setting `memory:`."""
+    settings = dataclasses.replace(OFFLINE, dedupe_events=dedupe_events, long_bytes=sys.maxsize)
+    return SqliteStore(connect_in_memory(), None, NOWHERE, settings, Examined((), WitnessFound(), None, has_models=False))
+
+
 def read_sqlite(directory: Path) -> SqliteStore:
     """Open an existing store for reading while no service runs; writes raise `Conflict` (`read_only`).
 
@@ -105,18 +116,19 @@ class SqliteStore:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        lock: DirectoryLock,
+        lock: DirectoryLock | None,  # None: the store is in memory
         directory: Path,
         settings: SqliteSettings,
         examined: Examined | None,  # None: open for reading only
     ) -> None:
         self._lock = lock
         read_only = examined is None
-        self._witness = Witness() if examined is None else Witness.open(directory, examined.witness)
-        self._found = [] if examined is None else examined.warnings()
+        self.in_memory = lock is None
+        self._witness = Witness() if examined is None or lock is None else Witness.open(directory, examined.witness)
+        self._found = [LOST] if lock is None else [] if examined is None else examined.warnings()
         self._dedupe_events = settings.dedupe_events
         self._dedupe = DedupeIndex(settings.dedupe_events)
-        ballast = Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
+        ballast = NoBallast() if lock is None else Ballast(directory, settings.ballast_bytes, settings.reserve_bytes)
         files = PayloadFiles(directory, settings.long_bytes)
         self._session = Session(connection, files, ballast, settings.wal_bytes_max, read_only)
         self.subject_key: Callable[[bytes], bytes] = partial(subject_key, self._session)
@@ -352,4 +364,5 @@ class SqliteStore:
         """Fold the log into the database and release the directory; after a failure only the latter."""
         self._session.close()
         self._witness.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()

@@ -1,4 +1,4 @@
-"""In-memory implementation of `Store`: the store of the setting `memory:`."""
+"""`Store` in plain Python, without a database: what the others are compared with, and what doubles inherit from."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Kept:
     subject_key: bytes = b""
 
 
-class MemoryStore:
+class PlainStore:
     """A store that lives as long as the object."""
 
     def __init__(self, dedupe_events: int) -> None:
