@@ -75,7 +75,7 @@ THIRD_PARTY = {
     "cli/labels.py": {"msgspec"},
     "cli/marginals.py": {"rich", "numpy"},
     "cli/parquet.py": {"pyarrow"},
-    "wire/readers/arrow/columns.py": {"numpy", "pyarrow"},
+    "wire/readers/arrow_columns.py": {"numpy", "pyarrow"},
     "cli/table_lines.py": {"msgspec"},
     "lab/pools/dask_pool.py": {"distributed"},
     "cli/redis_stream.py": {"redis"},
@@ -332,7 +332,7 @@ def test_the_check_of_readers_sees_a_reader_named() -> None:
         "cli/source.py names vw",
         "cli/source.py names text/x-vw",
     ]
-    assert names_a_reader("wire/readers/vw/reader.py", tree) == []
+    assert names_a_reader("wire/readers/vw.py", tree) == []
 
 
 WIRING = PACKAGE / "wiring.py"

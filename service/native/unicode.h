@@ -1,4 +1,4 @@
-/* Characters of one pinned version of Unicode. Theory of operation: riata/wire/scan/reference.py. */
+/* Characters of one pinned version of Unicode. Theory of operation: riata/wire/scan.py. */
 #ifndef RIATA_UNICODE_H
 #define RIATA_UNICODE_H
 

@@ -6,7 +6,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.labels import label_of, sniff_labels, without_label
 from riata.cli.model_setup import model_document
 from riata.wire.given import Given
-from riata.wire.readers.json.file import text_fields
+from riata.wire.readers.json import text_fields
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from riata.base.errors import BadInput
 from riata.client import ApiRefused, AsyncRiata, MostlyRefused, Riata
 from riata.wire.given import OtherLabels
-from riata.wire.plain_values import plain
+from riata.wire.tables import plain
 from tests.client.fake_http import answer, problem
 
 COLUMNS = {"age": [41.5, None, 23.0], "country": ["de", "fr", None], "churned": [True, False, True]}

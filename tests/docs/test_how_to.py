@@ -28,7 +28,7 @@ TEST = re.compile(r"^`tests/(?P<path>[\w/]+\.py)`.*?```python\n(?P<text>.*?)```"
 KINDS = re.compile(r"^KINDS: Final = .*$", re.MULTILINE)
 RESOURCES = re.compile(r"^RESOURCES: Final = \([^)]*\).*$", re.MULTILINE)
 SIZE = "/models/default/size"
-FOLDERS = re.compile(r"^FOLDERS: Final = .*$", re.MULTILINE)
+NAMES = re.compile(r"^NAMES: Final = .*$", re.MULTILINE)
 SEMICOLONS = {"content-type": "text/x-semicolons"}
 
 
@@ -165,8 +165,8 @@ def overlay_of_reader(tmp_path: Path) -> Path:
     """A folder with what `add-a-reader.md` adds."""
     page = (PAGES / "add-a-reader.md").read_text(encoding="utf-8")
     overlay = tmp_path / "overlay"
-    assert len(added_files(page, overlay)) == 3
-    with_line(page, FOLDERS, readers, overlay / "wire" / "readers")
+    assert added_files(page, overlay) == ["wire/readers/semicolons.py", "wire/readers/semicolons_reference.py"]
+    with_line(page, NAMES, readers, overlay / "wire" / "readers")
     return overlay
 
 
@@ -190,7 +190,7 @@ def fitted(overlay: Path, path: Path) -> dict[str, Any]:
     return report
 
 
-def test_a_reader_is_added_by_its_folder_and_its_name(tmp_path: Path, overlay_of_reader: Path) -> None:
+def test_a_reader_is_added_by_its_modules_and_its_name(tmp_path: Path, overlay_of_reader: Path) -> None:
     lines = ["label;word;size"] + [f"{i % 2};{'free' if i % 2 else 'meeting'};{i / 8}" for i in range(40)]
     path = tmp_path / "mails.semicolons"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

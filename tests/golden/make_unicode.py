@@ -1,8 +1,8 @@
-"""Makes `service/riata/wire/scan/unicode_data.py`: what the readers need to know about each character of Unicode.
+"""Makes `service/riata/wire/unicode_data.py`: what the readers need to know about each character of Unicode.
 
 Run with a Python of the Unicode version that is wanted, from the root of the repository:
 
-    python -m tests.golden.make_unicode > service/riata/wire/scan/unicode_data.py
+    python -m tests.golden.make_unicode > service/riata/wire/unicode_data.py
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import zlib
 
 import numpy as np
 
-from riata.wire.scan.reference import CONTROL, DROPPED, IDEOGRAPH, LETTER, MAYBE, NEVER, PAGE_BITS, POINTS
+from riata.wire.scan import CONTROL, DROPPED, IDEOGRAPH, LETTER, MAYBE, NEVER, PAGE_BITS, POINTS
 
-MADE_BY = "made by `tests/golden/make_unicode.py`; see `wire.scan.reference`"
+MADE_BY = "made by `tests/golden/make_unicode.py`; see `wire.scan`"
 _HANGUL, _HANGUL_END = 0xAC00, 0xD7A4
 _VOWELS, _TRAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _DROPPED = {0xAD, 0x200C, 0x200D, 0x2060, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}

@@ -14,8 +14,8 @@ from riata.wire.codes import SLUGS
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.json.reference import decode
-from riata.wire.scan.reference import Refused
+from riata.wire.readers.json_reference import decode
+from riata.wire.scan import Refused
 from tests.running import ROOT
 from tests.twins import json_text as twin
 from tests.wire.json_bodies import NUMBERS, STRINGS, make_line, mutate

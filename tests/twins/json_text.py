@@ -1,4 +1,4 @@
-"""JSON bodies the slow way: `wire.readers.json.reference` reads, `tests.twins.rows` finishes."""
+"""JSON bodies the slow way: `wire.readers.json_reference` reads, `tests.twins.rows` finishes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from riata.wire.batch import NO_TIME
 from riata.wire.codes import OK
-from riata.wire.readers.json import reference
-from riata.wire.readers.json.reference import EXAMPLE_KEYS, Pairs, decode, example_row, reference_json
+from riata.wire.readers import json_reference
+from riata.wire.readers.json_reference import EXAMPLE_KEYS, Pairs, decode, example_row, reference_json
 from riata.wire.rows import Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, feature_records
+from riata.wire.scan import Record, Refused, feature_records
 from tests.twins import rows as twin_rows
 from tests.twins.crossing import Crosses
 
@@ -103,7 +103,7 @@ def read_number_member(key: bytes, text: bytes, rules: Rules) -> float | Refusal
 
 def unix_ms(text: bytes) -> int:
     """The unix time of a text that `is_time` takes, ms; NO_TIME if there is no such time."""
-    found = reference.unix_ms(text.decode())
+    found = json_reference.unix_ms(text.decode())
     return NO_TIME if found is None else found
 
 

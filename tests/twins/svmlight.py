@@ -1,8 +1,8 @@
-"""SVMlight text line by line: `riata.wire.readers.svmlight.reference` reads the lines, dictionaries sum them."""
+"""SVMlight text line by line: `riata.wire.readers.svmlight_reference` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
-from riata.wire.readers.svmlight.reference import reference_svmlight
+from riata.wire.readers.svmlight_reference import reference_svmlight
 from riata.wire.rows import Refusal, Rules, SlowRow
 
 TWINS_OF = ("svmlight",)

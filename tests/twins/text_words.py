@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 
-from riata.wire.scan.reference import reference_words
+from riata.wire.scan import reference_words
 from tests.twins.unicode import composed
 
 _DROPPED = re.compile("[\u00ad\u200c\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef]")

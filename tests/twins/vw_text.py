@@ -1,8 +1,8 @@
-"""VW text line by line: `riata.wire.readers.vw.reference` reads the lines, dictionaries sum them."""
+"""VW text line by line: `riata.wire.readers.vw_reference` reads the lines, dictionaries sum them."""
 
 from __future__ import annotations
 
-from riata.wire.readers.vw.reference import reference_vw
+from riata.wire.readers.vw_reference import reference_vw
 from riata.wire.rows import Refusal, Rules, SlowRow
 
 TWINS_OF = ("vw",)

@@ -31,7 +31,7 @@ from riata.wire.rows import (
     make_sink,
     row_capacity,
 )
-from riata.wire.scan.reference import ClassLabel
+from riata.wire.scan import ClassLabel
 from tests.twins.transpose import summed
 
 Reader = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]

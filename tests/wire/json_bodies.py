@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 from riata.wire.batch import NO_TIME, Batch
-from riata.wire.subjects import subject_digest
+from riata.wire.codes import subject_digest
 from tests.twins.json_text import Outcome
 
 NUMBERS = [

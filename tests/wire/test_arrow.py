@@ -13,12 +13,11 @@ import pytest
 
 from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
 from riata.wire.batch import Batch
-from riata.wire.codes import OK
+from riata.wire.codes import OK, subject_digest
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.subjects import subject_digest
 from tests.arrow_stream import (
     END,
     MARK,

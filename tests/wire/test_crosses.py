@@ -20,7 +20,7 @@ from riata.wire.codes import OK, TOO_MANY_CROSSED
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, explain_query, explain_rows, make_rules, parse_examples, parse_query
-from riata.wire.readers.vw.reference import reference_vw
+from riata.wire.readers.vw_reference import reference_vw
 from riata.wire.rows import SHADOWED, SlowRow, make_row, make_sink
 from tests.twins import crossing as twin
 from tests.twins import json_text

@@ -16,8 +16,7 @@ from riata.lab.trees.stage import BYTES_MAX
 from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config
 from riata.run.state.config_changes import check_change, with_changes
 from riata.scorer import model_of
-from riata.wire.curves import CURVES_MAX, POINTS_MAX
-from riata.wire.encoder import EncoderConfig, fingerprint
+from riata.wire.encoder import CURVES_MAX, POINTS_MAX, EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query
 from tests.trees.hand_made import DOWN, FLAT, UP, text_of, two_splits

@@ -16,7 +16,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.json.reference import unix_ms
+from riata.wire.readers.json_reference import unix_ms
 from tests.twins import json_text as twin
 
 NDJSON = "application/x-ndjson"

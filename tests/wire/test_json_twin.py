@@ -16,7 +16,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, NamesSeen
 from riata.wire.parse import Context, Labels, make_rules, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.scan.reference import ClassLabel
+from riata.wire.scan import ClassLabel
 from tests.twins import json_text as twin
 from tests.wire.compiled_reader import run
 from tests.wire.json_bodies import check_notes, make_line

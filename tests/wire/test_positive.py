@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import BadInput
-from riata.wire.positive import Positive, value_of
-from riata.wire.tables import Roles, examples_of
+from riata.wire.tables import Positive, Roles, examples_of, value_of
 
 SAME = ["1", 1, 1.0, True, "1.0", "true", "True", " 1 ", "1e0", np.int64(1), np.float32(1.0), np.bool_(True), Decimal(1)]
 

@@ -10,10 +10,10 @@ import pytest
 
 from riata.store.payload import SUBJECT_VERSION, decode_batch, encode_batch
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows, take_rows
+from riata.wire.codes import SUBJECT_BYTES_MAX, subject_digest
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.subjects import SUBJECT_BYTES_MAX, subject_digest
 
 NDJSON = "application/x-ndjson"
 ROW: dict[str, Any] = {"features": {"age": 41.5, "country": "de", "tags": ["a", "b"]}, "label": 1, "weight": 2.0, "event_id": "x"}

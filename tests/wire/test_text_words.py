@@ -11,7 +11,7 @@ from riata.base.errors import BadInput
 from riata.base.limits import TEXT_BYTES_MAX
 from riata.wire.encoder import EncoderConfig, fingerprint
 from riata.wire.parse import Context, explain_rows, parse_examples
-from riata.wire.scan.reference import reference_words
+from riata.wire.scan import reference_words
 from tests.twins import text_words as twin
 
 

@@ -11,10 +11,9 @@ from riata.base.errors import Malformed
 from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, parse_examples
+from riata.wire.parse import Context, lines_of, parse_examples, read_together, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import FORMATS
-from riata.wire.small_bodies import lines_of, read_together, with_keys
 from tests.store.batches import same
 
 NDJSON = FORMATS["application/x-ndjson"]

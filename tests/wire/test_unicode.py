@@ -8,17 +8,17 @@ import unicodedata
 import pytest
 
 from riata.native.reading import name_code
+from riata.wire import scan
 from riata.wire.codes import BAD_NAME, INVALID_UTF8, NOT_NFC, OK
-from riata.wire.scan import reference
-from riata.wire.scan.reference import CLASS_SHIFT, CONTROL, LETTER, NEVER, POINTS, composed, flags_at, folded_at
-from riata.wire.scan.unicode_data import VERSION
+from riata.wire.scan import CLASS_SHIFT, CONTROL, LETTER, NEVER, POINTS, composed, flags_at, folded_at
+from riata.wire.unicode_data import VERSION
 from tests.twins import text_words as words_twin
 from tests.twins import unicode as twin
 
 SAME = pytest.mark.skipif(
     unicodedata.unidata_version != VERSION, reason=f"Unicode {VERSION} is that of an older Python, or of a later one"
 )
-PAIRS = [(int(key) >> 21, int(key) & 0x1FFFFF) for key in reference._PAIRS]
+PAIRS = [(int(key) >> 21, int(key) & 0x1FFFFF) for key in scan._PAIRS]
 JAMO = [*range(0x1100, 0x1115), *range(0x1161, 0x1178), *range(0x11A8, 0x11C5), 0xAC00, 0xAC01, 0xD788, 0xD7A3]
 
 

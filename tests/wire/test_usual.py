@@ -11,8 +11,8 @@ from riata.native.reading import read_svmlight, read_vw
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, parse_examples
-from riata.wire.readers.svmlight.reference import reference_svmlight
-from riata.wire.readers.vw.reference import reference_vw
+from riata.wire.readers.svmlight_reference import reference_svmlight
+from riata.wire.readers.vw_reference import reference_vw
 from riata.wire.rows import SlowRow
 from tests.twins import rows as rows_twin
 from tests.twins import svmlight as svmlight_twin

@@ -17,7 +17,7 @@ from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, Labels, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.readers.vw.reference import reference_vw
+from riata.wire.readers.vw_reference import reference_vw
 from riata.wire.rows import SlowRow
 from tests.twins import vw_text as twin
 from tests.wire.compiled_reader import compare, mutate, rules_of, run

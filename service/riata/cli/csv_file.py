@@ -22,9 +22,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
 from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
-from riata.wire.plain_values import NotFinite
-from riata.wire.positive import require_positive
-from riata.wire.tables import ABSENT, BadRow, NoLabel, Roles, given_labels, label_of
+from riata.wire.tables import ABSENT, BadRow, NoLabel, NotFinite, Roles, given_labels, label_of, require_positive
 
 DELIMITERS: Final = ",;\t|"
 DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -14,7 +14,7 @@ from typing import Any, Final
 from riata.cli.labels import sniff_labels
 from riata.cli.source import open_source, read_rows
 from riata.wire.readers import reader_named
-from riata.wire.readers.json.reader import READER as JSON
+from riata.wire.readers.json import READER as JSON
 
 BASE_RATE: Final = 0.065
 DRIFT_SHARE: Final = 0.3

@@ -11,9 +11,7 @@ from typing import IO, Any, Final, Self
 from riata.base.errors import BadInput, Malformed
 from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
-from riata.wire.plain_values import arrow_cells
-from riata.wire.positive import require_positive
-from riata.wire.tables import Roles, counted, given_labels
+from riata.wire.tables import Roles, arrow_cells, counted, given_labels, require_positive
 
 ROWS_AT_ONCE: Final = 1000
 

@@ -16,7 +16,7 @@ from riata.native.reading import hash_of, normalise_l2
 from riata.wire.batch import Batch
 from riata.wire.codes import BAD_NAME, SLUGS
 from riata.wire.names import Names
-from riata.wire.scan.reference import Refused, check_name
+from riata.wire.scan import Refused, check_name
 
 SMALLEST_NORMAL: Final = 2.0**-1022
 VALUES_AT_ONCE: Final = 2**20  # of a dense matrix, zeros included: bounds the memory beside the matrix

@@ -16,10 +16,6 @@ from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import NAME_BYTES_MAX
 from riata.learn.spec import LearnerSettings
 
-# Settings of the Taylor sketch: the configuration that users write, with the reason for every default.
-#
-# This module imports no kernel, because it is loaded for every configuration, whichever learner the configuration chooses.
-
 WARM_UP_MAX = 100_000
 MEMBERS_MAX = 4096  # the block of cross curvature is dense: at 4096 members it takes 128 MiB
 SHADOWS_MAX = 8

@@ -10,7 +10,7 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).parent
 SOURCES: Final = FOLDER.parents[1] / "native"  # of a source tree; an installed package does not have it
-UNICODE: Final = FOLDER.parent / "wire" / "scan" / "unicode_data.py"  # the tables of which are built in
+UNICODE: Final = FOLDER.parent / "wire" / "unicode_data.py"  # the tables of which are built in
 VARIANT: Final = "RIATA_NATIVE_VARIANT"  # environment variable: a variant, or the path of a library; all give the same bits
 _V3: Final = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as Linux calls the features of x86-64-v3
 

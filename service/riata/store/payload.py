@@ -16,7 +16,7 @@ Theory of operation
         │ has_id  ceil(n / 8) bits  under flag IDS only: some event carries an id                 │
         │ id      u8[k, 16]         under flag IDS only: of the k events that carry one           │
         │ has_subject  ceil(n / 8)  under flag SUBJECTS only: bits, whether an event names one    │
-        │ subject u8[k, 16]         under flag SUBJECTS only: digests of those (`wire.subjects`)  │
+        │ subject u8[k, 16]         under flag SUBJECTS only: digests of those (`wire.codes`)  │
         │ time    i64[n]            under flag TIMES only: unix ms, or NO_TIME (`wire.batch`)       │
         └─────────────────────────────────────────────────────────────────────────────────────────┘
 

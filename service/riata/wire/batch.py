@@ -32,7 +32,7 @@ class Batch:
     weight   : f64[n]      importance in (0, WEIGHT_MAX]
     event_id : u8[n, 16]   128-bit digest of the client's id; zeros if `has_id` is false
     has_id   : bool[n]
-    subject  : u8[n, 16]   keyed digest of whom the row is about (`wire.subjects`), zeros if it is about nobody; None if all are
+    subject  : u8[n, 16]   keyed digest of whom the row is about (`wire.codes`), zeros if it is about nobody; None if all are
     time     : i64[n]      when the event happened, unix ms, or NO_TIME; None if no row says it. Not learnt
     """
 

@@ -18,7 +18,7 @@ from riata.base.errors import BadInput
 from riata.wire.batch import select_rows
 from riata.wire.parsed import Parsed, Reading, RowError, names_in
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASS_START, CLASS_STOP
-from riata.wire.scan.reference import is_class_name
+from riata.wire.scan import is_class_name
 
 CLASSES_MAX: Final = 256
 TOO_MANY: Final = "too_many_classes"

@@ -237,3 +237,16 @@ def is_own(setting: str, given: Given) -> bool:
     if setting == "real":
         return given.kind == NUMBER
     return given.value in FORMS[setting] and (given.kind == NUMBER or (given.kind == TRUTH and setting == "0/1"))
+
+
+def json_label(line: bytes, _header: bytes) -> Given | None:
+    """Return the label of a row of JSON as it was given; None if there is none that can be found."""
+    if b'"label"' not in line and b"\\" not in line:
+        return None
+    import msgspec  # not needed by `riata --help`
+
+    try:
+        row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        return given_value(json.loads(bytes(row["label"]), parse_int=float)) if "label" in row else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None

@@ -14,7 +14,7 @@ from riata.base.arrays import F64, I64, U8
 from riata.native.library import core
 from riata.native.reading import list_rows, sink_struct
 from riata.wire.batch import NO_TIME, Batch, Encoded
-from riata.wire.codes import BAD_LABEL, HANDOVER, OK
+from riata.wire.codes import BAD_LABEL, HANDOVER, OK, subject_hash
 from riata.wire.given import Given, given_value
 from riata.wire.names import BETWEEN, TIMES, Names, names_found
 from riata.wire.rows import (
@@ -31,7 +31,6 @@ from riata.wire.rows import (
     BatchBuilder,
     Rules,
 )  # fmt: skip
-from riata.wire.subjects import subject_hash
 from riata.wire.workspace import leave_features
 
 ID_BYTES: Final = 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from riata.wire.curves import Curves
+    from riata.wire.encoder import Curves
     from riata.wire.given import Given
     from riata.wire.padded_buffer import Text
     from riata.wire.parsed import Joins, Reading, RowError
@@ -113,7 +113,7 @@ class FileColumns:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reader:
-    """One wire format: the `READER` of `riata.wire.readers.<folder>.reader`.
+    """One wire format: the `READER` of `riata.wire.readers.<name>`.
 
     name        : what `--format` accepts
     title       : its name in help texts, such as "VW text"

@@ -28,8 +28,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U32, U64
 from riata.base.limits import DEDUPE_EVENTS
-from riata.wire.plain_values import DAY, EPOCH
-from riata.wire.tables import ID_BYTES
+from riata.wire.tables import DAY, EPOCH, ID_BYTES
 
 _PERSON: Final = b"riata row"
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from riata.wire.batch import Batch
+from riata.wire.codes import DIGEST_BYTES, subject_digest
 from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
-from riata.wire.subjects import DIGEST_BYTES, subject_digest
 
 KEY_BYTES: Final = 32
 

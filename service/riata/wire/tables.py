@@ -7,9 +7,12 @@ are absent, numpy scalars are numbers, and points in time are days since 1970.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -17,8 +20,222 @@ from typing import Any, Final
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.wire.given import DISTINCT_MAX, Given, given_value
-from riata.wire.plain_values import NotFinite, arrow_cells, is_column, plain, require_unicode
-from riata.wire.positive import looked_at, require_positive, value_of
+
+# Values of other programs as JSON has them: numbers, texts, lists. NaN, None, NaT and NA are absent, numpy scalars are numbers,
+# and points in time are days since 1970.
+#
+# Whatever a value is, `plain` returns what JSON has or raises `ValueError` with a sentence. No library is imported: types are
+# known by their names and methods.
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+DAY: Final = timedelta(days=1)
+DAY_US: Final = 86_400_000_000
+_MISSING_TYPES: Final = frozenset({"NAType", "NaTType"})  # of pandas; comparing NA with itself is not a bool
+_WHOLE_MAX: Final = 2**63  # a larger whole number is written as a float
+_TIMES: Final = re.compile(r"(?:timestamp|duration)\[(s|ms|us|ns)|date(32|64)\[")  # Arrow types
+_PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": DAY_US, "ns": DAY_US, "32": 1, "64": 86_400_000}
+
+
+class NotFinite(ValueError):
+    """A number that JSON does not have, or a point of a curve that is missing."""
+
+
+class Unreadable:
+    """In place of a value that its library cannot give. reason : what it says."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def require_unicode(text: str) -> str:
+    """Return a text. Raises `ValueError` if UTF-8 has nothing like it."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("the text has half of a surrogate pair, which is no character") from None
+    return text
+
+
+def plain(value: Any) -> float | int | str | list[Any] | None:
+    """Return a value as JSON has it, None if it is absent. Raises `ValueError` with a sentence if JSON has nothing like it."""
+    if isinstance(value, str):
+        return require_unicode(str(value))
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if -_WHOLE_MAX <= value < _WHOLE_MAX else _large(value)
+    if isinstance(value, float | Decimal):
+        return _number(float(value))
+    if isinstance(value, Unreadable):
+        raise ValueError(value.reason)
+    if type(value).__name__ in _MISSING_TYPES:
+        return None
+    if isinstance(value, datetime):
+        return ((value if value.tzinfo else value.replace(tzinfo=EPOCH.tzinfo)) - EPOCH) / DAY
+    if isinstance(value, date):
+        return (value - EPOCH.date()) / DAY
+    if isinstance(value, timedelta):
+        return value / DAY
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():  # a scalar of numpy
+        kind = value.dtype.kind
+        if kind in "mM":
+            return None if value != value else int(value.astype(f"{kind}8[us]").astype("i8")) / DAY_US
+        return plain(value.item())
+    if is_column(value):
+        return _plain_list(value)
+    kind = type(value).__name__
+    raise ValueError(f"a value of type {kind} is not a number, a string or a list of strings; convert it, or drop the column")
+
+
+def _number(number: float) -> float | None:
+    if math.isinf(number):
+        raise NotFinite(f"{number} is not a finite number; leave it out, or clip it")
+    return None if math.isnan(number) else number
+
+
+def _large(value: int) -> float | None:
+    try:
+        return _number(float(value))
+    except OverflowError:
+        raise NotFinite("the number is larger than any that is computed with; leave it out, or clip it") from None
+
+
+def _plain_list(value: Any) -> list[Any]:
+    """Return a list as JSON has it. Of strings, absent ones are left out. Raises `ValueError` if a number is absent: without one
+    of its points a curve would be another curve."""
+    items = value.tolist() if hasattr(value, "dtype") and value.dtype.kind in "fiu" else list(value)
+    if set(map(type, items)) == {float} and all(map(math.isfinite, items)):
+        return items
+    try:
+        said = [plain(item) for item in items]
+    except RecursionError:
+        raise ValueError("the list has lists inside lists, deeper than any curve") from None
+    if not any(type(one) in (int, float, list) for one in said):
+        return [one for one in said if one is not None]
+    if None in said:
+        raise NotFinite(f"number {said.index(None)} of the list is absent; fill it, or leave the whole list out")
+    return said
+
+
+def is_column(value: object) -> bool:
+    """Whether this is a list, or anything with items in an order that is not a text: an array, a Series."""
+    return isinstance(value, list | tuple) or (hasattr(value, "__len__") and hasattr(value, "dtype"))
+
+
+def arrow_cells(column: Any) -> list[Any]:
+    """Return the values of an Arrow column; points in time as days since 1970, to the microsecond, which needs no pandas. What
+    the library cannot give is `Unreadable`."""
+    found = _TIMES.match(str(column.type))
+    if found:
+        unit = found[1] or found[2]
+        days = column.cast("int32" if unit == "32" else "int64").to_pylist()
+        by = 1000 if unit == "ns" else 1
+        return [None if day is None else day // by / _PER_DAY[unit] for day in days]
+    try:
+        cells: list[Any] = column.to_pylist()
+    except Exception:  # one bad value among them, such as text that is not UTF-8
+        return [_cell(column, i) for i in range(len(column))]
+    return cells
+
+
+def _cell(column: Any, row: int) -> Any:
+    try:
+        return column[row].as_py()
+    except Exception as error:
+        return Unreadable(f"the value cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+
+
+# The value of a label that means 1: compared by value, so that 1, 1.0, "1" and True are one, whatever a table stores.
+
+_TRUTHS: Final = {"true": 1, "false": 0}
+_SHOWN: Final = 4
+_LABELS_AT_ONCE: Final = 1000
+_DISTINCT_MAX: Final = 1000  # labels that are told apart, so that the memory is bounded
+
+
+def value_of(given: Any) -> Any:
+    """Return a label as what it is compared by: a number if it is or reads as one, otherwise its text.
+
+    True and the word true are 1, False and false are 0. Other words are compared letter by letter.
+    """
+    if isinstance(given, bool):
+        return int(given)
+    if isinstance(given, int | float):
+        return given
+    text = str(given).strip()
+    if (truth := _TRUTHS.get(text.lower())) is not None:
+        return truth
+    try:
+        return int(text) if "_" not in text else text
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) and "_" not in text else text
+
+
+class Positive:
+    """Looks for the label that means 1 among those of a table."""
+
+    def __init__(self, positive: str) -> None:
+        """positive : as it was given"""
+        self._given, self._wanted = positive, value_of(positive)
+        self.is_seen = False
+        self.labels: Counter[Any] = Counter()
+
+    def add(self, label: Any, count: int = 1) -> None:
+        """Note a label; None is absent."""
+        if label is None or self.is_seen:
+            return
+        value = value_of(label)
+        self.is_seen = value == self._wanted
+        if value in self.labels or len(self.labels) < _DISTINCT_MAX:
+            self.labels[value] += count
+
+    def require_seen(self) -> None:
+        """Raise `BadInput` (code `bad_option`) if no label was the one that means 1."""
+        if self.is_seen or not self.labels:
+            return
+        words = [str(value) for value, _ in self.labels.most_common(_SHOWN)]
+        more = " …" if len(self.labels) > _SHOWN else ""
+        near = next((word for word in words if word.lower() == str(self._given).lower()), None)
+        hint = f"; did you mean {near!r}?" if near is not None else ""
+        told = f"--positive {self._given}: no label has this value; they are {', '.join(map(repr, words))}{more}{hint}"
+        raise BadInput(told, "bad_option")
+
+
+def require_positive(labels: Iterable[Any], positive: str) -> None:
+    """Raise `BadInput` (code `bad_option`) if none of these labels means 1."""
+    found = Positive(positive)
+    for label in labels:
+        found.add(label)
+        if found.is_seen:
+            return
+    found.require_seen()
+
+
+def looked_at(rows: Iterable[Any], label: Callable[[Any], Any], positive: str) -> Iterator[Any]:
+    """Yield rows, after a look at the labels of all of them if they can be read twice.
+
+    Rows that can be read once only are looked at as they come: two labels neither of which means 1 end them, and one label alone
+    is judged at the end, because rows may be sorted. Raises `BadInput` (code `bad_option`).
+    """
+    if isinstance(rows, Sequence):
+        require_positive(map(label, rows), positive)
+        yield from rows
+        return
+    found, left = Positive(positive), iter(rows)
+    while part := list(islice(left, _LABELS_AT_ONCE)):
+        for row in part:
+            found.add(label(row))
+        if len(found.labels) > 1:
+            found.require_seen()
+        yield from part
+    found.require_seen()
+
 
 ID_BYTES: Final = 16  # of an event id
 YES: Final = frozenset({"1", "true", "yes", "y", "t"})

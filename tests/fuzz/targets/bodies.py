@@ -16,7 +16,7 @@ from riata.wire.given import OtherLabels
 from riata.wire.parse import Context, explain_rows, make_rules, own_labels, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers import READERS
-from riata.wire.scan.reference import ClassLabel
+from riata.wire.scan import ClassLabel
 from tests.twins import json_text as json_twin
 from tests.wire.json_bodies import check_notes
 

@@ -16,7 +16,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.lab.trees.curves import Curves, CurveVariable, Prototypes, curve, nearer_left, prototypes_of
 from riata.lab.trees.drawing import draw_tree
 from riata.lab.trees.tree import LEAF, Tree, read_tree
-from riata.wire.curves import POINTS_MAX
+from riata.wire.encoder import POINTS_MAX
 
 BYTES_MAX: Final = 2**20  # of a tree in a configuration
 SPLITS_MAX: Final = 256  # that one curve meets, all trees of an output code together

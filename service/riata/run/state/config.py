@@ -23,8 +23,7 @@ from riata.store import records
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
 from riata.wire.classes import ClassesConfig
-from riata.wire.curves import Curves
-from riata.wire.encoder import FIRST_RULE, EncoderConfig
+from riata.wire.encoder import FIRST_RULE, Curves, EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None

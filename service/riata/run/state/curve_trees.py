@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput
 from riata.lab.trees.stage import read_stage
-from riata.wire.curves import Curves, CurveTree
+from riata.wire.encoder import Curves, CurveTree
 
 PATH: Final = "encoder.curves"
 TEXTS_MAX: Final = 2 * 2**20  # characters of all trees of a model: they are in the header of its checkpoints

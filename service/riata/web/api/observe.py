@@ -28,8 +28,8 @@ from riata.web.server.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.given import OtherLabels
 from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.parse import id_of
 from riata.wire.parsed import ID_BYTES, Parsed
-from riata.wire.small_bodies import id_of
 from riata.wire.store_context import StoreContext, parse_for_store
 
 log = logging.getLogger("riata.web")

@@ -22,8 +22,8 @@ from riata.base.limits import (
     WEIGHT_MAX,
 )
 from riata.web.api.options import MODEL_NAME, SEQ_MAX
+from riata.wire.codes import SUBJECT_BYTES_MAX
 from riata.wire.readers import READERS
-from riata.wire.subjects import SUBJECT_BYTES_MAX
 
 Schema = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The wire formats. To add one, add its folder beside this file and its name to `FOLDERS`."""
+"""The wire formats. To add one, add its module beside this file and its name to `NAMES`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from riata.wire.reader import FileRows, Reader
 
-FOLDERS: Final = ("json", "vw", "svmlight", "arrow")
-READERS: Final[tuple[Reader, ...]] = tuple(import_module(f"riata.wire.readers.{folder}.reader").READER for folder in FOLDERS)
+NAMES: Final = ("json", "vw", "svmlight", "arrow")
+READERS: Final[tuple[Reader, ...]] = tuple(import_module(f"riata.wire.readers.{name}").READER for name in NAMES)
 FILE_READERS: Final[dict[str, Reader]] = {reader.name: reader for reader in READERS if reader.file is not None}
 
 

@@ -20,8 +20,7 @@ from riata.web.api.schemas import (
 )
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
-from riata.wire.codes import BAD_SUBJECT, SLUGS
-from riata.wire.subjects import SUBJECT_BYTES_MAX, is_subject
+from riata.wire.codes import BAD_SUBJECT, SLUGS, SUBJECT_BYTES_MAX, is_subject
 
 SUBJECTS_MAX: Final = 1000
 BODY_BYTES_MAX: Final = 2 * SUBJECTS_MAX * (SUBJECT_BYTES_MAX + 4)

@@ -1,4 +1,4 @@
-"""Characters of Unicode 14.0.0 as compressed tables, made by `tests/golden/make_unicode.py`; see `wire.scan.reference`."""
+"""Characters of Unicode 14.0.0 as compressed tables, made by `tests/golden/make_unicode.py`; see `wire.scan`."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ _MARK: Final = b"\xff\xff\xff\xff"
 
 def _load(_header: bytes) -> Functions:
     from riata.native.reading import read_json_lines
-    from riata.wire.readers.arrow.columns import lines_of
-    from riata.wire.readers.json.reference import reference_json
+    from riata.wire.readers.arrow_columns import lines_of
+    from riata.wire.readers.json_reference import reference_json
 
     return Functions(reference=reference_json, lines=read_json_lines, columns=lines_of)
 
 
 def _bodies(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    from riata.wire.readers.arrow.columns import bodies_of
+    from riata.wire.readers.arrow_columns import bodies_of
 
     return bodies_of(read)
 

@@ -23,7 +23,7 @@ from riata.wire.codes import (
     SYNTAX,
 )  # fmt: skip
 from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, SHADOWED, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, check_name, checked_label, decimal
+from riata.wire.scan import Record, Refused, check_name, checked_label, decimal
 
 _FRONT_WORDS_MAX: Final = 3  # label, importance, base
 _CUT: Final = re.compile(r"[ \t]+")

@@ -12,7 +12,7 @@ _NO_FEATURES: Final = b"1:0"  # a row without features; a blank line would not c
 
 def _load(_header: bytes) -> Functions:
     from riata.native.reading import read_svmlight
-    from riata.wire.readers.svmlight.reference import reference_svmlight
+    from riata.wire.readers.svmlight_reference import reference_svmlight
 
     return Functions(reference=reference_svmlight, lines=read_svmlight)
 

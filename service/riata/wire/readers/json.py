@@ -1,15 +1,44 @@
-"""JSON rows as lines of a file, for the command line. There is no header."""
+"""The reader of JSON: one example a line (NDJSON), one example, or an array of them."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from riata.base.errors import Malformed
 from riata.base.limits import VALUE_ABS_MAX
-from riata.wire.given import Given, given_value
+from riata.wire.given import json_label
+from riata.wire.reader import FileRows, Functions, MediaType, Reader
+
+_SPACE: Final = b" \t\r\n"
+_SPACES: Final = re.compile(rb"[ \t\r\n]*")
+
+
+def is_single(body: bytes) -> bool:
+    """Tell whether a document is one example, not an array."""
+    found = _SPACES.match(body)
+    return body.startswith(b"{", found.end() if found else 0)
+
+
+def as_line(body: bytes) -> bytes | None:
+    """Return one example as a line of NDJSON; None if it has line ends inside, or is not UTF-8."""
+    text = body.strip(_SPACE)
+    if not text.startswith(b"{") or b"\n" in text or not (text.isascii() or _is_utf8(text)):
+        return None
+    return text
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 TEXT_CHARACTERS: Final = 100  # a longer string is text to be split into words, not the name of a category
 
@@ -19,19 +48,6 @@ def looks_like_json(line: bytes) -> bool:
     if line.startswith(b"["):
         raise Malformed("contains a JSON array; write one object per line")
     return line.startswith(b"{")
-
-
-def label_of(line: bytes, _header: bytes) -> Given | None:
-    """Return the label of a row."""
-    if b'"label"' not in line and b"\\" not in line:
-        return None
-    import msgspec  # not needed by `riata --help`
-
-    try:
-        row = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        return given_value(json.loads(bytes(row["label"]), parse_int=float)) if "label" in row else None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
 
 
 def reason_of(row: bytes, slug: str, field: str) -> tuple[str, str] | None:
@@ -111,3 +127,57 @@ def text_fields(lines: Iterable[bytes]) -> list[str]:
         if isinstance(features, dict):
             found |= {name for name, value in features.items() if isinstance(value, str) and len(value) > TEXT_CHARACTERS}
     return sorted(found)
+
+
+_EXAMPLE: Final = b'{"features":{"a":1.5,"b":"c","t":"two words","d":[true]},"label":1,"ts":"2026-11-20T11:14:00Z"}'
+_FULL: Final = (
+    b'{"features":{"a":1.5,"b":"c","t":"two words","d":["x"],"e":true},"label":1,"weight":2,"event_id":"i",'
+    b'"ts":"2026-11-20T11:14:00Z","subject":"s"}'
+)
+
+
+def _load(_header: bytes) -> Functions:
+    from riata.native.reading import read_json_document, read_json_lines
+    from riata.wire.readers.json_reference import read_joins, reference_json
+
+    return Functions(
+        reference=reference_json,
+        lines=read_json_lines,
+        document=read_json_document,
+        curved=lambda curves: partial(reference_json, curves=curves),
+        joins=read_joins,
+        is_single=is_single,
+        as_line=as_line,
+    )
+
+
+READER: Final = Reader(
+    name="ndjson",
+    title="NDJSON",
+    shape="JSON objects",
+    media_types=(
+        MediaType("application/json", "document"),  # described in OpenAPI by its schema
+        MediaType("application/x-ndjson", "lines", "One object per line."),
+        MediaType("application/ndjson", "lines"),
+        MediaType("application/jsonl", "lines"),
+    ),
+    suffixes=(".ndjson", ".jsonl", ".json"),
+    load=_load,
+    file=FileRows(
+        sniff=looks_like_json,
+        label=json_label,
+        without_label=without_label,
+        query=query_of,
+        texts=text_fields,
+        hint='{"features": {"age": 41.5}, "label": 1}',
+        reason=reason_of,
+    ),
+    examples={
+        "application/json": (_EXAMPLE, _FULL, b"[" + _FULL + b', {"features":{},"label":0}]'),
+        "application/x-ndjson": (
+            _EXAMPLE + b'\n{"features":{"a":1,"s":"x","t":"a b"},"label":0}',
+            _FULL + b'\n{"features":{"a":-1e-3},"label":0}\n',
+            b'{"features":{"\\u0061":1},"label":1}',
+        ),
+    },
+)

@@ -13,7 +13,7 @@ _SHOWN_MAX: Final = 64  # characters of a value that a sentence repeats
 
 def _load(_header: bytes) -> Functions:
     from riata.native.reading import read_vw
-    from riata.wire.readers.vw.reference import reference_vw
+    from riata.wire.readers.vw_reference import reference_vw
 
     return Functions(reference=reference_vw, lines=read_vw)
 

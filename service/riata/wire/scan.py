@@ -16,6 +16,7 @@ from riata.base.arrays import F64
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX
 from riata.maths.hashing import FIELD_EQUALS, FIELD_WORD, NUMBER
 from riata.native.reading import hash_of
+from riata.wire import unicode_data
 from riata.wire.codes import (
     BAD_CURVE,
     BAD_FEATURE,
@@ -32,10 +33,8 @@ from riata.wire.codes import (
     NOT_NFC,
     OK,
 )
-from riata.wire.curves import CURVE_ABS_MAX, POINTS_MAX, CurveTree
-from riata.wire.encoder import FIRST_RULE
+from riata.wire.encoder import CURVE_ABS_MAX, FIRST_RULE, POINTS_MAX, CurveTree
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
-from riata.wire.scan import unicode_data
 
 Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1

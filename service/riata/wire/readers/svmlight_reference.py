@@ -13,7 +13,7 @@ from riata.maths.hashing import NUMBER
 from riata.native.reading import hash_of
 from riata.wire.codes import BAD_INDEX, BAD_LABEL, BAD_NUMBER, DUPLICATE_INDEX, MISSING_LABEL, QID_NOT_SUPPORTED, SYNTAX
 from riata.wire.rows import PLAIN, Refusal, Rules, SlowRow
-from riata.wire.scan.reference import Record, Refused, checked_label, decimal
+from riata.wire.scan import Record, Refused, checked_label, decimal
 
 _INDEX_MAX: Final = 2**63 - 1
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,18}")

@@ -1,1 +1,0 @@
-"""The reader of JSON: one example a line, one example, or an array of them."""

@@ -1,1 +1,0 @@
-"""The reader of the text format of SVMlight and LIBSVM."""
