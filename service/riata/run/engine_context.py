@@ -12,6 +12,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
+from riata.base.priority import lower_priority
 from riata.learn.registry import LearnerConfig
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile
@@ -65,13 +66,15 @@ def shared(store: Store) -> SharedStore:
     return store  # type: ignore[return-value]  # settings.shared says so, and wiring chose both
 
 
-async def aside(work: Callable[..., T], *args: object) -> T:
-    """Run `work` in its own daemon thread, which does not delay the end of the process."""
+async def aside(work: Callable[..., T], *args: object, niceness: int = 0) -> T:
+    """Run `work` in its own daemon thread, which does not delay the end of the process. niceness : of the thread, if not 0"""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:
+            if niceness:
+                lower_priority(niceness)
             result = work(*args)
         except Exception as error:  # the thread's outer edge: the caller gets the error
             later(loop, _fail, future, error)

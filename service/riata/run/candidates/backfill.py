@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import Busy, LogGap
-from riata.base.priority import BESIDE, lower_priority
 from riata.run.candidates.backtest import OWN, Contestant, compare, turns
 from riata.run.candidates.pairs import BACKFILL
 from riata.run.candidates.promotion import BEHIND_MAX
@@ -53,13 +52,12 @@ class Past:
 
 
 def learn_past(call: Call, leader: str, theirs: ModelConfig, ours: ModelConfig, advance: Callable[[float], None]) -> Past | None:
-    """Learn the log of `leader` under the settings `ours`; None if no event of it counts. Lowers the priority of its thread.
+    """Learn the log of `leader` under the settings `ours`; None if no event of it counts.
 
     advance : called with the share of the work that is done; what it raises ends the work
     Raises `Busy` (code `changed_meanwhile`) if the leader was changed or its log trimmed, `candidate_behind` if the log grows
     faster than it is learnt, and what reading a log raises.
     """
-    lower_priority(BESIDE)
     both = [Contestant(OWN, theirs), Contestant(BACKFILL, ours)]
     try:
         log = read_effective_log(call, leader, bytes_max=PACED_BYTES)

@@ -18,6 +18,7 @@ from typing import Any, Final
 from riata.base.actor import current_actor
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Conflict, LogGap
+from riata.base.priority import BESIDE
 from riata.run.candidates.backfill import Past, at_the_seam, learn_past
 from riata.run.candidates.backfill import changed as changed_meanwhile
 from riata.run.candidates.judging import verdict_on
@@ -123,7 +124,7 @@ class Challengers:
         _require_comparable(theirs.config, engine.published(model).config, (model, leader))
 
         ours, call = engine.published(model).config, engine.context.log_thread.call
-        past = await aside(learn_past, call, leader, theirs.config, ours, job.advance)
+        past = await aside(learn_past, call, leader, theirs.config, ours, job.advance, niceness=BESIDE)
         async with self.relating, engine.served_model(leader).changing:
             job.finalize()
             await self._join(leader, model, past)

@@ -12,20 +12,19 @@ of the same subjects.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
-from riata.base.priority import lower_priority
+from riata.base.priority import LOWEST
 from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
 from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
 from riata.run.engine import Engine
+from riata.run.engine_context import aside
 from riata.run.jobs.job import Job
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.run.state.config import stored_document
@@ -124,21 +123,20 @@ async def _check(engine: Engine, model: str, published: Published, drop_trimmed:
 
 async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]) -> tuple[int, Relearnt]:
     """Log the event that forgets the rows. Returns it when it is served, 0 if there are no rows; and what was found."""
-    loop, model = asyncio.get_running_loop(), job.model
-    with ThreadPoolExecutor(1, thread_name_prefix="riata-forget", initializer=lower_priority) as pool:
-        for _ in range(TRIES):
-            found = await loop.run_in_executor(pool, relearn)
-            job.finalize()
-            if not found.forgotten:
-                return 0, found
-            if await engine.logged_now(model) - found.state.applied > BEHIND_MAX:
-                raise Busy(
-                    f"model {model}: the log grows faster than it is learnt again; try when fewer events come", "candidate_behind"
-                )
-            payload = await loop.run_in_executor(pool, _payload, found, with_actor({}))
-            is_same = stored_document(found.state.config) == stored_document(engine.published(model).config)
-            if is_same and (seq := await log_promotion(engine, model, payload)) is not None:
-                return seq, found
+    model = job.model
+    for _ in range(TRIES):
+        found = await aside(relearn, niceness=LOWEST)
+        job.finalize()
+        if not found.forgotten:
+            return 0, found
+        if await engine.logged_now(model) - found.state.applied > BEHIND_MAX:
+            raise Busy(
+                f"model {model}: the log grows faster than it is learnt again; try when fewer events come", "candidate_behind"
+            )
+        payload = await aside(_payload, found, with_actor({}), niceness=LOWEST)
+        is_same = stored_document(found.state.config) == stored_document(engine.published(model).config)
+        if is_same and (seq := await log_promotion(engine, model, payload)) is not None:
+            return seq, found
     raise Busy(f"model {model} was changed while its log was learnt again; try again when nobody changes it", CHANGED)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -14,10 +13,11 @@ from typing import Annotated, Any, Final
 from riata.base.document import ABSENT, read_document
 from riata.base.errors import BadInput, Conflict, LogGap
 from riata.base.moments import SYNTAX, read_moment, said, unix_ms
-from riata.base.priority import lower_priority
+from riata.base.priority import LOWEST
 from riata.run.candidates.learning import History, Reached, reach, read_history, state_at, unreachable, with_times
 from riata.run.candidates.promotion import TAKEN_OFF, others_of, put_back
 from riata.run.engine import Engine
+from riata.run.engine_context import aside
 from riata.run.jobs.job import Job
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
@@ -71,7 +71,7 @@ class GoingBack:
             return (await self._learnt(job, asked, engine.published(model)))[0]
         async with engine.served_model(model).changing:
             told, reached = await self._learnt(job, asked, engine.published(model))
-            content = await asyncio.get_running_loop().run_in_executor(None, _encoded, reached.state)
+            content = await asyncio.get_running_loop().run_in_executor(None, lambda: reached.state.freeze().encode())
             job.finalize()
             seq, taken_off = await put_back(
                 engine, model, content, {"to": told["to"]} | ({"at": told["at"]} if told["at"] else {})
@@ -82,10 +82,8 @@ class GoingBack:
 
     async def _learnt(self, job: Job, asked: RestoreRequest, published: Published) -> tuple[dict[str, Any], Reached]:
         """Return what going back undoes, as JSON, and the state."""
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="riata-restore", initializer=lower_priority) as pool:
-            work = partial(_learn, self._engine.context.log_thread.call, job.model, asked, published, job.advance)
-            told, reached = await loop.run_in_executor(pool, work)
+        call = self._engine.context.log_thread.call
+        told, reached = await aside(_learn, call, job.model, asked, published, job.advance, niceness=LOWEST)
         return {"model": job.model, **told, "seq": 0, TAKEN_OFF: others_of(published), "warning": WARNING}, reached
 
 
@@ -163,10 +161,6 @@ def _figures_of(published: Published) -> dict[str, Any]:
         "cumulative": figures["cumulative"],
         "faded": figures["faded"],
     }
-
-
-def _encoded(state: ModelState) -> bytes:
-    return state.freeze().encode()
 
 
 # What a request to go back names: an event, or a moment.

@@ -17,7 +17,6 @@ from riata.base.clock import rfc3339
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Corrupt, NotFound, RiataError
-from riata.base.priority import lower_priority
 from riata.predict.factory import make_model
 from riata.run.candidates.adopting import link_of
 from riata.run.candidates.judging import LABELS_MIN
@@ -144,17 +143,13 @@ class Refits:
     async def _do(self, job: Job) -> dict[str, Any]:
         refit = self._find(job.model, job.id)
         await self._engine.save(job.model, if_ahead=True)
-        await aside(self._run, refit)
+        await aside(refit.run, self._engine.context, self._folder(job.model), self._data(), niceness=self._settings.niceness)
         self._take(refit)
         if job.halt is None and refit.request.promote == "if_better" and refit.found is not None:
             job.stage = "promoting"
             job.finalize()
             await self._promote_if_better(refit)
         return {"model": job.model, "refit": job.id, "verdict": (refit.found or {})["verdict"], "promotion": refit.promotion}
-
-    def _run(self, refit: Refit) -> None:
-        lower_priority(self._engine.context.settings.refits.niceness)
-        refit.run(self._engine.context, self._folder(refit.job.model), self._data())
 
     def _take(self, refit: Refit) -> None:
         """Count a refit, and delete old ones."""
