@@ -31,7 +31,6 @@ from riata.learn.truncated_gradient import TruncatedGradientConfig
 from riata.native.library import core
 from riata.run.state.config import config_from_payload
 from riata.run.state.model_state import ModelState
-from riata.store import layout
 from tests import forked
 from tests.chaos import rows
 from tests.chaos.history import History, Predicted
@@ -167,7 +166,7 @@ def wrong_contents(left: Left) -> Iterator[str]:
         if saved.lineage != left.top.lineage:
             yield f"generation {saved.gen} is of another lineage"
         try:
-            state = ModelState.thaw(*layout.decode_checkpoint(saved.content))
+            state = ModelState.of(saved.content)
         except RiataError as error:
             yield f"generation {saved.gen} cannot be read: {error.detail}"
             continue
@@ -262,7 +261,7 @@ def wrong_margins(twin: Eager, predicted: list[Predicted]) -> Iterator[str]:
 
 def wrong_weights(twin: Eager, saved: Saved) -> Iterator[str]:
     try:
-        state = ModelState.thaw(*layout.decode_checkpoint(saved.content))
+        state = ModelState.of(saved.content)
     except RiataError:
         return  # said by `wrong_contents`
     weights, expected = state.learner.weights(), collect(twin.beta)

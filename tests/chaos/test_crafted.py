@@ -43,7 +43,7 @@ def parts(learner: int) -> tuple[dict[str, Any], Arrays]:
 
 def thaw(header: dict[str, Any], arrays: Arrays) -> ModelState:
     """Sign, read, thaw."""
-    return ModelState.thaw(*layout.decode_checkpoint(layout.encode_checkpoint(header, arrays)))
+    return ModelState.of(layout.encode_checkpoint(header, arrays))
 
 
 def saved_as(header: dict[str, Any], arrays: Arrays) -> tuple[Generation, bytes]:

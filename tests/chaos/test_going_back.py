@@ -29,7 +29,7 @@ from riata.client import ApiError, Riata
 from riata.run.state.model_state import Frozen, ModelState
 from riata.run.state.replay import replay
 from riata.run.writer.publishing import publish
-from riata.store import layout, records
+from riata.store import records
 from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite
 from riata.store.store import Store
@@ -197,7 +197,7 @@ def check(store: Store, found: Found) -> None:
     for record in store.read("m", 0, 2**30):
         if record.kind == "restore" and records.decode_through(record.payload) is None:
             source, content = records.decode_restore(record.payload)
-            carried, stopped = ModelState.thaw(*layout.decode_checkpoint(content)), replay(store, "m", to=source["to"]).state
+            carried, stopped = ModelState.of(content), replay(store, "m", to=source["to"]).state
             assert differing(carried.freeze(), stopped.freeze()) == [], (source, record.first)
             found.restores += 1
     for seq, to, margins in found.margins:

@@ -10,7 +10,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.run.state.model_state import LEARNER, Frozen, ModelState
 from riata.run.state.replay import replay
-from riata.store import layout, records
+from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Record, Store
 from riata.wire.batch import select_rows
@@ -49,7 +49,7 @@ def promote(store: Store, state: Frozen) -> Record:
 
 def straight(state: Frozen, log: Collection[Record], skips: frozenset[int] = frozenset()) -> dict[str, bytes]:
     """The learner that `state` becomes by learning the observe records among `log` that come after it, one after the other."""
-    reached = ModelState.thaw(*layout.decode_checkpoint(state.encode()))
+    reached = ModelState.of(state.encode())
     for record in log:
         if record.first > reached.applied and record.kind == "observe":
             reached.apply(record, None, skips)

@@ -20,7 +20,6 @@ from riata.run.log.log_reading import read_log
 from riata.run.state.config import config_payload
 from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import in_this_thread, replay
-from riata.store import layout
 from riata.store.store import Record
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
@@ -161,7 +160,7 @@ def test_a_challenger_may_learn_the_log_of_its_leader_first() -> None:
         assert node.service.describe("b")["challengers"] == []
         saved = await node.admin.snapshot_now("b")
         content = await node.engine.call(lambda store: store.open_generation("b", saved["generation"]))
-        assert ModelState.thaw(*layout.decode_checkpoint(content)).observers[Pairs].past == listed["past"]
+        assert ModelState.of(content).observers[Pairs].past == listed["past"]
         slot = int(b.model.weights.slot[0])
         assert node.service.names("b").in_slot(slot, 12)
         assert (await node.admin.promote("m", "b", True))["promoted"]

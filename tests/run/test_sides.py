@@ -239,7 +239,7 @@ def test_a_change_made_of_a_configuration_that_is_not_in_force_any_more_changes_
     change(50, None)  # as older programs wrote them: in any case
     assert (state.config.checkpoint_every_s, list(state.changes)) == (50, [1, 2, 4, 5])
     frozen = state.freeze()
-    again = ModelState.thaw(*layout.decode_checkpoint(frozen.encode()))
+    again = ModelState.of(frozen.encode())
     assert again.changes == state.changes
     older = layout.decode_checkpoint(frozen.encode())[0]
     del older["changes"]

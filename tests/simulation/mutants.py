@@ -130,7 +130,7 @@ def _decode_unchecked(data: bytes, *rest: Any) -> Any:
 
 
 def _thaw_unchecked(_generation: Generation, content: bytes) -> model_state.ModelState:
-    return model_state.ModelState.thaw(*layout.decode_checkpoint(content))
+    return model_state.ModelState.of(content)
 
 
 def _newest_that_may_be_saved(self: Recovery, name: str, head: Head) -> Recovered:

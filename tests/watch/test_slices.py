@@ -14,7 +14,6 @@ from riata.learn.learner import Stepped
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import replay
-from riata.store import layout
 from riata.store.store import Append
 from riata.watch.observer import Rows
 from riata.watch.progressive import Progressive, ProgressiveConfig
@@ -128,7 +127,7 @@ def test_the_state_counts_from_the_event_that_names_a_value_and_replay_gives_the
     state = replay(store, "m").state
     found = {one["value"]: one["examples"] for one in state.observers[Slices].figures()}
     assert found["de"] == has(counted, HASHES["country=de"]).sum() > 0
-    thawed = ModelState.thaw(*layout.decode_checkpoint(state.freeze().encode()))
+    thawed = ModelState.of(state.freeze().encode())
     assert thawed.freeze().digest() == state.freeze().digest()
     off = replace(config, slices=())
     for one in (state, thawed):

@@ -28,7 +28,7 @@ from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.store import SqliteStore
 from riata.store.store import Store
 from riata.wire.encoder import fingerprint
-from riata.wire.names import NOTHING_NAMED, Names
+from riata.wire.names import Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -124,7 +124,8 @@ class Admin:
             found = require_generation(await self._engine.call(lambda s: s.generations(model)), generation)
             await require_unforgotten(self._engine, model, found)
             content = await self._engine.call(lambda s: s.open_generation(model, generation))
-            seq, taken_off = await self._restore_content(model, content, {"generation": generation})
+            await asyncio.get_running_loop().run_in_executor(None, ModelState.of, content)  # raises if it is damaged
+            seq, taken_off = await put_back(self._engine, model, content, {"generation": generation})
         return {"generation": generation, "seq": seq, TAKEN_OFF: taken_off}
 
     async def export(self, model: str) -> bytes:
@@ -146,14 +147,14 @@ class Admin:
         loop = asyncio.get_running_loop()
         state, names = await loop.run_in_executor(None, read_export, content)
         config = state.config
-        del state  # a second copy of it is built below
+        del state  # the writer builds another one
         if (refused := self._engine.memory.refusal(len(content), "this import")) is not None:
             raise refused
         created = await self._creations.create(model, config)
         if not created:
             self._check_same_encoding(model, config)
         async with self._engine.served_model(model).changing:
-            seq, _ = await self._restore_content(model, content, {"import": config.learner.kind}, names)
+            seq, _ = await put_back(self._engine, model, content, {"import": config.learner.kind}, names)
         return {"name": model, "created": created, "seq": seq}
 
     def _check_same_encoding(self, model: str, config: ModelConfig) -> None:
@@ -163,15 +164,6 @@ class Admin:
                 f"model {model} encodes features or labels differently from the import; import under a new name",
                 "needs_rebuild",
             )
-
-    async def _restore_content(
-        self, model: str, content: bytes, source: dict[str, Any], names: Names = NOTHING_NAMED
-    ) -> tuple[int, list[str]]:
-        def check() -> None:
-            ModelState.thaw(*layout.decode_checkpoint(content))
-
-        await asyncio.get_running_loop().run_in_executor(None, check)
-        return await put_back(self._engine, model, content, source, names)
 
 
 def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:

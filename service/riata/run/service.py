@@ -42,7 +42,7 @@ from riata.run.writer.memory_bound import memory_of
 from riata.run.writer.published import Published
 from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.stopping import wanted
-from riata.store import layout, records
+from riata.store import records
 from riata.store.store import Append, Appended
 from riata.wire.classes import renumber_classes
 from riata.wire.parsed import Parsed, RowError
@@ -398,7 +398,7 @@ async def curvature_of(engine: Engine, model: str) -> SketchCopy:
     content = await engine.call(lambda s: s.open_generation(model, found[0]))
 
     def read() -> SketchCopy:
-        state = ModelState.thaw(*layout.decode_checkpoint(content))
+        state = ModelState.of(content)
         seq = state.applied if state.has_learnt else 0
         return SketchCopy(published.version, seq, state.learner.sketch(), state.learner.shadows())
 

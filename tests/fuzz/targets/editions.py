@@ -25,7 +25,7 @@ CLOCK: Final = ManualClock(10_000)
 @functools.cache
 def edition(learner: int) -> bytes:
     """A valid edition of one of the learners of `state`."""
-    thawed = ModelState.thaw(*layout.decode_checkpoint(state.frozen(learner).encode()))
+    thawed = ModelState.of(state.frozen(learner).encode())
     curvature = Curvature()
     curvature.refresh(thawed, CLOCK)
     return encode_edition(publish(thawed, 3, 7, CLOCK, curvature.covariance))

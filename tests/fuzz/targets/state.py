@@ -80,7 +80,7 @@ def one_input(data: bytes) -> None:
     except BadInput:
         return  # not even a crafted file can say this
     with contextlib.suppress(Corrupt):
-        live(ModelState.thaw(*layout.decode_checkpoint(content)), header)
+        live(ModelState.of(content), header)
 
 
 def live(state: ModelState, header: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def live(state: ModelState, header: dict[str, Any]) -> None:
     for key in ("model", "lineage", "applied", "chain", "skipped", "restored"):
         if type(again.header[key]) is not type(header[key]) or again.header[key] != header[key]:
             raise AssertionError(f"{key} is not what was written")
-    thawed = ModelState.thaw(*layout.decode_checkpoint(again.encode())).freeze()
+    thawed = ModelState.of(again.encode()).freeze()
     if thawed.encode() != again.encode():
         raise AssertionError("a state does not come back")
     state.learner.sketch()

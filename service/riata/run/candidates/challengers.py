@@ -35,7 +35,6 @@ from riata.run.state.config import Change, ModelConfig, read_config, require_one
 from riata.run.state.config_changes import changed, check_change, require_bounded
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
-from riata.store import layout
 from riata.store.records import next_chain
 from riata.store.store import Append, Store
 from riata.wire.names import Names
@@ -233,7 +232,7 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
 def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
     """Return the state in a checkpoint of a challenger as a state of the log of its leader, at the event after which the leader
     had learnt the same events. theirs : the leader at that event or before"""
-    candidate = ModelState.thaw(*layout.decode_checkpoint(content))
+    candidate = ModelState.of(content)
     model, name = theirs.model.origin.name, candidate.name
     ours, shared = candidate.observers[Pairs].shared[OWN], theirs.pairs.shared[name]
     seq, log_chain, events, chain = theirs.applied, theirs.chain, shared.losses.events, shared.chain

@@ -1,14 +1,15 @@
-"""What a log says about going back to one of its events: what that undoes, and from where it can be reached.
+"""Learning a log aside: what it says of its past, the state after one of its events, and the state without some rows.
 
 Theory of operation
-    One pass over the log collects the events that are no examples, and what they forget. A state after event T is reached
+    One pass (`read_history`) collects the events that are no examples, and what they forget. A state after event T is then
+    reached (`state_at`)
 
     from a generation     of an event up to T, by learning the log after it, if the log still has that
     from the beginning    if the log is complete
     without learning      if a generation is of exactly this event
 
     Rows that were forgotten after T are in every state of T that was stored, so such a T is reached only from the beginning of
-    a complete log, without these rows (`Relearning`).
+    a complete log, without these rows. `Relearning` does that, for some subjects or for what was forgotten before.
 """
 
 from __future__ import annotations
@@ -304,21 +305,20 @@ def unreachable(history: History, generations: Sequence[Generation], what: str, 
 # The state that a model would have if rows of some subjects had never been in its log.
 #
 # Theory of operation
-# Two passes over the log. The first finds out which events count (`effective_log.py`) and what was forgotten before. The second
-# learns from an empty state what counts, without the rows of the subjects: not as rows that are skipped, which are counted, but
-# as if they had never been sent. Only their numbers remain, as numbers of events are those of the log.
+#     It learns from an empty state what counts (`History`), without the rows of the subjects: not as rows that are skipped, which
+#     are counted, but as if they had never been sent. Only their numbers remain, as numbers of events are those of the log.
 #
-# States that the log carries were learnt with those rows, so they are learnt again too:
+#     States that the log carries were learnt with those rows, so they are learnt again too:
 #
-# a restore to an earlier event   what counted then counts; nothing else has to be done
-# an upgrade                      is left out: the present version learns everything
-# a promotion by `forget`         is left out: what it forgot is left out again
-# a promotion of a refit          is taken if none of the rows was in its data, otherwise left out, and reported
-# a promotion of a challenger     likewise; if it is left out, the log is learnt from its beginning under the settings in force
-# an import                       is taken: nobody can tell whose rows were in it. It undoes what was before it
+#     a restore to an earlier event   what counted then counts; nothing else has to be done
+#     an upgrade                      is left out: the present version learns everything
+#     a promotion by `forget`         is left out: what it forgot is left out again
+#     a promotion of a refit          is taken if none of the rows was in its data, otherwise left out, and reported
+#     a promotion of a challenger     likewise; if it is left out, the log is learnt from its start under the settings in force
+#     an import                       is taken: nobody can tell whose rows were in it. It undoes what was before it
 #
-# A log that was trimmed is learnt from its oldest event on, under the settings in force, as former ones may have been trimmed,
-# and without promotions. What was trimmed is then no longer in the model, whomever it belonged to.
+#     A log that was trimmed is learnt from its oldest event on, under the settings in force, as former ones may have been
+#     trimmed, and without promotions. What was trimmed is then no longer in the model, whomever it belonged to.
 
 
 CHANGED: Final = "changed_meanwhile"

@@ -31,7 +31,6 @@ from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.state.config import ModelConfig
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import in_this_thread
-from riata.store import layout
 from riata.store.segment import Segments
 from riata.store.store import Store
 from riata.wire.names import Names
@@ -202,7 +201,7 @@ def refitting(
     generations = store.generations(model)
     if not generations:
         raise BadInput(f"model {model} has no snapshot yet, so there is nothing to compare with", "no_events")
-    state = ModelState.thaw(*layout.decode_checkpoint(store.open_generation(model, generations[0].gen)))
+    state = ModelState.of(store.open_generation(model, generations[0].gen))
     with TemporaryDirectory(prefix="riata-rows-") as temporary:
         last = store.head(model).seq
         files = Segments(Path(temporary) if segments is None else segments)

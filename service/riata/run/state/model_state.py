@@ -171,6 +171,11 @@ class ModelState:
             raise Corrupt(f"the snapshot's header cannot be read: {error!r}") from error
         return state
 
+    @staticmethod
+    def of(content: bytes) -> ModelState:
+        """Return the state in a checkpoint. Raises `Corrupt`."""
+        return ModelState.thaw(*layout.decode_checkpoint(content))
+
     def served_weights(self) -> Weights:
         """Return the learner's weights as they are served."""
         return served_weights(self.learner.weights(), self.config.served_shift)

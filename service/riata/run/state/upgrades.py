@@ -83,7 +83,7 @@ def carried_state(call: Call, model: str, upgrade: Upgrade) -> ModelState:
     record = _record_after(call, model, upgrade.first - 1)
     if record.chain != upgrade.chain:
         raise rolled_back(model)
-    state = ModelState.thaw(*layout.decode_checkpoint(records.decode_restore(record.payload)[1]))
+    state = ModelState.of(records.decode_restore(record.payload)[1])
     state.name = model
     return state
 

@@ -278,7 +278,7 @@ class Preparing:
         if not generations:
             raise BadInput(f"model {model} has no snapshot yet, so there is nothing to compare with", "no_events")
         online = self._checkpoint(generations[0].gen)
-        state = ModelState.thaw(*layout.decode_checkpoint(online))
+        state = ModelState.of(online)
         link_of(state.config)
         online_weights = state.learner.weights()
         names = self.context.catalogue.served_models[model].names.everything() if self.request.groups else NOTHING_NAMED

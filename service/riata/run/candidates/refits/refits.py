@@ -29,7 +29,6 @@ from riata.run.jobs.job import Job
 from riata.run.state.decision import served_weights
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
-from riata.store import layout
 from riata.store.segment import FOLDER as SEGMENTS
 
 log = logging.getLogger("riata.run")
@@ -198,7 +197,7 @@ class Refits:
                 f"the state of refit {refit.job.id} is not kept any more, only those of the last {STATES_KEPT}; refit again",
                 "refit_not_kept",
             ) from None
-        return ModelState.thaw(*layout.decode_checkpoint(content))
+        return ModelState.of(content)
 
     async def _keep(self, refit: Refit) -> None:
         await asyncio.get_running_loop().run_in_executor(None, refit.keep, self._folder(refit.job.model))

@@ -24,7 +24,6 @@ from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
 from riata.run.candidates.solving import Solved, pass_document, report_of, solve
 from riata.run.state.model_state import ModelState, begun
-from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
 from riata.wire.batch import Batch, ByLabel, slice_rows, weighted
@@ -308,5 +307,5 @@ def _chosen(solved: Solved, older: list[Rows]) -> int:
 def _online(task: Task, folder: Path) -> Learner:
     """Return the online learner after the event `begins`."""
     if task.begins:
-        return ModelState.thaw(*layout.decode_checkpoint((folder / BASE).read_bytes())).learner
+        return ModelState.of((folder / BASE).read_bytes()).learner
     return begun(task.config, task.origin.model, task.origin.lineage).learner
