@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from http import HTTPStatus
@@ -14,7 +16,7 @@ import riata
 from riata.web.api.route import AT, Route
 from riata.web.api.routes.table import ROUTES, TAG_AT
 from riata.web.api.schema_of import schema_of
-from riata.web.api.schemas import FEATURES, FIGURES, MODEL, Named, Problem, Schema, ref
+from riata.web.api.schemas import FEATURES, FIGURES, MODEL, Document, Named, Problem, Schema, ref
 from riata.web.auth.keys import ANY, OPEN
 
 OPENAPI_VERSION: Final = "3.1.0"
@@ -116,7 +118,24 @@ def _with_schemas(document: Schema) -> Schema:
                 components[kind.__name__], tree[key] = schema_of(kind), ref(kind.__name__)
             else:
                 tree[key] = next(each)
+    for kind in _subclasses(Document):
+        if kind.__name__ in components:
+            _describe(components[kind.__name__], kind)
     return document
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)
+
+
+def _describe(schema: Schema, kind: type) -> None:
+    """Give the members of a document their descriptions, which are in the docstrings of its type and of its bases."""
+    for each in reversed(kind.__mro__[: kind.__mro__.index(Document)]):
+        schema["description"], _, members = inspect.cleandoc(each.__doc__ or "").partition("\n\n")
+        for name, text in re.findall(r"^(\w+) *: (.*(?:\n .*)*)", members, re.MULTILINE):
+            schema["properties"][name]["description"] = " ".join(text.split())
 
 
 def _types(tree: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from riata.base.arrays import F64, I64
 from riata.predict.model import Scores
 from riata.run.writer.published import Published
-from riata.web.api.schemas import Count, Document, Number, PredictionId, says
+from riata.web.api.schemas import Count, Document, Number, PredictionId
 from riata.web.server.answers import ARROW, JSON, NDJSON, Answer
 from riata.wire.arrow_writer import floats, integers, texts, write_stream
 
@@ -25,24 +25,21 @@ ENDS: Final = ("low", "high", "mean")
 
 
 class ServedModel(Document, kw_only=True, gc=False):
-    """The model that answered. `refit`: which, if the weights are those of a refit."""
+    """The model that answered. `refit`: which, if the weights are those of a refit.
+
+    age_s     : seconds since this version was published
+    stale_s   : seconds since this version was last known to be the newest; 0 in the process that learns
+    refit     : with from=refit: the refit whose weights answered
+    replaying : true, and otherwise absent, while events after `seq` that were logged before the start are not learnt yet
+    """
 
     name: str
     version: Count
     seq: Count
-    age_s: Annotated[float, Meta(ge=0, description="seconds since this version was published")]
-    stale_s: Annotated[
-        float,
-        Meta(ge=0, description="seconds since this version was last known to be the newest; 0 in the process that learns"),
-    ]
-    refit: Annotated[str, says("with from=refit: the refit whose weights answered")] | UnsetType = UNSET
-    replaying: (
-        Annotated[
-            bool,
-            says("true, and otherwise absent, while events after `seq` that were logged before the start are not learnt yet"),
-        ]
-        | UnsetType
-    ) = UNSET
+    age_s: Annotated[float, Meta(ge=0)]
+    stale_s: Annotated[float, Meta(ge=0)]
+    refit: str | UnsetType = UNSET
+    replaying: bool | UnsetType = UNSET
 
 
 class Interval(Document):
@@ -75,63 +72,35 @@ class Run(Document):
 
 
 class Prediction(Document, gc=False):
-    """The prediction of one row."""
+    """The prediction of one row.
 
-    probability: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        says(
-            "of the positive class, or of the class in `label`; null if the model gives no probabilities",
-        ),
-    ]
+    probability   : of the positive class, or of the class in `label`; null if the model gives no probabilities
+    label         : as labels are written; of several classes the name of the one with the largest margin, null before the first
+    std_error     : approximate standard error of the margin, from the curvature of the non-zero weights, which may be some
+        seconds old; features without a weight add nothing. null, with the reason in `std_error` of `GET /models/{model}`, if the
+        learner keeps no curvature or too much to invert, if the model is worse than its base rate, if too few events have come
+        for so many weights, or if columns are nearly combinations of others or have heavy tails
+    probabilities : if the model has several classes: the probability of each, which sum to one
+    decision      : if the model has costs: the class of the lower expected cost
+    interval      : with level: the central interval of the probability under the posterior distribution of the weights, and its
+        mean; from draws, or from std_error as if the margin were normal; features that the model has not met add nothing
+    contributions : with explain: bias plus these contributions, added in this order, equals the margin to the last bit
+    runs          : with explain, from a refit with groups: what each run of features adds in this row, largest first
+    """
+
+    probability: Annotated[float, Meta(ge=0, le=1)] | None
     margin: Number
-    label: Annotated[
-        float | str | None,
-        says("as labels are written; of several classes the name of the one with the largest margin, null before the first"),
-    ]
-    std_error: Annotated[
-        Annotated[float, Meta(ge=0)] | None,
-        says(
-            "approximate standard error of the margin, from the curvature of the non-zero weights, which may "
-            "be some seconds old; features without a weight add nothing. null, with the reason in `std_error` of "
-            "`GET /models/{model}`, if the learner keeps no curvature or too much to invert, if the model is worse than its "
-            "base rate, if too few events have come for so many weights, or if columns are nearly combinations of others or "
-            "have heavy tails",
-        ),
-    ]
+    label: float | str | None
+    std_error: Annotated[float, Meta(ge=0)] | None
     known_features: Count
     unknown_features: Count
     model: ServedModel
-    probabilities: (
-        Annotated[dict[str, Number], says("if the model has several classes: the probability of each, which sum to one")]
-        | UnsetType
-    ) = UNSET
-    decision: Annotated[int, says("if the model has costs: the class of the lower expected cost")] | UnsetType = UNSET
-    interval: (
-        Annotated[
-            Interval,
-            says(
-                "with level: the central interval of the probability under the posterior distribution of the "
-                "weights, and its mean; from draws, or from std_error as if the margin were normal; features that the model "
-                "has not met add nothing"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    probabilities: dict[str, Number] | UnsetType = UNSET
+    decision: int | UnsetType = UNSET
+    interval: Interval | UnsetType = UNSET
     bias: Number | UnsetType = UNSET
-    contributions: (
-        Annotated[
-            list[Contribution],
-            says("with explain: bias plus these contributions, added in this order, equals the margin to the last bit"),
-        ]
-        | UnsetType
-    ) = UNSET
-    runs: (
-        Annotated[
-            list[Run],
-            says("with explain, from a refit with groups: what each run of features adds in this row, largest first"),
-        ]
-        | UnsetType
-    ) = UNSET
+    contributions: list[Contribution] | UnsetType = UNSET
+    runs: list[Run] | UnsetType = UNSET
     prediction_id: PredictionId | UnsetType = UNSET
 
 

@@ -59,7 +59,7 @@ def says(description: str) -> Meta:
 
 
 class Document(Struct, forbid_unknown_fields=True):
-    """An answer. A member whose default is UNSET may be absent."""
+    """An answer. A member whose default is UNSET may be absent. Its docstring describes members as `name : what it is`."""
 
 
 class Named(NamedTuple):
@@ -112,9 +112,12 @@ class Source(Document):
 
 
 class RowError(Document):
-    """A refused row."""
+    """A refused row.
 
-    index: Annotated[Count, says("position of the row in the body, from 0")]
+    index : position of the row in the body, from 0
+    """
+
+    index: Count
     code: str
     detail: str
 
@@ -127,22 +130,21 @@ class Error(Document):
 
 
 class Problem(Document):
-    """An error, as RFC 9457 has it."""
+    """An error, as RFC 9457 has it.
+
+    code    : stable error code for programs; docs/errors.md has cause and remedy of each
+    outcome : whether the events were accepted; if unknown, sending the same ids again is safe
+    errors  : the first refused rows
+    """
 
     type: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
     title: str
     status: Annotated[int, Meta(ge=400, le=599)]
     detail: str
-    code: Annotated[str, says("stable error code for programs; docs/errors.md has cause and remedy of each")]
-    outcome: Annotated[
-        str,
-        Meta(
-            description="whether the events were accepted; if unknown, sending the same ids again is safe",
-            extra_json_schema={"enum": ["not_accepted", "unknown"]},
-        ),
-    ]
+    code: str
+    outcome: Annotated[str, Meta(extra_json_schema={"enum": ["not_accepted", "unknown"]})]
     retryable: bool
-    errors: Annotated[list[RowError], Meta(max_length=ERRORS_SHOWN_MAX, description="the first refused rows")]
+    errors: Annotated[list[RowError], Meta(max_length=ERRORS_SHOWN_MAX)]
     accepted: Count | UnsetType = UNSET
     duplicate: Count | UnsetType = UNSET
     rejected: Count | UnsetType = UNSET
@@ -151,11 +153,15 @@ class Problem(Document):
 
 
 class Promotion(Document):
-    """What every promotion answers."""
+    """What every promotion answers.
+
+    seq     : event of the promotion
+    through : events after this one, up to the promotion, were learnt again
+    """
 
     promoted: bool
-    seq: Annotated[Count, says("event of the promotion")]
-    through: Annotated[Count, says("events after this one, up to the promotion, were learnt again")]
+    seq: Count
+    through: Count
     forced: bool
 
 
@@ -214,35 +220,24 @@ Weight = Annotated[float, Meta(gt=0, le=WEIGHT_MAX, description="importance; 1 i
 
 
 class _Row(Document, kw_only=True):
+    """What every row may have.
+
+    event_id : makes a retry safe: a row with a known id is a duplicate, not a second event
+    subject  : whom the row is about, so that `POST /models/{model}/forget` can find it; only a digest is kept
+    """
+
     features: Annotated[Any, Meta(extra_json_schema=ref(FEATURES.name))]
-    event_id: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=EVENT_ID_BYTES_MAX,
-                description="makes a retry safe: a row with a known id is a duplicate, not a second event",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    subject: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=SUBJECT_BYTES_MAX,
-                description="whom the row is about, so that `POST /models/{model}/forget` can find it; only a digest is kept",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    event_id: Annotated[str, Meta(min_length=1, max_length=EVENT_ID_BYTES_MAX)] | UnsetType = UNSET
+    subject: Annotated[str, Meta(min_length=1, max_length=SUBJECT_BYTES_MAX)] | UnsetType = UNSET
 
 
 class Example(_Row, kw_only=True):
-    """A labelled row."""
+    """A labelled row.
 
-    ts: Annotated[Time, says("when the event happened; kept in the log, counted by `lateness`, not learnt")] | UnsetType = UNSET
+    ts : when the event happened; kept in the log, counted by `lateness`, not learnt
+    """
+
+    ts: Time | UnsetType = UNSET
     label: Label
     weight: Weight | UnsetType = UNSET
 

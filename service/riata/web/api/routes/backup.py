@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    answer,
-    says,
-)
+from riata.web.api.schemas import Count, Document, answer
 from riata.web.auth.keys import ADMIN, KEY, Forbidden, Key
 from riata.web.server.answers import Answer
 
 
 class Backup(Document):
-    """A copy of the store."""
+    """A copy of the store.
 
-    directory: Annotated[str, says("on the machine of the service, inside its data directory; yours to move away")]
+    directory : on the machine of the service, inside its data directory; yours to move away
+    models    : the last event of each model in the copy; every event acknowledged before is in it
+    """
+
+    directory: str
     bytes: Count
     seconds: float
-    models: Annotated[
-        dict[str, Count], says("the last event of each model in the copy; every event acknowledged before is in it")
-    ]
+    models: dict[str, Count]
 
 
 async def back_up(call: Call) -> Answer:

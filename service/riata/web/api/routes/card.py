@@ -22,19 +22,7 @@ from riata.run.state.config import ModelConfig
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import ModelWarning
-from riata.web.api.schemas import (
-    TEXT,
-    Count,
-    Document,
-    Figure,
-    Figures,
-    Number,
-    Object,
-    Time,
-    json_content,
-    query,
-    says,
-)
+from riata.web.api.schemas import TEXT, Count, Document, Figure, Figures, Number, Object, Time, json_content, query, says
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 
@@ -113,13 +101,16 @@ class CardWeights(Document):
 
 
 class Card(Document):
-    """The card of a model."""
+    """The card of a model.
+
+    settings : those that differ from the defaults, by path
+    """
 
     model: CardModel
     made_by: MadeBy
     learner: CardLearner
     config: Object
-    settings: Annotated[Object, says("those that differ from the defaults, by path")]
+    settings: Object
     data: CardData
     figures: CardFigures
     cost: dict[str, Figure] | None

@@ -35,38 +35,47 @@ class ChallengerPromotion:
 
 
 class Compared(Document):
-    """The losses of two models over the same events."""
+    """The losses of two models over the same events.
+
+    compared       : events whose losses are compared: whole blocks of events that both have learnt
+    difference     : mean loss of the challenger minus that of the model, before learning
+    standard_error : of the difference, over blocks of consecutive events
+    interval       : two standard errors on each side of the difference
+    """
 
     measure: str
-    compared: Annotated[Count, says("events whose losses are compared: whole blocks of events that both have learnt")]
-    difference: Annotated[float | None, says("mean loss of the challenger minus that of the model, before learning")]
-    standard_error: Annotated[float | None, says("of the difference, over blocks of consecutive events")]
-    interval: Annotated[tuple[float, float] | None, says("two standard errors on each side of the difference")]
+    compared: Count
+    difference: float | None
+    standard_error: float | None
+    interval: tuple[float, float] | None
 
 
 class Follow(Document):
-    """What a challenger follows."""
+    """What a challenger follows.
+
+    events     : learnt since it follows
+    lag_events : in its log and not learnt yet
+    detached   : whether the other model no longer knows it as a challenger
+    """
 
     model: ModelName
-    events: Annotated[Count, says("learnt since it follows")]
-    lag_events: Annotated[Count, says("in its log and not learnt yet")]
-    detached: Annotated[bool, says("whether the other model no longer knows it as a challenger")]
+    events: Count
+    lag_events: Count
+    detached: bool
 
 
 class Challenger(Compared):
-    """A model that learns the events of another."""
+    """A model that learns the events of another.
+
+    past : of a challenger with `backfill`: its loss over the events that the log had, minus the loss that the settings of the
+        model have over them, both learnt from the oldest on
+    """
 
     name: ModelName
     learner: Object
     events: Count
     non_zeros: Count
-    past: Annotated[
-        Compared | None,
-        says(
-            "of a challenger with `backfill`: its loss over the events that the log had, minus the loss that "
-            "the settings of the model have over them, both learnt from the oldest on"
-        ),
-    ]
+    past: Compared | None
 
 
 class ChallengerVerdict(Compared):

@@ -9,15 +9,7 @@ from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import Job, done_or_accepted
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Object,
-    Schema,
-    answer,
-    json_body,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Object, Schema, answer, json_body, says
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 from riata.wire.codes import BAD_SUBJECT, SLUGS, SUBJECT_BYTES_MAX, is_subject
@@ -65,18 +57,28 @@ class SavedSnapshot(Document):
 
 
 class Forgotten(Document):
-    """What was forgotten."""
+    """What was forgotten.
+
+    seq           : the event that forgot them; 0 if no row was found
+    rows          : rows of the subjects that the model no longer includes
+    of            : rows that it included
+    in_log        : rows whose bytes stay in the log until it is trimmed, never learnt again
+    predictions   : remembered predictions of the subjects that were deleted
+    saved_deleted : those of them that somebody had saved, with their notes
+    refits_undone : events that promoted refits made with such rows; refit again
+    trimmed       : events before the log begins: not searched, and not in the model any more
+    """
 
     model: str
-    seq: Annotated[Count, says("the event that forgot them; 0 if no row was found")]
-    rows: Annotated[Count, says("rows of the subjects that the model no longer includes")]
-    of: Annotated[Count, says("rows that it included")]
-    in_log: Annotated[Count, says("rows whose bytes stay in the log until it is trimmed, never learnt again")]
-    predictions: Annotated[Count, says("remembered predictions of the subjects that were deleted")]
+    seq: Count
+    rows: Count
+    of: Count
+    in_log: Count
+    predictions: Count
     snapshots_deleted: Count
-    saved_deleted: Annotated[list[SavedSnapshot], says("those of them that somebody had saved, with their notes")]
-    refits_undone: Annotated[list[Count], says("events that promoted refits made with such rows; refit again")]
-    trimmed: Annotated[Count, says("events before the log begins: not searched, and not in the model any more")]
+    saved_deleted: list[SavedSnapshot]
+    refits_undone: list[Count]
+    trimmed: Count
     before: Annotated[Object, says(_FIGURES)]
     after: Annotated[Object, says(_FIGURES)]
 

@@ -14,14 +14,7 @@ from riata.run.health import Health
 from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import (
-    TEXT,
-    Count,
-    Document,
-    Object,
-    answer,
-    says,
-)
+from riata.web.api.schemas import TEXT, Count, Document, Object, answer, says
 from riata.web.auth.keys import ADMIN, ANONYMOUS, ANY, OPEN, WATCH, sees_key, visible
 from riata.web.metrics.meters import PROMETHEUS_TEXT
 from riata.web.server.answers import Answer
@@ -52,17 +45,20 @@ class Alive(Document):
 
 
 class Ready(Document):
-    """The process is ready."""
+    """The process is ready.
+
+    leads     : whether this process learns
+    accepting : whether this process accepts events now; if not, `warnings` gives the reason
+    damaged   : models that answer 503 model_damaged: what is damaged, and the command that repairs it
+    """
 
     ready: bool
     role: Literal["all", "web", "writer", "replica"]
-    leads: Annotated[bool, says("whether this process learns")]
-    accepting: Annotated[bool, says("whether this process accepts events now; if not, `warnings` gives the reason")]
+    leads: bool
+    accepting: bool
     models: Object
     replaying: Replaying
-    damaged: Annotated[
-        dict[str, str], says("models that answer 503 model_damaged: what is damaged, and the command that repairs it")
-    ]
+    damaged: dict[str, str]
     warnings: list[str]
 
 

@@ -21,12 +21,7 @@ from riata.predict.model import Scores
 from riata.web.api.predictions import winners
 from riata.web.api.problems import refuse_errors
 from riata.web.api.route import V2_AT, Call, Handler, Route
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    answer,
-    json_body,
-)
+from riata.web.api.schemas import Count, Document, answer, json_body
 from riata.web.auth.keys import ANY, PREDICT, WATCH
 from riata.web.server.answers import NDJSON, Answer
 from riata.wire.parse import parse_examples

@@ -9,38 +9,40 @@ from msgspec import Meta
 from riata.base.errors import NotFound
 from riata.run.jobs.job import Job as JobOfModel
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import (
-    Document,
-    Error,
-    ModelName,
-    Object,
-    Time,
-    answer,
-    says,
-)
+from riata.web.api.schemas import Document, Error, ModelName, Object, Time, answer
 from riata.web.auth.keys import ADMIN, WATCH, visible
 from riata.web.server.answers import Answer
 
 
 class AnyJob(Document, kw_only=True):
-    """Work that goes on after its request."""
+    """Work that goes on after its request.
+
+    stage       : what is being done, of kinds that have stages
+    actor       : id of the key that asked for it
+    progress    : share of the work that is done; of a refit, `stage` says more
+    cancellable : whether `DELETE` would end it: it runs, and has not begun to change the model
+    error       : why there is no result
+    """
 
     id: str
     kind: Literal["backfill", "forget", "refit", "restore"]
     model: ModelName
     state: Literal["running", "done", "failed", "cancelled", "interrupted"]
-    stage: Annotated[str | None, says("what is being done, of kinds that have stages")]
+    stage: str | None
     created: Time
-    actor: Annotated[str | None, says("id of the key that asked for it")]
-    progress: Annotated[float, Meta(ge=0, le=1, description="share of the work that is done; of a refit, `stage` says more")]
-    cancellable: Annotated[bool, says("whether `DELETE` would end it: it runs, and has not begun to change the model")]
-    error: Annotated[Error | None, says("why there is no result")]
+    actor: str | None
+    progress: Annotated[float, Meta(ge=0, le=1)]
+    cancellable: bool
+    error: Error | None
 
 
 class Job(AnyJob, kw_only=True):
-    """A job."""
+    """A job.
 
-    result: Annotated[Object | None, says("once it is done, what the request would have been answered")]
+    result : once it is done, what the request would have been answered
+    """
+
+    result: Object | None
 
 
 class Jobs(Document):

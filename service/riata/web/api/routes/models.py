@@ -80,15 +80,29 @@ Curve = Annotated[
 
 
 class ModelWarning(Document):
-    """What is wrong with a model."""
+    """What is wrong with a model.
+
+    detail   : what was measured, and what to set
+    features : names of the features concerned; empty if it concerns the model as a whole
+    """
 
     code: Annotated[str, Meta(extra_json_schema={"enum": list(CODES)})]
-    detail: Annotated[str, says("what was measured, and what to set")]
-    features: Annotated[list[str], says("names of the features concerned; empty if it concerns the model as a whole")]
+    detail: str
+    features: list[str]
 
 
 class Metrics(Document, kw_only=True):
-    """Test-then-train figures of a model."""
+    """Test-then-train figures of a model.
+
+    calibration        : of all events, by probability
+    window_calibration : the same of the window
+    cost               : if the model has costs: mean cost of an event of the window, realised with the labels that came, expected
+        by the model, and that of other rules
+    classes            : of several classes: recall, precision, f1 and log loss of each by horizon
+    macro              : of several classes: the means of these figures over the classes that occurred
+    drift              : if the model has a detector: its signals, and the last alarms, newest first
+    tuned              : if the learner chooses settings by itself: those in force, and whether the choice has ended
+    """
 
     model: Source
     cumulative: Figures
@@ -96,34 +110,13 @@ class Metrics(Document, kw_only=True):
     window: Figures
     recent: Recent | UnsetType = UNSET
     minute: Minute | UnsetType = UNSET
-    calibration: Annotated[list[dict[str, Figure]], says("of all events, by probability")]
-    window_calibration: Annotated[list[dict[str, Figure]], says("the same of the window")] | UnsetType = UNSET
-    cost: (
-        Annotated[
-            dict[str, Figure],
-            says(
-                "if the model has costs: mean cost of an event of the window, realised with the labels that came, "
-                "expected by the model, and that of other rules"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    classes: (
-        Annotated[list[Object], says("of several classes: recall, precision, f1 and log loss of each by horizon")] | UnsetType
-    ) = UNSET
-    macro: (
-        Annotated[Object, says("of several classes: the means of these figures over the classes that occurred")] | UnsetType
-    ) = UNSET
-    drift: Annotated[Object, says("if the model has a detector: its signals, and the last alarms, newest first")] | UnsetType = (
-        UNSET
-    )
-    tuned: (
-        Annotated[
-            Object,
-            says("if the learner chooses settings by itself: those in force, and whether the choice has ended"),
-        ]
-        | UnsetType
-    ) = UNSET
+    calibration: list[dict[str, Figure]]
+    window_calibration: list[dict[str, Figure]] | UnsetType = UNSET
+    cost: dict[str, Figure] | UnsetType = UNSET
+    classes: list[Object] | UnsetType = UNSET
+    macro: Object | UnsetType = UNSET
+    drift: Object | UnsetType = UNSET
+    tuned: Object | UnsetType = UNSET
     warnings: list[ModelWarning]
     non_zeros: Count
     history: Curve | UnsetType = UNSET
@@ -140,32 +133,42 @@ class Served(Document):
 
 
 class ModelLine(Document):
-    """A model in short."""
+    """A model in short.
+
+    mode               : mode of the learner, if it has several
+    memory_bytes_total : memory of the model; `memory_bytes` of one model has its parts
+    """
 
     name: ModelName
     learner: str
-    mode: Annotated[str | None, says("mode of the learner, if it has several")]
+    mode: str | None
     examples: Count
     skipped: Count
     non_zeros: Count
     seq_logged: Count
     seq_applied: Count
-    memory_bytes_total: Annotated[Count, says("memory of the model; `memory_bytes` of one model has its parts")]
+    memory_bytes_total: Count
     served: Served
 
 
 class DamagedModel(Document):
-    """A model that is damaged."""
+    """A model that is damaged.
+
+    damaged : what is damaged, and the command that repairs it
+    """
 
     name: ModelName
-    damaged: Annotated[str, says("what is damaged, and the command that repairs it")]
+    damaged: str
 
 
 class UnservedModel(Document):
-    """A model that is not served yet."""
+    """A model that is not served yet.
+
+    waits : what is done before it is served
+    """
 
     name: ModelName
-    waits: Annotated[str, says("what is done before it is served")]
+    waits: str
 
 
 MODEL_LIST: Final = Named(
@@ -219,13 +222,16 @@ class Model(ModelLine):
 
 
 class ModelPut(Document):
-    """A model after it was created or changed."""
+    """A model after it was created or changed.
+
+    job : while it is backfilling
+    """
 
     name: str
     created: bool
     state: Literal["ready", "backfilling"]
     config: Object
-    job: Annotated[str, says("while it is backfilling")] | UnsetType = UNSET
+    job: str | UnsetType = UNSET
 
 
 class ModelDropped(Document):
@@ -254,19 +260,17 @@ Posterior = Annotated[
 
 
 class ModelWeight(Document):
-    """A weight."""
+    """A weight.
+
+    slot      : hash >> (32 - bits)
+    std_error : approximate standard error of the weight, as in a prediction; null if unknown
+    """
 
     feature: str | None
-    slot: Annotated[Count, says("hash >> (32 - bits)")]
+    slot: Count
     weight: Number
     names: list[str]
-    std_error: Annotated[
-        Figure,
-        Meta(
-            extra_json_schema={"minimum": 0},
-            description="approximate standard error of the weight, as in a prediction; null if unknown",
-        ),
-    ]
+    std_error: Annotated[Figure, Meta(extra_json_schema={"minimum": 0})]
     posterior: Posterior | UnsetType = UNSET
 
 

@@ -20,7 +20,6 @@ from riata.web.api.schemas import (
     answer,
     query,
     rows_body,
-    says,
 )
 from riata.web.auth.keys import OBSERVE
 
@@ -28,17 +27,21 @@ TAG: Final = "observe"
 
 
 class Observed(Document, kw_only=True):
-    """What became of the rows."""
+    """What became of the rows.
+
+    seq     : log position of the last accepted row
+    applied : only with wait=applied: the served model includes these rows
+    """
 
     accepted: Count
     duplicate: Count
     rejected: Count
     rejected_codes: RejectedCodes | UnsetType = UNSET
-    seq: Annotated[Count, says("log position of the last accepted row")]
+    seq: Count
     outcome: Literal["accepted", "duplicate"]
     durability: Annotated[str, Meta(extra_json_schema={"enum": ["fsync", "memory"]})]
     errors: Annotated[list[RowError], Meta(max_length=ERRORS_SHOWN_MAX)]
-    applied: Annotated[bool, says("only with wait=applied: the served model includes these rows")] | UnsetType = UNSET
+    applied: bool | UnsetType = UNSET
 
 
 OPTIONS: Final[tuple[Schema, ...]] = (

@@ -6,15 +6,7 @@ from typing import Final
 
 from riata.web.api.predictions import Prediction
 from riata.web.api.route import AT, Hot, Route
-from riata.web.api.schemas import (
-    FLAG,
-    SEQ,
-    Schema,
-    UnlabelledExample,
-    answer,
-    query,
-    rows_body,
-)
+from riata.web.api.schemas import FLAG, SEQ, Schema, UnlabelledExample, answer, query, rows_body
 from riata.web.auth.keys import PREDICT
 
 TAG: Final = "predict"

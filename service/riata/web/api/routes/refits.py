@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType, field
 
@@ -11,32 +11,24 @@ from riata.run.candidates.refits.request import RefitRequest
 from riata.web.api.options import model_in_path
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import accepted
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Error,
-    Figure,
-    Number,
-    Object,
-    Promotion,
-    Time,
-    answer,
-    json_body,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Error, Figure, Number, Object, Promotion, Time, answer, json_body
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 
 
 class RefitPass(Document, kw_only=True):
-    """A pass of a solver over the rows."""
+    """A pass of a solver over the rows.
+
+    kkt    : largest violation of an optimality condition, as a share of the penalty
+    points : of laps: a pass is one of so many points of the grid
+    """
 
     stage: Literal["solving", "judging"]
     gamma: Number
     pass_: Count = field(name="pass")
     objective: Number
     gap: Figure
-    kkt: Annotated[Number, says("largest violation of an optimality condition, as a share of the penalty")]
+    kkt: Number
     non_zeros: Count
     members: Count
     frozen: Count
@@ -44,7 +36,7 @@ class RefitPass(Document, kw_only=True):
     seconds: Number
     run_k: Number | UnsetType = UNSET
     score: Number | UnsetType = UNSET
-    points: Annotated[Count, says("of laps: a pass is one of so many points of the grid")] | UnsetType = UNSET
+    points: Count | UnsetType = UNSET
 
 
 class RefitGroup(Document):
@@ -67,12 +59,16 @@ class RefitPart(Document):
 
 
 class RefitRuns(Document):
-    """What solver laps found."""
+    """What solver laps found.
+
+    score     : less is better: minus the logarithm of the evidence, approximately
+    partition : runs of groups in their order, then the features of no group that have a weight
+    """
 
     k: Number
-    score: Annotated[Number, says("less is better: minus the logarithm of the evidence, approximately")]
+    score: Number
     groups: list[RefitGroup]
-    partition: Annotated[list[RefitPart], says("runs of groups in their order, then the features of no group that have a weight")]
+    partition: list[RefitPart]
     grid: list[Object]
 
 
@@ -85,14 +81,15 @@ class Judged(Document):
 
 
 class RefitVerdict(Document, kw_only=True):
-    """Whether the optimum is better."""
+    """Whether the optimum is better.
+
+    difference : loss of the candidate minus that of the model, both going on learning
+    """
 
     decision: Literal["PROMOTE", "HOLD", "REJECT"]
     why: str
     events: Count
-    difference: Annotated[Number, says("loss of the candidate minus that of the model, both going on learning")] | UnsetType = (
-        UNSET
-    )
+    difference: Number | UnsetType = UNSET
     standard_error: Number | UnsetType = UNSET
     measure: str | UnsetType = UNSET
     blocks: Count | UnsetType = UNSET
@@ -132,11 +129,14 @@ class ProgressiveRegret(Document):
 
 
 class RefitRegret(Document):
-    """How far the model was from the optimum."""
+    """How far the model was from the optimum.
+
+    objective_excess : objective of the solution minus that of the model's weights
+    """
 
     gamma: Number
     gamma_of: str
-    objective_excess: Annotated[Number, says("objective of the solution minus that of the model's weights")]
+    objective_excess: Number
     log_loss: Losses
     tail_log_loss: TailLosses | None
     progressive_regret: ProgressiveRegret | None
@@ -162,7 +162,11 @@ class RefitWindow(Document):
 
 
 class Refit(Document):
-    """A refit."""
+    """A refit.
+
+    runs           : of laps
+    not_promotable : why the learner cannot go on from the optimum; empty if it can
+    """
 
     id: str
     model: str
@@ -181,11 +185,11 @@ class Refit(Document):
     memory_bytes: Count | None
     solutions: list[Object] | None
     chosen: Count | None
-    runs: Annotated[RefitRuns | None, says("of laps")]
+    runs: RefitRuns | None
     certificate: RefitCertificate | None
     regret: RefitRegret | None
     verdict: RefitVerdict | None
-    not_promotable: Annotated[str | None, says("why the learner cannot go on from the optimum; empty if it can")]
+    not_promotable: str | None
     promotion: Object | None
 
 

@@ -2,80 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 from msgspec import UNSET, UnsetType, field
 
 from riata.run.candidates.going_back import Restore, restore_document
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import AnyJob, done_or_accepted
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Object,
-    Time,
-    answer,
-    json_body,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Object, Time, answer, json_body
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 
 
 class RestoreUndone(Document):
-    """What going back undoes."""
+    """What going back undoes.
 
-    events: Annotated[Count, says("examples that are learnt now, and were not then")]
-    from_: Annotated[Count | None, says("the first of them")] = field(name="from")
-    to: Annotated[Count | None, says("the last of them")]
-    from_time: Annotated[Time | None, says("when the first was accepted; null if the log no longer has it")]
-    to_time: Annotated[Time | None, says("when the last was accepted")]
-    brought_back: Annotated[Count, says("examples that an earlier restore undid and that count again")]
-    configurations: Annotated[Count, says("changes of the configuration since")]
+    events         : examples that are learnt now, and were not then
+    from           : the first of them
+    to             : the last of them
+    from_time      : when the first was accepted; null if the log no longer has it
+    to_time        : when the last was accepted
+    brought_back   : examples that an earlier restore undid and that count again
+    configurations : changes of the configuration since
+    forgets        : requests to forget since; their rows stay forgotten
+    """
+
+    events: Count
+    from_: Count | None = field(name="from")
+    to: Count | None
+    from_time: Time | None
+    to_time: Time | None
+    brought_back: Count
+    configurations: Count
     restores: Count
     promotions: Count
-    forgets: Annotated[Count, says("requests to forget since; their rows stay forgotten")]
+    forgets: Count
 
 
 class RestoreFigures(Document):
-    """A state at an event."""
+    """A state at an event.
+
+    non_zeros : weights
+    """
 
     seq: Count
-    non_zeros: Annotated[Count, says("weights")]
+    non_zeros: Count
     cumulative: Object
     faded: Object
 
 
 class Restored(Document, kw_only=True):
-    """Where the model went back to."""
+    """Where the model went back to.
 
-    generation: Annotated[Count, says("of a request that names a snapshot")] | UnsetType = UNSET
-    seq: Annotated[Count, says("the event of the log that put the state in place; 0 for a dry run")]
-    taken_off: Annotated[list[str], says("challengers that were taken off: they have learnt what is undone")]
+    generation      : of a request that names a snapshot
+    seq             : the event of the log that put the state in place; 0 for a dry run
+    taken_off       : challengers that were taken off: they have learnt what is undone
+    to              : the event whose state it is
+    to_time         : when that event was accepted
+    at              : the moment that was named, with its zone
+    last            : the last event of the log when it was read
+    from_generation : the snapshot that it was learnt from; 0: from the first event on
+    relearnt        : whether it was learnt again without rows that were forgotten since
+    refits_undone   : events that promoted refits made with forgotten rows; left out
+    now             : before going back
+    after           : what is served since; not of a dry run
+    """
+
+    generation: Count | UnsetType = UNSET
+    seq: Count
+    taken_off: list[str]
     model: str | UnsetType = UNSET
-    to: Annotated[Count, says("the event whose state it is")] | UnsetType = UNSET
-    to_time: Annotated[Time | None, says("when that event was accepted")] | UnsetType = UNSET
-    at: Annotated[str | None, says("the moment that was named, with its zone")] | UnsetType = UNSET
-    last: Annotated[Count, says("the last event of the log when it was read")] | UnsetType = UNSET
-    from_generation: Annotated[Count, says("the snapshot that it was learnt from; 0: from the first event on")] | UnsetType = (
-        UNSET
-    )
-    relearnt: Annotated[bool, says("whether it was learnt again without rows that were forgotten since")] | UnsetType = UNSET
-    refits_undone: Annotated[list[Count], says("events that promoted refits made with forgotten rows; left out")] | UnsetType = (
-        UNSET
-    )
+    to: Count | UnsetType = UNSET
+    to_time: Time | UnsetType | None = UNSET
+    at: str | UnsetType | None = UNSET
+    last: Count | UnsetType = UNSET
+    from_generation: Count | UnsetType = UNSET
+    relearnt: bool | UnsetType = UNSET
+    refits_undone: list[Count] | UnsetType = UNSET
     undone: RestoreUndone | UnsetType = UNSET
     then: RestoreFigures | UnsetType = UNSET
-    now: Annotated[RestoreFigures, says("before going back")] | UnsetType = UNSET
-    after: Annotated[RestoreFigures, says("what is served since; not of a dry run")] | UnsetType = UNSET
+    now: RestoreFigures | UnsetType = UNSET
+    after: RestoreFigures | UnsetType = UNSET
     warning: str | UnsetType = UNSET
 
 
 class RestoreJob(AnyJob, kw_only=True):
-    """A request to go back."""
+    """A request to go back.
+
+    result : the answer, once it is done
+    """
 
     dry_run: bool
-    result: Annotated[Restored | None, says("the answer, once it is done")]
+    result: Restored | None
 
 
 class Reachable(Document):
@@ -86,10 +104,14 @@ class Reachable(Document):
 
 
 class Reach(Document):
-    """Which events can be gone back to."""
+    """Which events can be gone back to.
 
-    since: Annotated[Count | None, says("every event from this one on can be gone back to; null: none")]
-    exactly: Annotated[list[Reachable], says("besides, these events alone: the log after them is trimmed")]
+    since   : every event from this one on can be gone back to; null: none
+    exactly : besides, these events alone: the log after them is trimmed
+    """
+
+    since: Count | None
+    exactly: list[Reachable]
 
 
 class RestoreJobs(Document):

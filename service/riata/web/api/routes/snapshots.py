@@ -19,19 +19,7 @@ from riata.web.api.document import check_type, read_json_object
 from riata.web.api.options import new_model_name
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import source
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Number,
-    Object,
-    Source,
-    Time,
-    answer,
-    json_body,
-    json_content,
-    query,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Number, Object, Source, Time, answer, json_body, json_content, query
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 from riata.web.server.body import content_type
@@ -43,20 +31,28 @@ EXPORT_FORMATS: Final = ("binary", "json")
 
 
 class Snapshot(Document):
-    """A retained generation."""
+    """A retained generation.
+
+    age_s    : seconds since it was made
+    verified : it was read back and is what was written
+    cause    : saved: kept until it is deleted
+    note     : what whoever saved it says of it
+    leads_on : the log has the events after it, so that every later event can be reached from it
+    took_ms  : how long it took to save, once it was saved on request
+    """
 
     generation: Count
     seq: Count
     created: Time
-    age_s: Annotated[float, Meta(ge=0, description="seconds since it was made")]
+    age_s: Annotated[float, Meta(ge=0)]
     bytes: Count
     state_digest: str
-    verified: Annotated[bool, says("it was read back and is what was written")]
-    cause: Annotated[Literal["schedule", "request", "saved"], says("saved: kept until it is deleted")]
-    note: Annotated[str, says("what whoever saved it says of it")]
-    leads_on: Annotated[bool, says("the log has the events after it, so that every later event can be reached from it")]
+    verified: bool
+    cause: Literal["schedule", "request", "saved"]
+    note: str
+    leads_on: bool
     metrics: Object
-    took_ms: Annotated[Count, says("how long it took to save, once it was saved on request")] | UnsetType = UNSET
+    took_ms: Count | UnsetType = UNSET
 
 
 class SnapshotList(Document):

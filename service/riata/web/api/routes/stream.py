@@ -20,10 +20,7 @@ from riata.run.writer.published import Published
 from riata.web.api.options import SEQ_MAX, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
-from riata.web.api.schemas import (
-    TEXT,
-    query,
-)
+from riata.web.api.schemas import TEXT, query
 from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
 from riata.web.server.answers import Stream
 from riata.web.server.body import header

@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Object,
-    answer,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Object, answer
 from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer
 
 
 class Leaf(Document):
-    """A leaf of a tree."""
+    """A leaf of a tree.
 
-    feature: Annotated[str, says("as weights and explanations name it")]
-    path: Annotated[str, says("which prototypes a curve of this leaf is nearer to")]
-    rows: Annotated[Object, says("rows that the tree learnt here, by class (bits if it has a code)")]
+    feature : as weights and explanations name it
+    path    : which prototypes a curve of this leaf is nearer to
+    rows    : rows that the tree learnt here, by class (bits if it has a code)
+    """
+
+    feature: str
+    path: str
+    rows: Object
 
 
 class Tree(Document):
-    """A tree that turns curves into leaves."""
+    """A tree that turns curves into leaves.
+
+    digest  : names the tree in `encoder.curves`
+    length  : points that a curve needs; null: any number
+    window  : most points by which warping may shift; null: any
+    drawing : the tree as SVG, each split with its two prototypes; left ones are blue
+    file    : the file of the tree in base64; `riata tree` draws it
+    """
 
     field: str
-    digest: Annotated[str, says("names the tree in `encoder.curves`")]
+    digest: str
     channels: Count
-    length: Annotated[int | None, says("points that a curve needs; null: any number")]
+    length: int | None
     distance: Literal["dtw", "euclid"]
-    window: Annotated[int | None, says("most points by which warping may shift; null: any")]
+    window: int | None
     leaves: list[Leaf]
-    drawing: Annotated[str, says("the tree as SVG, each split with its two prototypes; left ones are blue")]
-    file: Annotated[str, says("the file of the tree in base64; `riata tree` draws it")]
+    drawing: str
+    file: str
 
 
 class Trees(Document):

@@ -15,20 +15,7 @@ from riata.run.writer.sketch_copy import PathQuestion
 from riata.web.api.options import NUMBER_MAX, positive, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schema_of import schema_of
-from riata.web.api.schemas import (
-    Count,
-    Document,
-    Figure,
-    Named,
-    Number,
-    Object,
-    Schema,
-    Source,
-    answer,
-    json_body,
-    query,
-    says,
-)
+from riata.web.api.schemas import Count, Document, Figure, Named, Number, Object, Schema, Source, answer, json_body, query
 from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
@@ -52,12 +39,16 @@ OwnLoss = Annotated[
 
 
 class PathPoint(Document):
-    """The optimum under one penalty."""
+    """The optimum under one penalty.
+
+    objective : log-likelihood of the sketch minus penalties, relative to that of all weights zero
+    in_force  : whether this is the penalty that the model learns with now
+    """
 
     gamma: Gamma
     non_zeros: Count
-    objective: Annotated[Number, says("log-likelihood of the sketch minus penalties, relative to that of all weights zero")]
-    in_force: Annotated[bool, says("whether this is the penalty that the model learns with now")]
+    objective: Number
+    in_force: bool
     log_loss: Loss
     faded_log_loss: Loss
 
@@ -73,26 +64,29 @@ class Shadow(Document):
 
 
 class Path(Document):
-    """The regularisation path."""
+    """The regularisation path.
+
+    points : from the largest penalty to the smallest, including the current one and those of the shadows
+    """
 
     model: Source
     gamma: Gamma
     log_loss: OwnLoss
     faded_log_loss: OwnLoss
-    points: Annotated[
-        list[PathPoint],
-        says("from the largest penalty to the smallest, including the current one and those of the shadows"),
-    ]
+    points: list[PathPoint]
     shadows: list[Shadow]
 
 
 class ModelChanged(Document):
-    """The configuration of a model after a change."""
+    """The configuration of a model after a change.
+
+    seq : the served model includes this log position
+    """
 
     name: str
     created: bool
     config: Object
-    seq: Annotated[Count, says("the served model includes this log position")]
+    seq: Count
 
 
 async def model_path(call: Call) -> Answer:

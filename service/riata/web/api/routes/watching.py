@@ -23,17 +23,7 @@ from riata.web.api.options import whole
 from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.health import Replaying, replaying, served, standing
-from riata.web.api.schemas import (
-    TEXT,
-    Count,
-    Document,
-    Figure,
-    Object,
-    Time,
-    answer,
-    query,
-    says,
-)
+from riata.web.api.schemas import TEXT, Count, Document, Figure, Object, Time, answer, query
 from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, KEY, PREDICT, SCOPES, WATCH, Key, sees_key, visible
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
@@ -50,19 +40,25 @@ LAG_EVENTS: Final = 100_000  # as the alert RiataLag
 
 
 class KeyQuotas(Document):
-    """What a key may use, null without a bound, and what it has used."""
+    """What a key may use, null without a bound, and what it has used.
+
+    events_today : accepted since 00:00 UTC; null without a quota of a day
+    """
 
     models_max: Count | None
     events_a_day: Count | None
     bytes_a_day: Count | None
-    events_today: Annotated[Count | None, says("accepted since 00:00 UTC; null without a quota of a day")]
+    events_today: Count | None
     bytes_today: Count | None
 
 
 class Whoami(Document):
-    """What may be shown of a key."""
+    """What may be shown of a key.
 
-    key: Annotated[str | None, says("id of the key; null if none is required")]
+    key : id of the key; null if none is required
+    """
+
+    key: str | None
     scopes: list[Annotated[str, Meta(extra_json_schema={"enum": list(SCOPES)})]]
     models: Literal["*"] | list[str]
     expires: Time | None
@@ -77,15 +73,20 @@ class Keys(Document):
 
 
 class ModelStatus(Document):
-    """Position, freshness and faded figures of a model."""
+    """Position, freshness and faded figures of a model.
+
+    busy_s    : for how long the learner has been busy with one step of it
+    waiting_s : for how long its events have waited to be learnt
+    refused   : rows that this process refused since its start
+    """
 
     name: str
     learner: str
     seq_logged: Count
     seq_applied: Count
     version: Count
-    busy_s: Annotated[float, says("for how long the learner has been busy with one step of it")]
-    waiting_s: Annotated[float, says("for how long its events have waited to be learnt")]
+    busy_s: float
+    waiting_s: float
     age_s: float
     stale_s: float
     non_zeros: Count
@@ -93,29 +94,34 @@ class ModelStatus(Document):
     skipped: Count
     lost: Count
     accepting: bool
-    refused: Annotated[Count, says("rows that this process refused since its start")]
+    refused: Count
     faded: dict[str, Figure]
 
 
 class Attention(Document):
-    """One thing to look at: `page` if it cannot wait until tomorrow, otherwise `ticket`."""
+    """One thing to look at: `page` if it cannot wait until tomorrow, otherwise `ticket`.
+
+    action : what to do next
+    """
 
     severity: Literal["page", "ticket"]
     code: str
     model: str | None
     sentence: str
-    action: Annotated[str, says("what to do next")]
+    action: str
 
 
 class Status(Document):
-    """The service at one moment."""
+    """The service at one moment.
+
+    process   : the process that answers
+    processes : all processes on a shared store, each as it last said of itself; empty if there is only one
+    """
 
     version: str
     ready: bool
-    process: Annotated[Object, says("the process that answers")]
-    processes: Annotated[
-        list[Object], says("all processes on a shared store, each as it last said of itself; empty if there is only one")
-    ]
+    process: Object
+    processes: list[Object]
     models: list[ModelStatus]
     replaying: Replaying
     damaged: dict[str, str]
@@ -123,27 +129,23 @@ class Status(Document):
 
 
 class Change(Document):
-    """What changed a model."""
+    """What changed a model.
+
+    kind     : drifted: an alarm of the drift detector, which `source` describes; its `keep` is the share of the past that the
+        learner kept. named: features that `slices` or `weights_followed` ask for were found. followed: it learns the events of
+        another model from here on. challenged: which models learn its events. backfilled: it has learnt the log of the model that
+        it follows; `difference` is to the loss that the settings of that model would have had. forgot: rows of subjects were
+        forgotten. trimmed: the event is no longer in the log
+    actor    : id of the key that asked for it
+    settings : by setting, [old, new]
+    """
 
     seq: Count
     time: Time | None
-    kind: Annotated[
-        str,
-        Meta(
-            extra_json_schema={"enum": list(KINDS)},
-            description="drifted: an alarm of the drift detector, which `source` describes; its `keep` is the "
-            "share of the past that the learner kept. named: features that `slices` or `weights_followed` ask "
-            "for were found. followed: it learns the events of another model from here on. challenged: which "
-            "models learn its events. "
-            "backfilled: it has learnt the log of the model that it follows; `difference` is to the loss that "
-            "the settings of that model would have had. "
-            "forgot: rows of subjects were forgotten. "
-            "trimmed: the event is no longer in the log",
-        ),
-    ]
-    actor: Annotated[str | None, says("id of the key that asked for it")]
+    kind: Annotated[str, Meta(extra_json_schema={"enum": list(KINDS)})]
+    actor: str | None
     source: Object
-    settings: Annotated[Object, says("by setting, [old, new]")]
+    settings: Object
 
 
 class ChangeList(Document):
@@ -164,34 +166,46 @@ class SliceFigures(Document):
 
 
 class Slice(Document):
-    """The figures of the events with one value of a field."""
+    """The figures of the events with one value of a field.
+
+    examples : events since the value was found
+    """
 
     field: str
     value: str
-    examples: Annotated[Count, says("events since the value was found")]
+    examples: Count
     cumulative: SliceFigures
     faded: SliceFigures
 
 
 class SliceList(Document):
-    """The slices of a model."""
+    """The slices of a model.
 
-    fields: Annotated[list[str], says("the setting `slices`")]
-    half_life: Annotated[Count, says("events of a slice after which an event counts half in `faded`")]
-    values_max: Annotated[Count, says("most values of a field; those that were seen first are kept")]
-    slices: Annotated[list[Slice], says("the slice with the most events first; base: what the slice's own label rate would have")]
+    fields     : the setting `slices`
+    half_life  : events of a slice after which an event counts half in `faded`
+    values_max : most values of a field; those that were seen first are kept
+    slices     : the slice with the most events first; base: what the slice's own label rate would have
+    """
+
+    fields: list[str]
+    half_life: Count
+    values_max: Count
+    slices: list[Slice]
 
 
 class WeightHistory(Document):
-    """The followed weights at moments of the past."""
+    """The followed weights at moments of the past.
 
-    followed: Annotated[list[str], says("the setting `weights_followed`")]
-    points_max: Annotated[Count, says("most points; beyond it, the ones closest together are dropped")]
-    examples: Annotated[list[Count], says("number of events learnt at each point, increasing")]
-    weights: Annotated[
-        dict[str, list[Figure]],
-        says("by feature, the weight at each point; null before it was followed. A feature that was not seen yet is missing"),
-    ]
+    followed   : the setting `weights_followed`
+    points_max : most points; beyond it, the ones closest together are dropped
+    examples   : number of events learnt at each point, increasing
+    weights    : by feature, the weight at each point; null before it was followed. A feature that was not seen yet is missing
+    """
+
+    followed: list[str]
+    points_max: Count
+    examples: list[Count]
+    weights: dict[str, list[Figure]]
 
 
 class RefusedRow(Document):
@@ -204,24 +218,30 @@ class RefusedRow(Document):
 
 
 class Delays(Document):
-    """How late something came."""
+    """How late something came.
 
-    bounds_s: Annotated[list[float], says("upper bounds of the counts but the last, seconds")]
+    bounds_s : upper bounds of the counts but the last, seconds
+    """
+
+    bounds_s: list[float]
     counts: list[Count]
     mean_s: float | None
 
 
 class RefusedRows(Document):
-    """The rows that this process refused, and labels that came late."""
+    """The rows that this process refused, and labels that came late.
 
-    counts: Annotated[dict[str, Count], says("by code, since the start")]
+    counts      : by code, since the start
+    labels      : counts of remembered predictions and of their labels; null if there were none
+    label_delay : labels by the seconds since their prediction
+    lateness    : rows with `ts` by the seconds from that time to their acceptance; null if there were none
+    """
+
+    counts: dict[str, Count]
     last: list[RefusedRow]
-    labels: Annotated[Object | None, says("counts of remembered predictions and of their labels; null if there were none")]
-    label_delay: Annotated[Delays | None, says("labels by the seconds since their prediction")]
-    lateness: Annotated[
-        Delays | None,
-        says("rows with `ts` by the seconds from that time to their acceptance; null if there were none"),
-    ]
+    labels: Object | None
+    label_delay: Delays | None
+    lateness: Delays | None
 
 
 async def whoami(call: Call) -> Answer:
