@@ -17,7 +17,7 @@ import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
 from riata.web.api.observe import Observe
-from riata.web.api.openapi import openapi_document
+from riata.web.api.openapi import built
 from riata.web.api.predict import Predict
 from riata.web.api.problems import Problem, answer_error, internal
 from riata.web.api.route import Hot, Parts, add_routes, respond
@@ -97,7 +97,7 @@ def create_app(
     app.router.routes.extend(
         StarletteRoute(route.template, apps[route.key], methods=[route.method], include_in_schema=False) for route in hot
     )
-    parts = Parts(service, admin, settings, meters, openapi_document(), lambda: None if gate is None else gate.ring, quotas)
+    parts = Parts(service, admin, settings, meters, built, lambda: None if gate is None else gate.ring, quotas)
     left_out = [*([] if settings.docs else docs.ROUTES), *([] if settings.console else console.ROUTES)]
     add_routes(app, [route for route in ROUTES if route not in left_out], parts)
     app.add_exception_handler(RiataError, _on_riata_error)

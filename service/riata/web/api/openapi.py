@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, get_origin
 
@@ -75,7 +76,13 @@ def _responses(route: Route) -> Schema:
 
 
 def openapi_document() -> Schema:
-    """Build the document. The caller may change it: it shares nothing with the next one."""
+    """Return the document. The caller may change it: it shares nothing with the next one."""
+    return deepcopy(built())
+
+
+@cache
+def built() -> Schema:
+    """Build the document, once."""
     paths: Schema = {}
     for route in DESCRIBED:
         slug = route.path.strip("/").replace("/", "_").replace("{", "").replace("}", "")
@@ -110,14 +117,14 @@ def _with_schemas(document: Schema) -> Schema:
         answers = [kind for _, _, kind in found if not isinstance(kind, Named) and not dataclasses.is_dataclass(kind)]
         schemas, more = msgspec.json.schema_components(answers, ref_template=ref("{name}")["$ref"])
         components |= more
-        each = iter(schemas)
+        written = iter(schemas)
         for tree, key, kind in found:
             if isinstance(kind, Named):
                 components[kind.name], tree[key] = deepcopy(kind.schema), ref(kind.name)
             elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
                 components[kind.__name__], tree[key] = schema_of(kind), ref(kind.__name__)
             else:
-                tree[key] = next(each)
+                tree[key] = next(written)
     for kind in _subclasses(Document):
         if kind.__name__ in components:
             _describe(components[kind.__name__], kind)
@@ -125,15 +132,17 @@ def _with_schemas(document: Schema) -> Schema:
 
 
 def _subclasses(kind: type) -> Iterator[type]:
-    for each in kind.__subclasses__():
+    below: list[type] = kind.__subclasses__()
+    for each in below:
         yield each
         yield from _subclasses(each)
 
 
 def _describe(schema: Schema, kind: type) -> None:
     """Give the members of a document their descriptions, which are in the docstrings of its type and of its bases."""
-    for each in reversed(kind.__mro__[: kind.__mro__.index(Document)]):
-        schema["description"], _, members = inspect.cleandoc(each.__doc__ or "").partition("\n\n")
+    own: tuple[type, ...] = kind.__mro__[: kind.__mro__.index(Document)]
+    for base in reversed(own):
+        schema["description"], _, members = inspect.cleandoc(base.__doc__ or "").partition("\n\n")
         for name, text in re.findall(r"^(\w+) *: (.*(?:\n .*)*)", members, re.MULTILINE):
             schema["properties"][name]["description"] = " ".join(text.split())
 

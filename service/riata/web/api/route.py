@@ -56,14 +56,14 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What handlers may use. `document` is the OpenAPI document; `keys` returns the keys in force, None if none are required;
-    `quotas` counts what they use."""
+    """What handlers may use. `document` returns the OpenAPI document; `keys` returns the keys in force, None if none are
+    required; `quotas` counts what they use."""
 
     service: ServiceProtocol
     admin: AdminProtocol
     settings: WebSettings
     meters: Meters
-    document: Schema
+    document: Callable[[], Schema]
     keys: Callable[[], KeyRing | None] = lambda: None
     quotas: Quotas | None = None
     streams: Streams = field(default_factory=Streams)

@@ -52,7 +52,7 @@ POLICY: Final = (
 
 async def openapi(call: Call) -> Answer:
     """The OpenAPI document."""
-    return json_answer(call.parts.document)
+    return json_answer(call.parts.document())
 
 
 async def docs(_call: Call) -> Answer:
