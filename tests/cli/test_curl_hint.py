@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from riata.cli.demo_run import observe_line, predict_line
-from riata.cli.labels import without_label
+from riata.cli.model_setup import without_label
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples, parse_query
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from riata.cli.demo_run import LineView, LiveView, Moment, Reading, make_view, read_metrics
-from riata.cli.weights import read_weights
+from riata.cli.show import read_weights
 
 
 def console(terminal: bool, width: int = 100) -> tuple[Console, io.StringIO]:

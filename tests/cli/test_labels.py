@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.labels import label_of, sniff_labels, without_label
-from riata.cli.model_setup import model_document
+from riata.cli.model_setup import label_of, model_document, sniff_labels, without_label
 from riata.wire.given import Given
 from riata.wire.readers.json import text_fields
 

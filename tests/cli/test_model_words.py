@@ -13,9 +13,8 @@ from typer.core import TyperGroup
 
 from riata.base.errors import BadInput
 from riata.cli.app import app
-from riata.cli.model_words import NAMES, OPTION, ModelCommand
-from riata.cli.nearest_verb import MEANT
-from riata.cli.predictions import writer_to
+from riata.cli.predict import writer_to
+from riata.cli.verbs import MEANT, NAMES, OPTION, ModelCommand
 from riata.client import Riata
 from tests.cli.fake_service import service
 from tests.cli.test_verbs import run

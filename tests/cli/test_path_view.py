@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from riata.cli.path_view import path_plots, resampled
+from riata.cli.plot import path_plots, resampled
 from tests.cli.fake_service import PATH
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from riata.base.errors import BadInput
-from riata.cli.fit_report import HEADS, show_table
+from riata.cli.fit import HEADS, show_table
 from riata.run.files.fit import Fit
 from riata.run.state.config import read_config
 from tests.cli.test_fit import written

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riata.cli.app import app
-from riata.cli.restore import told_after
+from riata.cli.snapshots import told_after
 from riata.client import Riata
 from tests.running import Running
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from riata import __version__
 from riata.base.errors import BadInput, Busy, Conflict, Malformed
 from riata.cli.app import app
-from riata.cli.forget import told
+from riata.cli.jobs import told
 from riata.cli.main import asked_for
 from riata.cli.verbs import VERBS as TABLE
 from riata.cli.verbs import exit_code

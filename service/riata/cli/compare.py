@@ -14,10 +14,9 @@ import typer
 
 from riata.base.errors import BadInput, RiataError
 from riata.cli.connect import FORMATS, FormatOption, require_format
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible
-from riata.cli.plot import draw, plot_text
+from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
+from riata.cli.plot import draw, give, plot_text, require_svg
 from riata.cli.refusals import left_out
-from riata.cli.report import give, require_svg
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import PANEL, MemoryOption, SeedOption, ToleranceOption
 from riata.cli.tables import Layout

@@ -18,11 +18,12 @@ from io import TextIOWrapper
 from itertools import chain, islice
 from typing import IO, Any, Final
 
+import msgspec
+
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
-from riata.cli.table_lines import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
-from riata.wire.tables import ABSENT, BadRow, NoLabel, NotFinite, Roles, given_labels, label_of, require_positive
+from riata.wire.tables import ABSENT, BadRow, NoLabel, NotFinite, Roles, example, given_labels, label_of, require_positive
 
 DELIMITERS: Final = ",;\t|"
 DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -317,3 +318,33 @@ def _wrong(names: Sequence[str], values: Sequence[Container[str]]) -> str | None
     if (numbers and told is not None) or data or (len(numbers) == len(names) > 1):
         return f"{list(names[:3])!r}{'…' if len(names) > 3 else ''}: {ADVICE}"
     return told
+
+
+# The rows of a table as lines of NDJSON. A row that cannot be one is left out, if somebody counts it, and the others go on.
+
+
+_encode: Final = msgspec.json.Encoder().encode
+Row = tuple[int, Iterable[tuple[str, Any]] | BadRow]  # its line or number, and its values by column, or why there are none
+
+
+def lines_of(rows: Iterable[Row], roles: Roles, layout: Layout, name: str, place: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line in the file, example as JSON) of the rows that can be learnt.
+
+    name, place : of the file, and of what a row has a number, a line or a row, for the error
+
+    Raises `BadInput`, which names the row and the column, if there is no watcher of rows that are left out.
+    """
+    watcher = layout.watcher
+    for number, values in rows:
+        try:
+            if isinstance(values, BadRow):
+                raise values
+            made = example(values, roles, number)
+        except BadRow as bad:
+            if watcher is None:
+                raise BadInput(f"{name}: {place} {bad.detail.removeprefix('row ')}", bad.code) from None
+            watcher.refuses(bad)
+            continue
+        if watcher is not None:
+            watcher.made(made)
+        yield number, _encode(made)

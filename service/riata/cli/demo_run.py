@@ -19,12 +19,12 @@ from rich.table import Table
 from riata.base.clock import Clock
 from riata.base.errors import BadInput
 from riata.cli.demo_stream import Stream
-from riata.cli.labels import without_label
+from riata.cli.model_setup import without_label
 from riata.cli.plot import draw, plot_text
 from riata.cli.progress import SpeedColumn
 from riata.cli.refusals import Refusals
+from riata.cli.show import read_weights
 from riata.cli.source import Chunk, body_of, chunks, line_type
-from riata.cli.weights import read_weights
 from riata.wire.readers import reader_named
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Any, Final
 
-from riata.cli.labels import sniff_labels
+from riata.cli.model_setup import sniff_labels
 from riata.cli.source import open_source, read_rows
 from riata.wire.readers import reader_named
 from riata.wire.readers.json import READER as JSON

@@ -13,7 +13,7 @@ import typer
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
 from riata.cli.feed_rows import VALUE, Layout, Message, event_of
-from riata.cli.labels import HEAD_ROWS
+from riata.cli.model_setup import HEAD_ROWS
 from riata.cli.source import BODY_BYTES
 from riata.wire.given import BY_ROW, OtherLabels
 

@@ -13,11 +13,11 @@ from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Malformed
 from riata.cli.data_files import FileData, data_of_files
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible
-from riata.cli.pool_options import PoolOptions, pool_of
+from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.progress import rows_so_far
 from riata.cli.refusals import left_out
 from riata.cli.solve import notes_of, solve, table_of
+from riata.cli.solver_options import PoolOptions, pool_of
 from riata.lab.batch.problem import Problem, Solution
 from riata.run.candidates.adopting import state_around
 from riata.run.candidates.exports import write_export

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.labels import convention, sniff_labels
-from riata.cli.model_setup import add_curves, apply_setting, learner_document, model_document
+from riata.cli.model_setup import (
+    add_curves,
+    apply_setting,
+    convention,
+    crosses_of,
+    learner_document,
+    model_document,
+    sniff_labels,
+)
 from riata.cli.source import SNIFF_LINES, cut_header, numbered_lines, recognise
-from riata.run.state.config import ModelConfig, read_config
-from riata.wire.given import Given
-from riata.wire.readers import FILE_READERS
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from riata.cli.tables import Layout
+    from riata.run.state.config import ModelConfig
+    from riata.wire.given import Given
 
 AUTO: Final = "auto"
 
@@ -35,6 +49,8 @@ class Beginning(NamedTuple):
 
 def recognised(head: bytes, name: str, form: str) -> Beginning:
     """Recognise a file by its beginning. Raises `Malformed` if there are no rows, or if the format is not known."""
+    from riata.wire.readers import FILE_READERS
+
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = [line for _, line in islice(numbered_lines(whole.splitlines()), SNIFF_LINES)]
     if not lines:
@@ -58,6 +74,8 @@ def fit_config(
 
     labels : auto: from the model file, otherwise from the first rows. Raises `BadInput`, `Malformed`.
     """
+    from riata.run.state.config import read_config
+
     given = {} if model_file is None else read_document(model_file)
     if labels == AUTO:
         labels = given["labels"] if "labels" in given else _sniffed(start)
@@ -89,3 +107,50 @@ def read_document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadInput(f'{path}: expected an object, such as {{"learner": {{"kind": "ftrl_proximal"}}}}', "bad_option")
     return document
+
+
+# What both ways of `riata fit` share, and `riata refit`: the request, Ctrl-C, and how a model is written.
+
+
+INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What both ways of fitting are asked for."""
+
+    file: str
+    layout: Layout
+    labels: str
+    learner: str | None
+    settings: list[str]
+    model_file: Path | None
+    threads: int
+    out: Path | None
+    as_json: bool
+    interactions: Sequence[str] = ()
+    curves: Sequence[str] = ()  # FIELD=FILE
+
+    def config(self, start: Beginning) -> ModelConfig:
+        """Return the configuration, from the beginning of the file."""
+
+        crosses = crosses_of(self.interactions, start.form, start.rows)
+        settings = [*self.settings, f"encoder.crosses={json.dumps(crosses)}"] if crosses else self.settings
+        return fit_config(start, self.labels, self.model_file, self.learner, settings, self.curves)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl-C set a flag and restore the default for the second. Yields a function: whether there was none."""
+    asked = False
+
+    def ask(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: not asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -10,7 +10,7 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
-from riata.cli.fit_request import Request
+from riata.cli.fit_setup import Request
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import GroupOption, GroupsOption, MemoryOption, SvgOption
 from riata.cli.tables import Layout

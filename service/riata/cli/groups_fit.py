@@ -17,7 +17,7 @@ from riata.base.errors import Malformed
 from riata.base.svg import COLOURS, Svg, curve_points
 from riata.cli.data_files import FileData, data_of_files
 from riata.cli.fit_batch import export, rows_report
-from riata.cli.fit_request import INTERRUPTED, Request, interruptible
+from riata.cli.fit_setup import INTERRUPTED, Request, interruptible
 from riata.cli.plot import draw
 from riata.cli.progress import pass_progress, rows_so_far
 from riata.cli.refusals import left_out

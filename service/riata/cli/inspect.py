@@ -14,7 +14,7 @@ from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
 if TYPE_CHECKING:
     from riata.store.store import Generation, Store
 
-EXAMPLE: Final = """Examples:
+INSPECT_EXAMPLE: Final = """Examples:
 
 - `riata inspect --data ./riata-data` after the service has stopped.
 - `riata inspect --store redis://localhost:6379/0` at any time.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riata.base.errors import BadInput, Conflict, NotFound
-from riata.cli.nearest_verb import NearestGroup
+from riata.cli.verbs import NearestGroup
 
 if TYPE_CHECKING:
     from riata.web.auth.keys import KeyEntry

@@ -9,9 +9,8 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import ModelArgument
-from riata.cli.model_words import ModelCommand
-from riata.cli.nearest_verb import NearestGroup
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
+from riata.cli.verbs import ModelCommand, NearestGroup
 
 if TYPE_CHECKING:
     from riata.store.segment import Segments

@@ -1,8 +1,9 @@
-"""`riata models`: lists, creates and drops the models of a running service."""
+"""`riata models` lists, creates and drops the models of a running service; `riata tune` changes the penalty of one."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Annotated, Any, Final
 
@@ -18,8 +19,7 @@ from riata.cli.connect import (
     UrlOption,
     connected,
 )
-from riata.cli.model_words import ModelCommand
-from riata.cli.nearest_verb import NearestGroup
+from riata.cli.verbs import ModelCommand, NearestGroup
 
 EXAMPLE: Final = "Example: `riata models create spam --learner taylor_sketch --set gamma=3 --text body`"
 
@@ -163,3 +163,33 @@ def drop(
             typer.confirm(f"Drop model {name!r}, which has learnt {examples:,} events?", abort=True)
         riata.drop_model(name)
     typer.echo(f"dropped: model {name!r}")
+
+
+# The command `riata tune`: changes the L1 penalty of a model.
+
+
+TUNE_EXAMPLE: Final = (
+    "Example: `riata path clicks` shows the effect of each penalty; `riata tune clicks --gamma 0.3` applies one."
+)
+
+
+def tune(
+    model: ModelArgument = "default",
+    gamma: Annotated[float | None, typer.Option(help="New L1 penalty; a larger one leaves fewer non-zero weights.")] = None,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Change the L1 penalty of a model while it learns.
+
+    Nothing is learnt again. The change is an event of the model's log.
+    """
+    if gamma is None:
+        raise BadInput(f"give the new penalty, such as --gamma 0.3; `riata path {model}` shows the effect of each", "bad_option")
+    if not math.isfinite(gamma):
+        raise BadInput(f"--gamma {gamma}: expected a finite number, such as 0.3", "bad_option")
+    with connected(url) as riata:
+        before = riata.model(model)
+        answer = riata.change(model, gamma=gamma)
+        after = riata.model(model)
+    was = before["config"]["learner"].get("gamma", gamma)
+    counts = f"{before['non_zeros']:,} -> {after['non_zeros']:,} non-zeros"
+    typer.echo(f"model {model!r}: gamma {was:g} -> {gamma:g}, {counts}, from event {answer['seq']} on")

@@ -30,8 +30,7 @@ from riata.cli.connect import (
     connected,
     require_format,
 )
-from riata.cli.labels import HEAD_ROWS, require_own_labels, setting_of
-from riata.cli.model_setup import InteractionsOption, crosses_of
+from riata.cli.model_setup import HEAD_ROWS, InteractionsOption, crosses_of, require_own_labels, setting_of
 from riata.cli.refusals import Refusals
 from riata.cli.source import GZIP_MAGIC, Chunk, Rows, can_go_back, chunks, line_type
 from riata.cli.tables import (

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 from riata.base.errors import BadInput, Malformed
-from riata.cli.table_lines import Row, lines_of
+from riata.cli.csv_file import Row, lines_of
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.wire.tables import Roles, arrow_cells, counted, given_labels, require_positive
 

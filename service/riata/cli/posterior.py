@@ -13,7 +13,7 @@ from riata.base.errors import BadInput
 from riata.cli.connect import FORMATS, FormatOption, require_format
 
 if TYPE_CHECKING:
-    from riata.cli.fit_request import Request
+    from riata.cli.fit_setup import Request
 
 EXAMPLE: Final = """Examples:
 
@@ -45,7 +45,7 @@ def posterior(
     """
     from rich.console import Console
 
-    from riata.cli.fit_request import Request
+    from riata.cli.fit_setup import Request
     from riata.cli.marginals import as_document, lines_of, marginal_table, picture
     from riata.cli.tables import Layout
 

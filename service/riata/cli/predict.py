@@ -25,8 +25,25 @@ from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from riata.cli.predictions import Answers, Asking, Kept
     from riata.cli.source import Rows
+import csv
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from riata.base.directories import replaced
+from riata.base.errors import RiataError
+from riata.cli.parquet import Writer
+from riata.cli.refusals import Refusals
+from riata.cli.source import Chunk, body_of, line_type
+
+if TYPE_CHECKING:
+    from riata.client import Riata
+    from riata.client.errors import RowProblem
+    from riata.wire.given import Given
+    from riata.wire.tables import BadRow
 
 EXAMPLE: Final = """Examples:
 
@@ -76,7 +93,6 @@ def predict(
     counted by code at the end, the first ten are reported with line and column, and the exit code is then 1.
     """
     from riata.cli.open_table import is_table, open_rows
-    from riata.cli.predictions import Asking, Kept, answers_of_file, answers_of_service, writer_to
     from riata.cli.progress import row_progress
     from riata.cli.source import chunks, read_rows
 
@@ -131,7 +147,6 @@ def _counted(answers: Answers) -> tuple[int, int]:
 def _layout(
     form: str, label: str | None, drop: list[str] | None, category: list[str] | None, event_id: str | None, kept: str | None
 ) -> Layout:
-    from riata.cli.predictions import require_free
 
     require_format(form)
     require_free(kept, event_id)
@@ -139,6 +154,213 @@ def _layout(
 
 
 def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:
-    from riata.cli.labels import without_label
+    from riata.cli.model_setup import without_label
 
     return ((number, without_label(line, rows.form, rows.header)) for number, line in beside.taken(rows.lines))
+
+
+# Where `riata predict` gets its answers, a service or a model in a file, and where it writes them: lines of JSON or a table.
+
+
+Answers = Sequence[dict[str, Any]]
+Ask = Callable[[Chunk, str], Answers]  # of the rows of a chunk, which is in this format. Raises `NotPredicted`
+COLUMNS: Final = ("probability", "margin", "label", "std_error")
+FIGURES: Final = frozenset({*COLUMNS, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"})
+SUFFIXES: Final = (".csv", ".parquet", ".ndjson")
+Write = Callable[[Answers], None]
+
+
+# Asks for the predictions of a file, in order. A row that cannot be predicted has an error in its place; the others go on.
+
+
+class NotPredicted(RiataError):
+    """No row of a chunk was predicted, because of the rows in `errors`, or of more."""
+
+    code = "rows_refused"
+
+    def __init__(self, detail: str, errors: Sequence[RowProblem]) -> None:
+        super().__init__(detail)
+        self.errors = errors
+
+
+class Asking:
+    """Watches the rows of a table, and asks for those that are read. refusals: what was not predicted so far."""
+
+    def __init__(self) -> None:
+        self.refusals = Refusals()
+        self._left: deque[tuple[int, dict[str, Any]]] = deque()  # rows of a table that are left out
+
+    def begins(self, rows: int) -> None:
+        """There are so many rows."""
+
+    def labels(self, found: Mapping[Given, int]) -> None:
+        """These are its labels, which are not looked at."""
+
+    def made(self, example: dict[str, Any]) -> None:
+        """This is the next row."""
+
+    def refuses(self, row: BadRow) -> None:
+        """Note a row that is left out."""
+        self.refusals.add_row(row)
+        reason = row.reason if row.column is None else f"column {row.column!r}: {row.reason}"
+        self._left.append((row.row, _error(row.row, row.code, reason)))
+
+    def answers(self, ask: Ask, chunk: Chunk, form: str, header: bytes) -> Answers:
+        """Return an answer or an error for each row of a chunk. Raises `NotPredicted` if no row can be blamed."""
+        found: list[dict[str, Any]] = [{} for _ in chunk.lines]
+        at, part = list(range(len(chunk.lines))), chunk
+        while at:
+            try:
+                answers = ask(part, form)
+            except NotPredicted as error:
+                named = {at[one.index]: one for one in error.errors if 0 <= one.index < len(at)}
+                if not named:
+                    raise
+                self.refusals.add(len(named), error.errors, part.numbers)
+                for i, one in named.items():
+                    found[i] = _error(chunk.numbers[i], one.code, one.detail)
+                at = [i for i in at if i not in named]  # an answer names the first few: ask again about the others
+                lines = [chunk.lines[i] for i in at]
+                part = Chunk(body_of(b"\n".join(lines) + b"\n", header), [chunk.numbers[i] for i in at], lines)
+                continue
+            for i, answer in zip(at, answers, strict=True):
+                found[i] = answer
+            break
+        return found
+
+    def with_left_out(self, answers: Answers, numbers: Sequence[int]) -> Answers:
+        """Return answers of the rows with these numbers, with the errors of rows of the table that come between them."""
+        if not self._left:
+            return answers
+        found = [*zip(numbers, answers, strict=True)]
+        while self._left and self._left[0][0] < numbers[-1]:
+            found.append(self._left.popleft())
+        return [answer for _, answer in sorted(found, key=lambda one: one[0])]
+
+    def rest(self) -> Answers:
+        """Return the errors of rows of the table that come after all others."""
+        rest = [error for _, error in self._left]
+        self._left.clear()
+        return rest
+
+
+def _error(line: int, code: str, detail: str) -> dict[str, Any]:
+    return {"line": line, "error": code, "detail": detail}
+
+
+def answers_of_service(riata: Riata, options: dict[str, Any]) -> Ask:
+    """Ask a service, with these options of `Riata.predict`."""
+    from riata.client import ApiRefused
+
+    def ask(chunk: Chunk, form: str) -> Answers:
+        try:
+            answers: Answers = riata.predict(chunk.body, content_type=line_type(form), **options)
+        except ApiRefused as error:
+            if error.code != NotPredicted.code:
+                raise
+            raise NotPredicted(error.detail, error.errors) from None
+        return answers
+
+    return ask
+
+
+def answers_of_file(path: Path) -> Ask:
+    """Ask the model in a file. Raises `BadInput` if there is none."""
+    from riata.client.errors import RowProblem
+    from riata.model import Model, documents
+
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file", "no_file")
+    model = Model.from_file(path)
+
+    def ask(chunk: Chunk, form: str) -> Answers:
+        scores, errors = model.score_body(chunk.body, line_type(form))
+        if errors:
+            problems = [RowProblem(wrong.index, wrong.code, wrong.detail) for wrong in errors]
+            raise NotPredicted("rows cannot be predicted", problems)
+        return documents(scores, model.classes)
+
+    return ask
+
+
+@contextmanager
+def writer_to(out: Path | None, kept: str | None = None) -> Iterator[Write]:
+    """Yield what writes answers: lines of JSON to stdout, or to the file `out`, which appears when it is complete.
+
+    kept : a column of texts that answers have beside the figures; it comes first
+
+    Raises `BadInput` (code `bad_option`) if its name has no known suffix.
+    """
+    if out is None:
+        yield lambda answers: typer.echo("\n".join(map(_line, answers)))
+        return
+    if out.suffix not in SUFFIXES:
+        raise BadInput(f"--out {out.name}: expected a name that ends in .csv, .parquet or .ndjson", "bad_option")
+    texts = () if kept is None else (kept,)
+    columns = (*texts, *COLUMNS)
+    with ExitStack() as stack:
+        part = stack.enter_context(replaced(out))
+        if out.suffix == ".parquet":
+            writer = stack.enter_context(Writer(part, out.name, columns, texts))
+            yield writer.write
+            writer.close()
+        else:
+            with part.open("w", encoding="utf-8", newline="") as file:
+                if out.suffix == ".ndjson":
+                    yield lambda answers: file.writelines(_line(answer) + "\n" for answer in answers)
+                else:
+                    table = csv.writer(file, lineterminator="\n")
+                    table.writerow(columns)
+                    yield lambda answers: table.writerows([[answer.get(name) for name in columns] for answer in answers])
+
+
+def require_free(column: str | None, event_id: str | None) -> None:
+    """Raise `BadInput` (code `bad_option`) if answers have a figure of this name, or if there is a column of ids too."""
+    if column is not None and event_id is not None:
+        raise BadInput("--event-id: --id leaves its column out of the features already; give one of them", "bad_option")
+    if column in FIGURES:
+        raise BadInput(f"--id {column}: predictions have a column of this name; rename it", "bad_option")
+
+
+class Kept:
+    """Takes a column out of the rows that are asked, and puts it beside their answers.
+
+    column : its name; None to keep none
+    """
+
+    def __init__(self, column: str | None, of_table: bool) -> None:
+        self._column = column
+        self._key = "event_id" if of_table else column  # the rows of a table have the column as their event id
+        self._held: dict[int, str | None] = {}
+
+    def taken(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yield numbered lines without it. Raises `BadInput` (code `no_column`) if a row does not have it."""
+        if self._key is None:
+            yield from lines
+            return
+        for number, line in lines:
+            row = _object(line)
+            if row is None or (self._key not in row and self._key != "event_id"):
+                wanted = f"expected a row in JSON with the key {self._column!r}" if row is None else f"no key {self._column!r}"
+                raise BadInput(f"line {number}: --id: {wanted}", "no_column")
+            value = row.pop(self._key, None)
+            self._held[number] = None if value is None else value if isinstance(value, str) else json.dumps(value)
+            yield number, json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def beside(self, answers: Answers, numbers: Sequence[int]) -> Answers:
+        """Return the answers of the rows with these numbers, with the column."""
+        if self._column is None:
+            return answers
+        return [{self._column: self._held.pop(number), **answer} for number, answer in zip(numbers, answers, strict=True)]
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _line(answer: dict[str, Any]) -> str:
+    return json.dumps(answer, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""`riata refit MODEL`: the batch optimum of what a model has learnt, and how far the online model is from it."""
+"""`riata refit` and `riata regret`: the batch optimum of what a model has learnt, and how far the online model is from it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.cli.connect import ModelArgument
+from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
-from riata.cli.pool_options import DaskOption, PatienceOption, PoolOptions, ProcessesOption, pool_of
 from riata.cli.solver_options import (
     PANEL,
     AtOnceOption,
     BoundOption,
+    DaskOption,
     EtaOption,
     GammaOption,
     GroupOption,
@@ -26,11 +26,15 @@ from riata.cli.solver_options import (
     MachinesOption,
     MemoryOption,
     PassesOption,
+    PatienceOption,
+    PoolOptions,
+    ProcessesOption,
     RoundsOption,
     SeedOption,
     SvgOption,
     ToleranceOption,
     group_tables,
+    pool_of,
     require_one_model,
     solver_options,
 )
@@ -160,7 +164,7 @@ def _of_store(
     with ExitStack() as stack:
         _, opened = stack.enter_context(kept(*where))
         from riata.base.directories import write_whole
-        from riata.cli.fit_request import INTERRUPTED, interruptible
+        from riata.cli.fit_setup import INTERRUPTED, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
         from riata.run.candidates.solving import mean_loss, refitting, report_of
@@ -213,3 +217,37 @@ def _shown(report: dict[str, Any], table: list[str]) -> str:
     if report["interrupted"]:
         lines.append("stopped   by Ctrl-C; these are the best weights so far")
     return "\n".join(lines)
+
+
+# `riata regret MODEL`: how far a model was from the batch optimum at its last refit.
+
+
+REGRET_EXAMPLE: Final = (
+    "Example: `riata refit clicks --url http://127.0.0.1:8080` makes the comparison; `riata regret clicks` shows the last."
+)
+
+
+def regret(
+    model: ModelArgument = "default",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Show how far a model was from the best weights for its events, at its last refit.
+
+    Three figures, each for what it is: the objective of both on the same events; the loss of both on events that neither had
+    learnt; and the sum of the losses that the model had while it learnt, less that of the optimum.
+    """
+    from riata.cli.refit_running import regret_lines
+
+    with connected(url) as riata:
+        found = riata.regret(model)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    window, verdict = found["window"], found["verdict"]
+    for line in (
+        f"refit     {found['refit']} of {found['created']}, events {window['from']} to {window['to']} of {window['of']}",
+        *regret_lines(found, found["certificate"]),
+        f"verdict   {verdict['decision']}: {verdict['why']}",
+    ):
+        typer.echo(line)

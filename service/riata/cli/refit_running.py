@@ -12,7 +12,7 @@ import typer
 from riata.base.directories import write_whole
 from riata.base.errors import BadInput, Unavailable
 from riata.cli.connect import connected
-from riata.cli.fit_request import INTERRUPTED, interruptible
+from riata.cli.fit_setup import INTERRUPTED, interruptible
 from riata.cli.groups_fit import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
 from riata.cli.solve import excess_line, notes_of, table_of

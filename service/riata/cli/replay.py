@@ -12,9 +12,7 @@ from riata.base.errors import BadInput
 from riata.base.svg import COLOURS, Svg
 from riata.cli.model_setup import apply_setting
 from riata.cli.open_store import DATA_HELP, STORE_HELP, kept
-from riata.cli.path_view import COLUMNS, LINES, resampled
-from riata.cli.plot import draw, plot_text
-from riata.cli.report import give, require_svg
+from riata.cli.plot import COLUMNS, LINES, draw, give, plot_text, require_svg, resampled
 
 if TYPE_CHECKING:
     from riata.run.state.config import ModelConfig
