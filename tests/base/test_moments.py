@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from riata.base.clock import read_moment, said, unix_ms
 from riata.base.errors import BadInput
-from riata.base.moments import read_moment, said, unix_ms
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)  # 13:00:30 in Berlin

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from riata.base.errors import BadInput
-from riata.base.read_settings import load_settings
+from riata.base.read_settings import GROUPS, load_settings, settings_by_group, settings_markdown
 from riata.base.settings import (
     NOT_SETTINGS,
     Settings,
     env_name,
 )
-from riata.base.settings_page import GROUPS, settings_by_group, settings_markdown
 
 
 @pytest.fixture(autouse=True)

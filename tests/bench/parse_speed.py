@@ -24,8 +24,8 @@ from sklearn.datasets import load_svmlight_file
 
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, parse_examples
+from riata.wire.workspace import PaddedBuffer
 from tests.bench.contest import Measure, Side, arguments, contenders, contest, publish
 from tests.bench.rivals.vw import vw_run
 

@@ -80,8 +80,8 @@ def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
 
 
 def test_the_help_of_serve_lists_every_setting_by_group() -> None:
+    from riata.base.read_settings import GROUPS
     from riata.base.settings import Settings, env_name, option_name
-    from riata.base.settings_page import GROUPS
 
     text = run("serve", "--help").stdout
     for name in Settings.model_fields:

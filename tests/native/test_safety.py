@@ -20,9 +20,9 @@ from riata.native.reading import records_struct, rules_struct, sink_struct
 from riata.native.sources import VARIANT, variants
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME
-from riata.wire.padded_buffer import FRONT, NEWLINE, room_of
 from riata.wire.parse import Context, make_rules
 from riata.wire.rows import growth_of, make_row, make_sink, row_capacity
+from riata.wire.workspace import FRONT, NEWLINE, room_of
 from tests.running import HANG_S, ROOT
 from tests.wire.json_bodies import make_line
 from tests.wire.test_usual import some_line, some_pairs, some_words

@@ -16,8 +16,8 @@ from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.engine_alone import AloneEngine
 from riata.run.service import Service
+from riata.wire.parse import parse_for_store
 from riata.wire.parsed import Parsed
-from riata.wire.store_context import parse_for_store
 from tests.doubles.memory_store import MemoryStore
 from tests.settings import engine_settings
 

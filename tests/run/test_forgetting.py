@@ -24,8 +24,7 @@ from riata.store.payload import decode_batch
 from riata.store.store import Append, Store
 from riata.wire.batch import select_rows, slice_rows
 from riata.wire.codes import subject_digest
-from riata.wire.parse import Context, parse_examples
-from riata.wire.store_context import digests_of
+from riata.wire.parse import Context, digests_of, parse_examples
 from tests.doubles.memory_store import MemoryStore
 from tests.run.events import create_model, log_batch
 from tests.run.journeys import LEARNERS

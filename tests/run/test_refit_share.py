@@ -14,7 +14,7 @@ from riata.wiring import refit_settings
 
 SHARE_MIN = 0.05  # of what a process of normal priority gets; niceness 19 gets 0.015
 USED_S = 2.0  # by the busy process, before its share is compared
-SPIN = "import os,sys; from riata.base.priority import lower_priority; lower_priority(int(sys.argv[1]))\nwhile True: pass"
+SPIN = "import os,sys; from riata.base.process import lower_priority; lower_priority(int(sys.argv[1]))\nwhile True: pass"
 
 
 def used_s(pid: int) -> float:

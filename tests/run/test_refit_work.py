@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.base.child_process import child_environment
 from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
-from riata.base.priority import lower_priority
+from riata.base.process import child_environment, lower_priority
 from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.refits import work
 from riata.run.candidates.refits.process import RefitProcess

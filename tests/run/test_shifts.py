@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from riata.base.priority import LOWEST
+from riata.base.process import LOWEST
 from riata.run.writer.shifts import ASIDE_NICENESS, Shifts
 
 LONG_S = 900.0

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
-from riata.base.priority import lower_priority, lower_priority_of
+from riata.base.process import lower_priority, lower_priority_of
 from tests.simulation.world import EPOCH_MS, FOREVER, Actor, Flag, Gate, World
 
 ROOMS: Final = ("riata.run.", "riata.store.")

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from riata.base.clock import rfc3339
-from riata.base.moments import said
+from riata.base.clock import rfc3339, said
 from riata.run.candidates.going_back import RestoreRequest, read_restore, restore_document
 from riata.run.jobs.job import Job
 from riata.run.jobs.jobs import Jobs

@@ -29,8 +29,8 @@ from riata.run.writer.published import Published, known
 from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.names import NamesSeen
+from riata.wire.parse import StoreContext
 from riata.wire.parsed import Parsed, RowError
-from riata.wire.store_context import StoreContext
 from tests.doubles.manual_clock import ManualClock
 from tests.web.fake_jobs import FakeForgetting, FakeGoingBack, fake_jobs
 from tests.web.fake_refits import FakeRefits

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from riata.base.cores import cores
+from riata.base.process import cores
 from riata.web.server import fast_path
 from riata.web.server.fast_path import BusyPoll
 

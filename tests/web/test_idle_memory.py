@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 
-from riata.base.heap import resident_bytes
+from riata.base.process import resident_bytes
 from riata.web.server.body import SMALL_BYTES, Bodies
 from riata.web.server.idle_memory import BURST_BYTES, GAIN_BYTES, IDLE_TRIMS, NICENESS, IdleMemory, Quiet, RenewedPool
 

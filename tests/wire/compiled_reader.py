@@ -12,7 +12,6 @@ from riata.base.limits import VALUE_ABS_MAX
 from riata.wire.codes import BAD_LABEL, DUPLICATE_INDEX, HANDOVER, OK, OUT_OF_RANGE
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME, NO_NAMES
-from riata.wire.padded_buffer import FRONT, Text, room_of
 from riata.wire.parse import Context, Labels, make_rules
 from riata.wire.rows import (
     BEGIN,
@@ -32,6 +31,7 @@ from riata.wire.rows import (
     row_capacity,
 )
 from riata.wire.scan import ClassLabel
+from riata.wire.workspace import FRONT, Text, room_of
 from tests.twins.transpose import summed
 
 Reader = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]

@@ -13,10 +13,10 @@ import pytest
 from riata.store.payload import SUBJECT_VERSION, TIME_VERSION, decode_batch, encode_batch
 from riata.wire.batch import NO_TIME, join_batches, select_rows, slice_rows, take_rows
 from riata.wire.encoder import EncoderConfig
-from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import Parsed
 from riata.wire.readers.json_reference import unix_ms
+from riata.wire.workspace import PaddedBuffer
 from tests.twins import json_text as twin
 
 NDJSON = "application/x-ndjson"

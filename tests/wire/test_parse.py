@@ -20,10 +20,9 @@ from riata.base.limits import (
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NamesSeen
-from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parse import Context, Labels, explain_rows, parse_examples
 from riata.wire.parsed import LEFT_FROM, Parsed
-from riata.wire.workspace import FeaturePool, leave_features, workspace
+from riata.wire.workspace import FeaturePool, PaddedBuffer, leave_features, workspace
 from tests.twins.hashing import hash_name
 
 NDJSON = "application/x-ndjson"

@@ -10,9 +10,10 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
 from riata.base.errors import BadInput, nearest
@@ -70,3 +71,41 @@ def _one_line(error: Any, places: Mapping[str, str]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ").partition(", unable to parse")[0]
     got = "" if error["type"] == "value_error" else f", got {str(error['input'])[:64]!r}"
     return f"{places.get(name, name)}: {message[:1].lower()}{message[1:]}{got}"
+
+
+# The settings by group, and their tables in the written documentation.
+
+GROUPS: Final = ("Address and storage", "Several processes", "Access", "Requests", "Retention", "Refits", "Shutdown and logging")
+
+
+def settings_by_group() -> dict[str, dict[str, FieldInfo]]:
+    """Every setting under its group, in the order they are documented."""
+    fields = Settings.model_fields
+    return {group: {name: field for name, field in fields.items() if _extra(field)["group"] == group} for group in GROUPS}
+
+
+def default_text(field: FieldInfo) -> str:
+    """Write a default as it would be written in the environment."""
+    if field.default is None:
+        return "none"
+    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+
+
+def settings_markdown() -> str:
+    """Render every setting as the tables of the written documentation."""
+    parts = []
+    for group, fields in settings_by_group().items():
+        rows = [
+            f"| `{name}` | `{env_name(name)}` | `{default_text(field)}` | {field.description} | {_extra(field)['why']} |"
+            for name, field in fields.items()
+        ]
+        columns = "| setting | environment | default | what it does | why this default |"
+        head = [f"## {group}", "", columns, "| --- | --- | --- | --- | --- |"]
+        parts.append("\n".join([*head, *rows]))
+    others = [f"| `{name}` | {what} |" for name, what in NOT_SETTINGS.items()]
+    parts.append("\n".join(["## Other variables", "", "| environment | meaning |", "| --- | --- |", *others]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _extra(field: FieldInfo) -> dict[str, str]:
+    return cast(dict[str, str], field.json_schema_extra)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from riata.base.exclusions import exclusions_of
-from riata.base.settings_page import settings_markdown
+from riata.base.read_settings import settings_markdown
 from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig
 from riata.run.state.config_changes import CHANGEABLE

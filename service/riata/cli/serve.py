@@ -36,8 +36,8 @@ class ServeCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help. The list is built here and not at import, because it needs the settings to be loaded."""
+        from riata.base.read_settings import default_text, settings_by_group
         from riata.base.settings import env_name
-        from riata.base.settings_page import default_text, settings_by_group
 
         options = {str(parameter.name) for parameter in self.params}
         parts = [

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from riata.base.clock import read_moment, said
 from riata.base.errors import BadInput
-from riata.base.moments import read_moment, said
 from riata.cli.connect import DEFAULT_URL, ModelArgument, UrlOption, connected
 
 SNAPSHOTS_EXAMPLE: Final = """Examples:

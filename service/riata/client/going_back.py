@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from riata.base.clock import said
 from riata.base.errors import BadInput
-from riata.base.moments import said
 from riata.client.calls import JSON, Call, Steps, ended, restore
 from riata.client.errors import ApiNotFound, Unreachable
 

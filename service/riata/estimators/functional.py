@@ -14,9 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from riata.base.arrays import F64, I64
-from riata.base.cores import cores
 from riata.base.directories import write_whole
 from riata.base.errors import RiataError
+from riata.base.process import cores
 from riata.estimators.parameters import keyword_constructor
 from riata.lab.trees.curves import Variable, rows_of, variables_of
 from riata.lab.trees.drawing import draw_tree

@@ -8,8 +8,8 @@ from typing import Any, Self, cast, get_args
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from riata.base.cores import cores
 from riata.base.errors import RiataError
+from riata.base.process import cores
 from riata.estimators.linear import LinearClassifier
 from riata.estimators.online import unnamed
 from riata.estimators.parameters import keyword_constructor

@@ -17,10 +17,10 @@ from riata.predict.explain import Explanation
 from riata.wire.batch import Batch
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
-from riata.wire.padded_buffer import FRONT, room_of
 from riata.wire.parse import Context, make_rules
 from riata.wire.readers.json import READER
 from riata.wire.rows import make_row, make_sink, row_capacity
+from riata.wire.workspace import FRONT, room_of
 
 # Fast path for predicting one row: from its bytes to its answer in one native call.
 #

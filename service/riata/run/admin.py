@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from riata.base.errors import BadInput, Busy, Conflict
-from riata.base.priority import lower_priority
+from riata.base.process import lower_priority
 from riata.run.candidates.challengers import FOLLOW, Challengers
 from riata.run.candidates.exports import read_export, write_export
 from riata.run.candidates.promotion import TAKEN_OFF, put_back, require_unforgotten

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError
-from riata.base.priority import BESIDE, lower_priority
+from riata.base.process import BESIDE, lower_priority
 from riata.learn import registry
 from riata.run.candidates.pairs import Pairs, at_the_end, has_followed
 from riata.run.cluster.store_watch import OWN_EVERY_S, OwnStore, StoreWatch

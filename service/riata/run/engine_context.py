@@ -12,7 +12,7 @@ from typing import TypeVar
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
-from riata.base.priority import lower_priority
+from riata.base.process import lower_priority
 from riata.learn.registry import LearnerConfig
 from riata.run.cluster.ledger import Ledger
 from riata.run.cluster.store_identity import StoreIdentityFile

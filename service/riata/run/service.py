@@ -45,8 +45,8 @@ from riata.run.writer.stopping import wanted
 from riata.store import records
 from riata.store.store import Append, Appended
 from riata.wire.classes import renumber_classes
+from riata.wire.parse import StoreContext
 from riata.wire.parsed import Parsed, RowError
-from riata.wire.store_context import StoreContext
 
 log = logging.getLogger("riata.run")
 

@@ -18,8 +18,8 @@ from riata.run.outcome import Observed, PendingReply, Told
 from riata.run.state.config import ModelConfig
 from riata.run.writer.published import Published
 from riata.run.writer.sketch_copy import PathQuestion
+from riata.wire.parse import StoreContext
 from riata.wire.parsed import Parsed
-from riata.wire.store_context import StoreContext
 
 
 class RefitsProtocol(Protocol):

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal
@@ -24,11 +24,10 @@ from riata.maths.hashing import NUMBER
 from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number
 from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
-from riata.wire.codes import BAD_LABEL, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS
+from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
 from riata.wire.encoder import Curves, EncoderConfig
 from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen
-from riata.wire.padded_buffer import PaddedBuffer
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
 from riata.wire.read_body import FORMATS, Format, format_of, read_body, require_curves, row_errors, take_slow
 from riata.wire.rows import (  # fmt: skip
@@ -54,7 +53,7 @@ from riata.wire.rows import (  # fmt: skip
     row_capacity,
 )
 from riata.wire.scan import LABELS, Record, Refused, curve_records, feature_records
-from riata.wire.workspace import Workspace
+from riata.wire.workspace import PaddedBuffer, Workspace
 
 _BAD_LABEL: Final = SLUGS[BAD_LABEL][0]
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
@@ -346,3 +345,51 @@ def _format(content_type: str) -> Format | None:
         return format_of(content_type)
     except Unsupported:
         return None
+
+
+# Reading rows that a store will keep: the digests of their subjects get the key of the store (`Store.subject_key`).
+#
+# The readers make a digest with the hash key of the model, which is 0 unless it was set, so anyone could compute it. What is kept
+# is a digest of that one under a random key. Rows of earlier programs have the readers' digest only.
+
+KEY_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext(Context):
+    """What the readers need to know about a model, and the key of the store for the digests of subjects."""
+
+    subject_key: bytes = b""
+
+
+def parse_for_store(body: bytes | PaddedBuffer, content_type: str, context: StoreContext, labelled: bool) -> Parsed:
+    """Do `parse_examples`, and key the digests of subjects."""
+    parsed = parse_examples(body, content_type, context, labelled)
+    if parsed.batch.subject is None:
+        return parsed
+    return replace(parsed, batch=with_keyed_subjects(parsed.batch, context.subject_key))
+
+
+def with_keyed_subjects(batch: Batch, key: bytes) -> Batch:
+    """Return the batch with the digests of its subjects keyed; zeros, of rows without a subject, stay. An empty key, of a process
+    that puts no rows into a store, changes nothing."""
+    if batch.subject is None or not key:
+        return batch
+    none = bytes(DIGEST_BYTES)
+    digests = [row.tobytes() for row in batch.subject]
+    made = b"".join(none if one == none else _keyed(one, key) for one in digests)
+    return replace(batch, subject=np.frombuffer(bytearray(made), np.uint8).reshape(batch.subject.shape))
+
+
+def digests_of(subject: str, hash_key: int, key: bytes) -> tuple[bytes, bytes]:
+    """Return what a store may have kept of a subject: with its key, and as earlier programs did.
+
+    hash_key : of the encoder of the model
+    """
+    earlier = subject_digest(subject.encode(), hash_key)
+    return _keyed(earlier, key), earlier
+
+
+def _keyed(digest: bytes, key: bytes) -> bytes:
+    keyed: bytes = hashlib.blake2b(digest, digest_size=DIGEST_BYTES, key=key, person=b"riata subject").digest()
+    return keyed

@@ -33,7 +33,6 @@ from riata.wire.codes import (
 )
 from riata.wire.encoder import NO_CURVES, Curves
 from riata.wire.given import printable, received
-from riata.wire.padded_buffer import FRONT, NEWLINE, PaddedBuffer, Text, room_of
 from riata.wire.parsed import Reading, RowError
 from riata.wire.reader import Functions, Reader, Split
 from riata.wire.readers import READERS
@@ -55,7 +54,7 @@ from riata.wire.rows import (
     make_row,
 )
 from riata.wire.scan import ClassLabel, label_hint, setting_of
-from riata.wire.workspace import Workspace, workspace
+from riata.wire.workspace import FRONT, NEWLINE, PaddedBuffer, Text, Workspace, room_of, workspace
 
 # Why rows were refused, in sentences: what was expected, what was received, what to do.
 

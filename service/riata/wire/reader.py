@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from riata.wire.encoder import Curves
     from riata.wire.given import Given
-    from riata.wire.padded_buffer import Text
     from riata.wire.parsed import Joins, Reading, RowError
     from riata.wire.rows import BatchBuilder, RecordScratch, Refusal, Rules, SlowRow
+    from riata.wire.workspace import Text
 
     Read = Callable[[Text, RecordScratch, BatchBuilder, Rules], int]
     Reference = Callable[[bytes, Rules], SlowRow | Refusal]

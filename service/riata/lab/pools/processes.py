@@ -28,8 +28,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from riata.base.arrays import Arrays
-from riata.base.child_process import end_child, start_child
 from riata.base.errors import Corrupt, Unavailable
+from riata.base.process import end_child, start_child
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
 from riata.lab.pools.message import RowsPool, decode, digest_of, reported

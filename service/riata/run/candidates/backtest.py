@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.base.cores import cores
 from riata.base.errors import BadInput
+from riata.base.process import cores
 from riata.learn.learner import Stepped
 from riata.run.candidates.judging import BlockSums, difference_of, event_losses, measure_of
 from riata.run.log.effective_log import Window, read_effective_log

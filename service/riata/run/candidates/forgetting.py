@@ -20,7 +20,7 @@ from typing import Any, Final
 from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
-from riata.base.priority import LOWEST
+from riata.base.process import LOWEST
 from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
 from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
 from riata.run.engine import Engine
@@ -33,7 +33,7 @@ from riata.store import records
 from riata.store.control_events import forget_source
 from riata.store.retention import NOTE, is_saved
 from riata.store.store import Generation, Owner, Store
-from riata.wire.store_context import KEY_BYTES, digests_of
+from riata.wire.parse import KEY_BYTES, digests_of
 
 FORGET: Final = "forget"  # the kind of these jobs
 WHAT: Final = "forgetting rows"

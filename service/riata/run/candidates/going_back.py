@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, Final
 
+from riata.base.clock import SYNTAX, read_moment, said, unix_ms
 from riata.base.document import ABSENT, read_document
 from riata.base.errors import BadInput, Conflict, LogGap
-from riata.base.moments import SYNTAX, read_moment, said, unix_ms
-from riata.base.priority import LOWEST
+from riata.base.process import LOWEST
 from riata.run.candidates.learning import History, Reached, reach, read_history, state_at, unreachable, with_times
 from riata.run.candidates.promotion import TAKEN_OFF, others_of, put_back
 from riata.run.engine import Engine

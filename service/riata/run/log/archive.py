@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from riata.base.errors import RiataError
 from riata.base.limits import GENERATIONS_KEPT_MIN
-from riata.base.priority import BESIDE, lower_priority
+from riata.base.process import BESIDE, lower_priority
 from riata.run.candidates.segment_building import build_segments, segments_of
 from riata.run.engine_settings import ArchiveSettings
 from riata.run.log.store_pace import StorePace

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
 from riata.store.store import Append, Appended, Store
-from riata.wire.store_context import KEY_BYTES
+from riata.wire.parse import KEY_BYTES
 
 T = TypeVar("T")
 Done = Callable[[Appended | RiataError], None]

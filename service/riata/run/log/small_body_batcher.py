@@ -42,10 +42,9 @@ from riata.run.outcome import Observed, not_in_time
 from riata.store.store import Append, Appended
 from riata.wire.batch import select_rows
 from riata.wire.names import Names
-from riata.wire.parse import Context, JoinedBodies, lines_of, read_together, with_keys
+from riata.wire.parse import Context, JoinedBodies, lines_of, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
-from riata.wire.store_context import with_keyed_subjects
 
 BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
 GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond

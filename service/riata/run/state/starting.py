@@ -20,7 +20,7 @@ from typing import Final
 
 from riata.base.errors import Corrupt, NotFound, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
-from riata.base.priority import BESIDE, lower_priority
+from riata.base.process import BESIDE, lower_priority
 from riata.run.engine_context import EngineContext
 from riata.run.served_model import Coming
 from riata.run.state.damage import Damage, harms_one_model

@@ -13,7 +13,7 @@ from typing import Final
 
 from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
-from riata.base.priority import BESIDE, lower_priority
+from riata.base.process import BESIDE, lower_priority
 from riata.run.cluster.lease import WriterPosition
 from riata.run.state.core import Action, Core
 from riata.run.state.damage import Damage, event_of, harms_one_model

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from riata.base.priority import LOWEST, lower_priority, lower_priority_of
+from riata.base.process import LOWEST, lower_priority, lower_priority_of
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn

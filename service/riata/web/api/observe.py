@@ -27,10 +27,9 @@ from riata.web.server.body import idempotency_key
 from riata.web.server.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.given import OtherLabels
-from riata.wire.padded_buffer import PaddedBuffer
-from riata.wire.parse import id_of
+from riata.wire.parse import StoreContext, id_of, parse_for_store
 from riata.wire.parsed import ID_BYTES, Parsed
-from riata.wire.store_context import StoreContext, parse_for_store
+from riata.wire.workspace import PaddedBuffer
 
 log = logging.getLogger("riata.web")
 _USUAL: Final = (  # what `answer_document` gives if every row was accepted

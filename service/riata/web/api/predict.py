@@ -37,9 +37,8 @@ from riata.web.auth.keys import OBSERVE, Forbidden, Key
 from riata.web.server.answers import ARROW, JSON, Answer
 from riata.web.server.request import Aside, Handled, Reply, Request
 from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
-from riata.wire.parse import explain_query, explain_rows, parse_query
+from riata.wire.parse import StoreContext, explain_query, explain_rows, parse_for_store, parse_query
 from riata.wire.parsed import Parsed, RowError
-from riata.wire.store_context import StoreContext, parse_for_store
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 

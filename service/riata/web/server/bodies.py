@@ -23,7 +23,7 @@ from riata.web.server.heads import CHUNKED
 from riata.web.server.request import Request
 from riata.web.server.stock import Stock
 from riata.web.settings import INLINE_BYTES_MAX
-from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.workspace import PaddedBuffer
 
 WORTH_BYTES: Final = 64 * 2**10  # if less of a body is still to come, the parser reads it
 AT_ONCE_BYTES: Final = 256 * 2**10  # the loop wakes when this much has arrived; the system's socket buffer has to hold it

@@ -26,7 +26,7 @@ from riata.web.server.fast_path import CLOSE_HEADER, FastPath
 from riata.web.server.head_parser import HOST, IN_CHUNKS, LENGTH, LINES, LINES_BYTES, TARGET, TARGET_STOP, Words
 from riata.web.server.heads import CHUNKED, HeadChecker, check_host
 from riata.web.server.request import Request
-from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.workspace import PaddedBuffer
 
 FIRST_LINE_BYTES: Final = 64  # of a request line without its target
 HEAD_END: Final = b"\r\n\r\n"

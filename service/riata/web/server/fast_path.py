@@ -8,8 +8,8 @@ import time
 from http import HTTPStatus
 from typing import Final
 
-from riata.base.cores import cores
 from riata.base.errors import RiataError
+from riata.base.process import cores
 from riata.web.api.problems import answer_error, internal
 from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from riata.base.heap import resident_bytes, trim_heap
-from riata.base.priority import lower_priority
+from riata.base.process import lower_priority, resident_bytes, trim_heap
 from riata.web.server.body import Bodies
 
 P = ParamSpec("P")

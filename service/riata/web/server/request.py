@@ -17,7 +17,7 @@ from riata.web.api.routes.table import DEFAULT_MODEL, MODELS
 from riata.web.auth.keys import Key
 from riata.web.server.answers import Answer
 from riata.web.settings import INLINE_BYTES_MAX
-from riata.wire.padded_buffer import PaddedBuffer
+from riata.wire.workspace import PaddedBuffer
 
 
 class Deferred(Enum):

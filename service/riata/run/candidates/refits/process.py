@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base import errors
-from riata.base.child_process import end_child, start_child
 from riata.base.errors import RiataError, Unavailable
+from riata.base.process import end_child, start_child
 
 _KINDS: Final = ("BadInput", "Conflict", "TooLarge", "Corrupt", "Unavailable", "NotFound")
 ERRORS: Final = "stderr.txt"  # in the folder: what the process writes to its standard error

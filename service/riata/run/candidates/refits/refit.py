@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from riata.base.arrays import Arrays
-from riata.base.cores import cores
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, Unavailable
+from riata.base.process import cores
 from riata.lab.batch import passes
 from riata.lab.batch.data import Part
 from riata.lab.batch.pool import Pool, Serial
