@@ -15,12 +15,13 @@ from riata.run.candidates.backfill import at_the_seam, learn_past
 from riata.run.candidates.challengers import Backfilling
 from riata.run.candidates.judging import BLOCKS, event_losses
 from riata.run.candidates.pairs import COMPARED, OWN, Pairs, SharedEvents, comparison
+from riata.run.changing import append_and_serve
 from riata.run.engine_context import aside
 from riata.run.log.log_reading import read_log
-from riata.run.state.config import config_payload
+from riata.run.state.config import Change, config_payload
 from riata.run.state.model_state import ModelState, unlogged
 from riata.run.state.replay import in_this_thread, replay
-from riata.store.store import Record
+from riata.store.store import Append, Record
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import SMALL, Node, events, run_with
 
@@ -284,6 +285,26 @@ def test_a_challenger_that_lacks_events_is_not_promoted_and_detached_at_the_next
 
     run_with(store, after_a_restart)
     assert replay(store.crash(), "m").equal
+
+
+def test_a_model_whose_leader_does_not_name_it_yet_joins_when_the_request_comes_again() -> None:
+    """Version 0.2.0 logged the two events one after the other, and may have been killed between them."""
+    store = MemoryStore()
+
+    async def work(node: Node) -> None:
+        await node.observe(events(50))
+        await node.admin.put_model("b", SMALL)
+        follows = Change(node.engine.published("b").config, follow="m").payload()
+        await append_and_serve(node.engine, Append("b", "config", 0, payload=follows))
+        assert node.service.describe("b")["follow"]["detached"] is True
+        before = store.head("b").seq
+        await node.admin.put_model("b", {"follow": "m"})
+        assert (store.head("b").seq, node.service.describe("b")["follow"]["detached"]) == (before, False)
+        began = store.head("m").seq
+        await node.observe(events(50, seed=1))
+        assert_copied(store, began)
+
+    run_with(store, work)
 
 
 def test_losses_of_another_kind_and_of_refused_events_do_not_count() -> None:

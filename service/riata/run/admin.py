@@ -59,7 +59,7 @@ class Admin:
             require_bounded(config)
         if await self._creations.create(model, config):
             return True, config
-        await take_up(self._engine, model, lambda old: _checked(old, with_known_classes(config, old)))
+        await take_up(self._engine, model, lambda old: check_change(old, with_known_classes(config, old)))
         return False, config
 
     def read(self, document: object) -> ModelConfig:
@@ -164,11 +164,6 @@ class Admin:
                 f"model {model} encodes features or labels differently from the import; import under a new name",
                 "needs_rebuild",
             )
-
-
-def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:
-    check_change(old, new)
-    return new
 
 
 def check_name(name: str) -> None:

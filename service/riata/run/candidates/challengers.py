@@ -95,7 +95,7 @@ class Challengers:
         else:
             async with self.relating, self._engine.served_model(leader).changing:
                 await self._join(leader, model)
-        config, _ = await take_up(self._engine, model, lambda old: _checked(old, with_settings(old, _settings(document))))
+        config, _ = await take_up(self._engine, model, lambda old: check_change(old, with_settings(old, _settings(document))))
         return created, config
 
     def read(self, document: Mapping[str, Any]) -> tuple[str, ModelConfig]:
@@ -257,11 +257,6 @@ def _candidate(call: Call, theirs: Published, content: bytes) -> ModelState:
 def _require_comparable(theirs: ModelConfig, ours: ModelConfig, names: tuple[str, str]) -> None:
     if fixed := [name for name in changed(theirs, ours) if name.startswith(SHARED)]:
         raise _cannot(*names, f"{', '.join(fixed)}: rows are stored as model {names[1]} encoded them; leave these settings out")
-
-
-def _checked(old: ModelConfig, new: ModelConfig) -> ModelConfig:
-    check_change(old, new)
-    return new
 
 
 def _cannot(model: str, leader: str, why: str) -> Conflict:

@@ -50,14 +50,15 @@ def require_bounded(config: ModelConfig) -> None:
         raise BadInput(f"learner: {why}", "too_much")
 
 
-def check_change(old: ModelConfig, new: ModelConfig) -> None:
-    """Raise `Conflict` naming every setting of `new` that cannot change after a model's first event."""
+def check_change(old: ModelConfig, new: ModelConfig) -> ModelConfig:
+    """Return `new`. Raises `Conflict` naming every setting of it that cannot change after a model's first event."""
     known, most = old.classes.names, old.classes.max
     if old.has_classes and new.has_classes and new.classes.max == most and new.classes.names[: len(known)] == known:  # some more
         old = replace(old, classes=replace(old.classes, names=new.classes.names))
     free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
     if fixed := [name for name in changed(old, new) if name not in free]:
         raise _needs_rebuild(old, fixed)
+    return new
 
 
 def other_penalty(config: ModelConfig, model: str) -> str:

@@ -235,9 +235,15 @@ class Refits:
         return {"promote": self._settings.promote} if asked is None and self._is_due(model) else asked
 
     def _is_due(self, model: str) -> bool:
-        """Whether a refit is due by the schedule."""
-        now_ms, every_s = self._engine.clock.unix_ms(), self._settings.every_s
-        return is_scheduled(self._engine.published(model), lambda: self._known(model), every_s, now_ms)
+        """Whether a model has new examples, and its last refit began long enough ago."""
+        published, every_s = self._engine.published(model), self._settings.every_s
+        of_two_classes = published.config.labels not in ("real", "classes") and published.model.weights.link in LINKS
+        if not every_s or published.examples < EXAMPLES_MIN or not of_two_classes:
+            return False
+        if not (refits := self._known(model)):
+            return True
+        since_s = (self._engine.clock.unix_ms() - refits[-1].job.created_ms) / 1000
+        return since_s >= every_s and refits[-1].examples != published.examples
 
     def _left_behind(self) -> list[Path]:
         """Return the folders of models that are not served."""
@@ -307,22 +313,11 @@ class Refits:
         return Path(self._temporary.name)
 
 
-# When a refit begins that nobody asked for: by the schedule, or after an alarm of the model's drift detector.
+# When a refit begins that nobody asked for.
 
 
 LINKS: Final = ("logistic", "probit")  # that a solver can maximise
 EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never be judged
-
-
-def is_scheduled(published: Published, known: Callable[[], Sequence[Refit]], every_s: float, now_ms: int) -> bool:
-    """Whether a model has new examples, and its last refit began long enough ago. known : returns its refits, oldest first."""
-    examples = published.examples
-    of_two_classes = published.config.labels not in ("real", "classes") and published.model.weights.link in LINKS
-    if not every_s or examples < EXAMPLES_MIN or not of_two_classes:
-        return False
-    refits = known()
-    since_s = (now_ms - refits[-1].job.created_ms) / 1000 if refits else every_s
-    return since_s >= every_s and (not refits or refits[-1].examples != examples)
 
 
 def request_after_drift(published: Published, known: Callable[[], Sequence[Refit]]) -> dict[str, Any] | None:
