@@ -10,7 +10,6 @@ is told at a start. So a copy is in the log of the follower if and only if its r
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -39,8 +38,7 @@ from riata.store.records import next_chain
 from riata.store.store import Append, Store
 from riata.wire.names import Names
 
-log = logging.getLogger("riata.run")
-
+FOLLOW: Final = "follow"  # setting of a challenger
 CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
 AGAIN_S: Final = 5.0  # after how long to ask again
 SHARED: Final = ("encoder.", "labels", "classes", "negatives_kept")  # settings that rows and their losses depend on
@@ -271,9 +269,6 @@ def _detached(model: str, leader: str) -> Conflict:
 
 
 # What the state of a model says of the model that it follows, and of those that follow it.
-
-
-FOLLOW: Final = "follow"
 
 
 def relations(engine: Engine, published: Published) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from riata.wire.batch import Batch
 Kind = Literal["configurations", "restores", "promotions", "forgets"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 BEGINNING: Final = 0  # as a generation
+CHANGED: Final = "changed_meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +210,6 @@ def with_times(call: Call, name: str, undone: dict[str, Any]) -> dict[str, Any]:
 # The state of a model after one of its events, from the nearest stored state and the log.
 
 
-NOT_REACHABLE: Final = "not_reachable"
-
-
 @dataclass(frozen=True, slots=True)
 class Reached:
     """A state, and where it was learnt from.
@@ -299,7 +297,7 @@ def _read_again(call: Call, history: History, promotion: Record, through: record
 def unreachable(history: History, generations: Sequence[Generation], what: str, why: str) -> Conflict:
     """The error for an event or a moment that cannot be reached. It says what can be."""
     can = reach(history.head, generations, history.forgets).sentence()
-    return Conflict(f"model {history.name} cannot go back to {what}: {why}; it can go back to {can}", NOT_REACHABLE)
+    return Conflict(f"model {history.name} cannot go back to {what}: {why}; it can go back to {can}", "not_reachable")
 
 
 # The state that a model would have if rows of some subjects had never been in its log.
@@ -319,9 +317,6 @@ def unreachable(history: History, generations: Sequence[Generation], what: str, 
 #
 #     A log that was trimmed is learnt from its oldest event on, under the settings in force, as former ones may have been
 #     trimmed, and without promotions. What was trimmed is then no longer in the model, whomever it belonged to.
-
-
-CHANGED: Final = "changed_meanwhile"
 
 
 @dataclass(slots=True)

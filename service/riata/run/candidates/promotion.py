@@ -1,4 +1,6 @@
-"""Promotion: a learner that was made elsewhere, from the events of a model's log, takes the place of the one that learns it.
+"""The events that put another state in place of a model's: promotions, and restores (`put_back`).
+
+Promotion: a learner that was made elsewhere, from the events of a model's log, takes the place of the one that learns it.
 
     events   1 ...... A │ A + 1 ........ C │ C + 1 ... R - 1 │ R
              candidate  │ learnt here      │ learnt again    │ the restore event that carries the candidate as of event C
@@ -33,8 +35,11 @@ from riata.store.control_events import forgotten_by
 from riata.store.store import Append, Generation, Store
 from riata.wire.names import NOTHING_NAMED, Names
 
+log = logging.getLogger("riata.run")
+
 BEHIND_MAX: Final = 50_000  # events that may have to be learnt again: the writer takes a tenth of a second for them, or a few
 TRIES: Final = 3  # checkpoints that a promotion waits for if the log grows faster than it is learnt
+TAKEN_OFF = "taken_off"  # key of the source of a `restore` event: the challengers that it took off
 
 
 async def promote(
@@ -147,16 +152,9 @@ def outdated(model: str, why: str) -> Conflict:
     return Conflict(f"the candidate for model {model} is outdated: {why}; make another one", "refit_outdated")
 
 
-# The event that puts another state in place of a model's. With it challengers are taken off, and a checkpoint is saved.
-#
-# A restore is one event of the log, which carries the state (`adr/0013`). Challengers have learnt events that the model no
-# longer includes, so their losses can no longer be compared event by event: in the same transaction, events take them off the
+# Restores. A restore is one event of the log, which carries the state (`adr/0013`). Challengers have learnt events that the model
+# no longer includes, so their losses can no longer be compared event by event: in the same transaction, events take them off the
 # lists of the models that they follow.
-
-
-log = logging.getLogger("riata.run")
-
-TAKEN_OFF = "taken_off"  # key of the source of a `restore` event: the challengers that it took off
 
 
 async def put_back(

@@ -60,6 +60,13 @@ FOUND: Final = (
 TRACE_MAX: Final = 200
 SUFFIX: Final = ".refit"
 STATE_SUFFIX: Final = ".state"
+BESIDE: Final = ("configured", "drifted", "named", "followed", "challenged")  # changes that may leave the learner as it is
+ONLINE: Final = "online.ckp"  # the online state of the last refit
+NO_BASE: Final = (
+    "no state of the online learner from before the hold-out is kept. This refit keeps one, so the next can be judged if the "
+    "model is not restored, promoted or configured until then"
+)
+SAME: Final = 1e-9  # of the objective: another order of summation
 
 
 @dataclass(slots=True)
@@ -237,14 +244,6 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
 # What a refit needs before it can solve: segments of the log, what counts in them, and the online learner to follow.
 
 
-BESIDE: Final = ("configured", "drifted", "named", "followed", "challenged")  # changes that may leave the learner as it is
-ONLINE: Final = "online.ckp"  # the online state of the last refit
-NO_BASE: Final = (
-    "no state of the online learner from before the hold-out is kept. This refit keeps one, so the next can be judged if the "
-    "model is not restored, promoted or configured until then"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A task that is written, the window that it is about, and the checkpoint of the online state that it compares with."""
@@ -376,9 +375,6 @@ class Preparing:
 
 
 # What the service does with the result of a child process before it believes it: a pass of its own over the same rows.
-
-
-SAME: Final = 1e-9  # of the objective: another order of summation
 
 
 @dataclass(frozen=True, slots=True)

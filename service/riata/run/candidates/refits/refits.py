@@ -38,6 +38,26 @@ WHAT: Final = "a refit"
 RESULTS_KEPT: Final = 10  # of each model
 STATES_KEPT: Final = 2  # candidates, which may be as large as a checkpoint; an older one is mostly outdated
 LOOKED_EVERY_S: Final = 5.0
+LINKS: Final = ("logistic", "probit")  # that a solver can maximise
+EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never be judged
+
+
+@dataclass(slots=True)
+class RefitTally:
+    """Counts and last figures of the refits of one model, since the start.
+
+    seconds         : of the last one
+    passes          : over all events, of all
+    gap             : of the last one; None if there is no bound
+    regret_log_loss : loss of the model minus that of the optimum on the hold-out, both frozen; None if it is not known
+    verdicts        : by decision
+    """
+
+    seconds: float = 0.0
+    passes: int = 0
+    gap: float | None = None
+    regret_log_loss: float | None = None
+    verdicts: Counter[str] = field(default_factory=Counter)
 
 
 class Refits:
@@ -313,13 +333,6 @@ class Refits:
         return Path(self._temporary.name)
 
 
-# When a refit begins that nobody asked for.
-
-
-LINKS: Final = ("logistic", "probit")  # that a solver can maximise
-EXAMPLES_MIN: Final = 2 * LABELS_MIN  # a scheduled refit of fewer could never be judged
-
-
 def request_after_drift(published: Published, known: Callable[[], Sequence[Refit]]) -> dict[str, Any] | None:
     """Return the request for the refit that follows the last alarm, once there are enough events after it, unless one began
     since. None if none is due. known : returns the refits of the model."""
@@ -331,24 +344,3 @@ def request_after_drift(published: Published, known: Callable[[], Sequence[Refit
     if since < asked.refit_events or any(refit.examples >= enough for refit in known()):
         return None
     return {"window": {"events": asked.refit_events}, "promote": "if_better"}
-
-
-# What is counted of refits.
-
-
-@dataclass(slots=True)
-class RefitTally:
-    """Counts and last figures of the refits of one model, since the start.
-
-    seconds         : of the last one
-    passes          : over all events, of all
-    gap             : of the last one; None if there is no bound
-    regret_log_loss : loss of the model minus that of the optimum on the hold-out, both frozen; None if it is not known
-    verdicts        : by decision
-    """
-
-    seconds: float = 0.0
-    passes: int = 0
-    gap: float | None = None
-    regret_log_loss: float | None = None
-    verdicts: Counter[str] = field(default_factory=Counter)

@@ -29,11 +29,14 @@ from riata.store.segment import Segment
 from riata.wire.batch import Batch, ByLabel, slice_rows, weighted
 
 Say = Callable[[dict[str, Any]], None]
+Rows = tuple[Batch, BOOL | None]  # examples, and which of them do not count
+Resolve = Callable[[Data], Solved]
 
 SPARE_BYTES: Final = 256 * 2**20  # stacks of threads, machine code, and what the interpreter itself allocates meanwhile
 VALUE_BYTES: Final = 48  # of each feature value of a part while it is decoded
 FEATURE_BYTES: Final = 32  # of each feature in the map of ranks
 STATUS: Final = Path("/proc/self/status")
+STEP_ROWS: Final = 8192
 
 
 def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
@@ -148,11 +151,6 @@ def limit_memory(bytes_max: int) -> None:
 #
 # The optimum of the events before the hold-out is adopted by a learner of the model's kind. The online learner is followed from a
 # checkpoint, or from its beginning, up to the same event. Then both go on over the hold-out (`judging.py`).
-
-
-STEP_ROWS: Final = 8192
-Rows = tuple[Batch, BOOL | None]  # examples, and which of them do not count
-Resolve = Callable[[Data], Solved]
 
 
 @dataclass(frozen=True, slots=True)
