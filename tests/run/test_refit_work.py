@@ -22,7 +22,7 @@ from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.refit import Prepared, Preparing, check, seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import RESULT, STATE, Outcome
-from riata.run.candidates.refits.work import split_before, until
+from riata.run.candidates.refits.work import rows_between, split_before, until
 from riata.run.state.replay import replay
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch
@@ -79,6 +79,16 @@ def test_the_progressive_regret_is_the_sum_of_the_progressive_losses_minus_that_
     assert (regret["events"], regret["in_sample"]) == (700, True)
     assert [line["stage"] for line in said if "pass" not in line] == ["counting", "solving", "judging"]
     assert (tmp_path / STATE).exists()
+
+
+def test_only_rows_that_count_are_judged(tmp_path: Path) -> None:
+    """Events that the log skips, and those that a restore undid, are neither learnt nor in a loss."""
+    found, store = prepared(tmp_path, rows(300), {"gamma": 1.0})
+    (label,) = [decode_batch(record.payload).label for record in store.read("m", 0, 2**30) if record.kind == "observe"]
+    counted = Counted(np.array([[2, 20], [31, 301]]), np.array([5, 40]))
+    judged = list(rows_between(found.task.mapped(), counted, 3, 50, found.task.config.label_weight.by_label))
+    expected = [event for event in range(4, 51) if event not in (5, 40) and not 20 < event < 31]
+    assert np.concatenate([batch.label for batch in judged]).tolist() == [label[event - 2] for event in expected]
 
 
 def test_of_several_penalties_the_older_half_of_the_hold_out_chooses(tmp_path: Path) -> None:

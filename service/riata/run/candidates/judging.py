@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64
+from riata.base.arrays import F64
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.maths.links import LINKS, PROBABILITY_MIN, Answers, Link, answers
@@ -67,26 +67,23 @@ def tail_size(events: int) -> int:
     return min(max(int(TAIL_SHARE * events), TAIL_MIN), TAIL_MAX, events // 2)
 
 
-def judge(online: Learner, candidate: Learner, tail: Sequence[Batch], skips: Sequence[BOOL | None] = ()) -> Verdict:
+def judge(online: Learner, candidate: Learner, tail: Sequence[Batch]) -> Verdict:
     """Have both learners, which stand before the tail, predict and learn it, and compare their losses. Their labels are classes.
 
-    tail  : the events held out, in order
-    skips : for each batch, the rows that the log excludes; empty if none
+    tail : the events held out that count, in order
     Raises `BadInput` (code `too_few_labels`) if there are fewer than LABELS_MIN of a class.
     """
-    masks = list(skips) or [None] * len(tail)
-    kept = [np.ones(batch.n, np.bool_) if mask is None else ~mask for batch, mask in zip(tail, masks, strict=True)]
-    rows = [(batch.label[keep], batch.weight[keep]) for batch, keep in zip(tail, kept, strict=True)]
-    label, weight = (np.concatenate([np.zeros(0), *column]) for column in (zip(*rows, strict=True) if rows else ((), ())))
+    label = np.concatenate([np.zeros(0), *(batch.label for batch in tail)])
+    weight = np.concatenate([np.zeros(0), *(batch.weight for batch in tail)])
     _require_labels(label)
     observed, figures, scores = float((weight * label).sum()), [], []
     for learner in (online, candidate):
         before = learner.weights()
         found: list[tuple[F64, F64, F64]] = []
-        for batch, mask, keep in zip(tail, masks, kept, strict=True):
-            frozen = losses(before.link, margins(before, batch), batch.label)[keep]
-            going = learner.step(batch, mask).margin
-            found.append((losses(before.link, going, batch.label)[keep], frozen, probabilities(before.link, going)[keep]))
+        for batch in tail:
+            frozen = losses(before.link, margins(before, batch), batch.label)
+            going = learner.step(batch).margin
+            found.append((losses(before.link, going, batch.label), frozen, probabilities(before.link, going)))
         loss, frozen, probability = (np.concatenate(column) for column in zip(*found, strict=True))
         scores.append((loss, frozen))
         calibration = None if np.isnan(probability).any() else float((weight * probability).sum()) / observed

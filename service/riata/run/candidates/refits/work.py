@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput, RiataError, TooLarge
 from riata.lab.batch.data import PART_ROWS, Data
 from riata.lab.batch.named import LAPS
@@ -26,10 +25,9 @@ from riata.run.candidates.solving import Solved, pass_document, report_of, solve
 from riata.run.state.model_state import ModelState, begun
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
-from riata.wire.batch import Batch, ByLabel, slice_rows, weighted
+from riata.wire.batch import Batch, ByLabel, select_rows, slice_rows, weighted
 
 Say = Callable[[dict[str, Any]], None]
-Rows = tuple[Batch, BOOL | None]  # examples, and which of them do not count
 Resolve = Callable[[Data], Solved]
 
 SPARE_BYTES: Final = 256 * 2**20  # stacks of threads, machine code, and what the interpreter itself allocates meanwhile
@@ -210,29 +208,30 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     except BadInput as error:
         return Judged(not_judged(f"the events before the hold-out give nothing to judge: {error.detail}"), 0)
     online, regret = _online(task, folder), _Regret(task, solved[chosen][1].weights)
-    for batch, skip in rows_between(segments, task.followed, task.begins, task.split, by_label):
-        regret.add(online, batch, skip)
-    for batch, skip in older:
-        regret.add(online, batch, skip)
-        candidate.step(batch, skip)
+    for batch in rows_between(segments, task.followed, task.begins, task.split, by_label):
+        regret.add(online, batch)
+    for batch in older:
+        regret.add(online, batch)
+        candidate.step(batch)
     try:
-        verdict = judge(online, candidate, [batch for batch, _ in tail], [skip for _, skip in tail])
+        verdict = judge(online, candidate, tail)
     except BadInput as error:
         return Judged(not_judged(error.detail), chosen)
-    for batch, skip in tail:
-        regret.add_batch(batch, skip)
+    for batch in tail:
+        regret.add_judged(batch)
     return Judged(verdict, chosen, regret.document(verdict["online"]["loss"]))
 
 
-def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Rows]:
-    """Yield the examples of the events after..last in order, weighted as they are learnt, and which of them do not count."""
+def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Batch]:
+    """Yield the examples of the events after..last that count, in order, weighted as they are learnt."""
     for segment in segments:
         events = segment.events(0, segment.rows)
         low, high = np.searchsorted(events, [after + 1, last + 1]).tolist()
         for start in range(low, high, STEP_ROWS):
             stop = min(start + STEP_ROWS, high)
-            skip = ~counted.mask(events[start:stop])
-            yield weighted(segment.batch(start, stop), by_label), skip if skip.any() else None
+            keep = counted.mask(events[start:stop])
+            if keep.any():
+                yield select_rows(weighted(segment.batch(start, stop), by_label), keep)
 
 
 class _Regret:
@@ -244,16 +243,16 @@ class _Regret:
         self._events, self._online, self._batch = 0, 0.0, 0.0
         self._judged = 0.0  # weight of the events that the gate had the online learner learn
 
-    def add(self, online: Learner, batch: Batch, skip: BOOL | None) -> None:
+    def add(self, online: Learner, batch: Batch) -> None:
         """Have the online learner learn a batch, and add the losses."""
-        found = losses(self._optimum.link, online.step(batch, skip).margin, batch.label)
-        self._online += _sum(found * batch.weight, skip)
-        self._add(batch, skip)
+        found = losses(self._optimum.link, online.step(batch).margin, batch.label)
+        self._online += float((found * batch.weight).sum())
+        self._add(batch)
 
-    def add_batch(self, batch: Batch, skip: BOOL | None) -> None:
+    def add_judged(self, batch: Batch) -> None:
         """Add the losses of the fixed weights on a batch that the gate has used."""
-        self._judged += _sum(batch.weight, skip)
-        self._add(batch, skip)
+        self._judged += float(batch.weight.sum())
+        self._add(batch)
 
     def document(self, loss: float) -> dict[str, Any]:
         """loss: the mean loss of the online learner on what the gate has used."""
@@ -267,39 +266,33 @@ class _Regret:
             "in_sample": self._in_sample,  # the fixed weights were fitted to all of these events
         }
 
-    def _add(self, batch: Batch, skip: BOOL | None) -> None:
-        found = losses(self._optimum.link, margins(self._optimum, batch), batch.label)
-        self._batch += _sum(found * batch.weight, skip)
-        self._events += batch.n - (0 if skip is None else int(skip.sum()))
+    def _add(self, batch: Batch) -> None:
+        self._batch += _loss(self._optimum, batch)
+        self._events += batch.n
 
 
-def _sum(values: F64, skip: BOOL | None) -> float:
-    return float(values.sum() if skip is None else values[~skip].sum())
+def _loss(weights: Weights, batch: Batch) -> float:
+    """Return the sum of the losses of fixed weights."""
+    return float((losses(weights.link, margins(weights, batch), batch.label) * batch.weight).sum())
 
 
-def _halves(tail: list[Rows]) -> tuple[list[Rows], list[Rows]]:
+def _halves(tail: list[Batch]) -> tuple[list[Batch], list[Batch]]:
     """Cut the hold-out in the middle: the older half, and the newer."""
-    half = sum(batch.n for batch, _ in tail) // 2
-    older: list[Rows] = []
-    newer: list[Rows] = []
-    for batch, skip in tail:
+    half = sum(batch.n for batch in tail) // 2
+    older: list[Batch] = []
+    newer: list[Batch] = []
+    for batch in tail:
         cut = min(max(half, 0), batch.n)
         half -= batch.n
         for start, stop, into in ((0, cut, older), (cut, batch.n, newer)):
             if stop > start:
-                into.append((slice_rows(batch, start, stop), None if skip is None else skip[start:stop]))
+                into.append(slice_rows(batch, start, stop))
     return older, newer
 
 
-def _chosen(solved: Solved, older: list[Rows]) -> int:
+def _chosen(solved: Solved, older: list[Batch]) -> int:
     """Return which solution has the lowest loss on the older half of the hold-out."""
-    means = [
-        sum(
-            _sum(losses(one.weights.link, margins(one.weights, batch), batch.label) * batch.weight, skip) for batch, skip in older
-        )
-        for _, one in solved
-    ]
-    return int(np.argmin(means))
+    return int(np.argmin([sum(_loss(one.weights, batch) for batch in older) for _, one in solved]))
 
 
 def _online(task: Task, folder: Path) -> Learner:
