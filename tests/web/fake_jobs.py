@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from riata.base.clock import rfc3339, said
-from riata.run.candidates.going_back import RestoreRequest, read_restore, restore_document
+from riata.run.candidates.forgetting import Forgetting
+from riata.run.candidates.going_back import GoingBack, RestoreRequest, read_restore, restore_document
 from riata.run.jobs.job import Job
 from riata.run.jobs.jobs import Jobs
 
@@ -67,8 +68,8 @@ class _Fake:
             self._looked.set()
 
 
-class FakeForgetting(_Fake):
-    """Implements `ForgettingProtocol`."""
+class FakeForgetting(_Fake, Forgetting):
+    """What the web package calls to forget."""
 
     async def forget(self, model: str, subjects: Sequence[str], drop_trimmed: bool) -> Job:  # noqa: ARG002
         self._service.model(model)
@@ -86,8 +87,8 @@ class FakeForgetting(_Fake):
         return [job.document() for job in self._service.jobs.of(model, "forget")]
 
 
-class FakeGoingBack(_Fake):
-    """Implements `GoingBackProtocol`."""
+class FakeGoingBack(_Fake, GoingBack):
+    """What the web package calls to go back."""
 
     def read(self, document: Mapping[str, Any]) -> int | RestoreRequest:
         return read_restore(document, NOW_MS)

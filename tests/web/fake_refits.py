@@ -10,7 +10,7 @@ from riata.base.document import write_document
 from riata.base.errors import Conflict, NotFound
 from riata.predict.factory import make_model
 from riata.run.candidates.refits.refit import FOUND
-from riata.run.candidates.refits.refits import RefitTally
+from riata.run.candidates.refits.refits import Refits, RefitTally
 from riata.run.candidates.refits.request import read_request
 from riata.run.jobs.job import Job
 from riata.run.writer.published import Published
@@ -28,8 +28,8 @@ REGRET = {
 }  # fmt: skip
 
 
-class FakeRefits:
-    """Implements `RefitsProtocol`."""
+class FakeRefits(Refits):
+    """What the web package calls of refits."""
 
     def __init__(self, service: FakeService) -> None:
         self._service = service
@@ -64,10 +64,10 @@ class FakeRefits:
         return {"refit": refit, "promoted": True, "seq": 3, "through": 2, "forced": True, "verdict": HOLD}
 
     def regret(self, model: str) -> dict[str, Any]:
-        return {**REGRET, "model": model, "refit": self._last(model)["id"], "created": rfc3339(0), "seq": 1}
+        return {**REGRET, "model": model, "refit": self._newest(model)["id"], "created": rfc3339(0), "seq": 1}
 
     def refitted(self, model: str) -> Published:
-        published, last = self._service.published(model), self._last(model)
+        published, last = self._service.published(model), self._newest(model)
         weights = published.model.weights
         served = make_model(published.model.origin, replace(weights, beta=2.0 * weights.beta), 0, published.applied)
         return replace(published, model=served, refit=last["id"])
@@ -75,7 +75,7 @@ class FakeRefits:
     def counts(self) -> dict[str, RefitTally]:
         return {"default": RefitTally(seconds=2.5, passes=7, gap=1e-6, regret_log_loss=0.01)}
 
-    def _last(self, model: str) -> dict[str, Any]:
+    def _newest(self, model: str) -> dict[str, Any]:
         found = self.listed(model)
         if not found:
             raise NotFound(f"model {model} has no refit yet", "no_refit")

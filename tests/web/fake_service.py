@@ -18,11 +18,13 @@ from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
+from riata.run.admin import Admin
 from riata.run.health import Health, ModelHealth, Sharing
 from riata.run.labels.delays import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.log.event_times import UNKNOWN, EventTime
 from riata.run.outcome import Observed, PendingReply, RowsRefused, Told
+from riata.run.service import Service
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.state.config_changes import check_change, with_changes
 from riata.run.writer.published import Published, known
@@ -61,8 +63,8 @@ class FakeModel:
         self.seen = NamesSeen(self.config.encoder.names_max)
 
 
-class FakeService:
-    """Implements both protocols of `riata.web.service`. If `fail` is set, the next observe raises it."""
+class FakeService(Service, Admin):
+    """What the web package calls of the service and of its administration. If `fail` is set, the next observe raises it."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -77,7 +79,7 @@ class FakeService:
         self.seen_ids: list[bytes] = []
         self.kept: list[bytes] = []  # rows of predictions that wait for their label
         self.all = {"default": FakeModel("default", ModelConfig())}
-        self.refits = FakeRefits(self)
+        self.refits: FakeRefits = FakeRefits(self)
         self.jobs = fake_jobs(self)
         self.forgetting = FakeForgetting(self)
         self.going_back = FakeGoingBack(self)
@@ -149,11 +151,11 @@ class FakeService:
         content_type: str,  # noqa: ARG002
         key: str | None,  # noqa: ARG002
         *,
-        wait_applied: bool,  # noqa: ARG002
+        wait_applied: bool = False,  # noqa: ARG002
     ) -> Observed | None:
         return None
 
-    async def observe(self, model: str, parsed: Parsed, *, atomic: bool, wait_applied: bool) -> Observed:
+    async def observe(self, model: str, parsed: Parsed, *, atomic: bool = False, wait_applied: bool = False) -> Observed:
         m = self.model(model)
         if self.fail is not None:
             raise self.fail
@@ -234,9 +236,9 @@ class FakeService:
         return self.published(model)
 
     def models(self) -> list[dict[str, Any]]:
-        return [self._line(name) for name in sorted(self.all)]
+        return [self._summary(name) for name in sorted(self.all)]
 
-    def _line(self, name: str) -> dict[str, Any]:
+    def _summary(self, name: str) -> dict[str, Any]:
         p = self.published(name)
         served = {"version": p.version, "seq": p.model.seq, "generation": 0, "published": rfc3339(0), "age_s": 1.5}
         learner = p.config.learner.kind
@@ -265,7 +267,7 @@ class FakeService:
             **none,
         }
         kept = {"names": {"kept": 0, "kept_max": 0}, "log": {"last_seq": p.model.seq, "lineage": ""}, **more}
-        return {**self._line(model), **related, **kept, "config": write_document(p.config), "memory_bytes": p.memory}
+        return {**self._summary(model), **related, **kept, "config": write_document(p.config), "memory_bytes": p.memory}
 
     async def put_model(
         self,

@@ -71,7 +71,13 @@ def test_events_come_as_the_model_learns_and_go_on_after_the_last_id(client: htt
         assert (kind, int(second), document["seq"]) == ("model", int(first) + 1, int(second))
         assert document["faded"].keys() == set(FADED_SHOWN)
         service.refits.begin("default", {})
-        told = {**dict.fromkeys(stream.REFIT_SHOWN), "id": "r1", "state": "done", "created": "1970-01-01T00:00:00.000Z"}
+        told = {
+            **dict.fromkeys(stream.REFIT_SHOWN),
+            "id": "r1",
+            "state": "done",
+            "created": "1970-01-01T00:00:00.000Z",
+            "seconds": 0,
+        }
         assert next(found) == ("", "refit", told)
     with begun(client, **{"Last-Event-ID": second}) as answer:
         found = events(answer.iter_lines())

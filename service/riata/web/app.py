@@ -16,6 +16,8 @@ from starlette.routing import Route as StarletteRoute
 import riata
 from riata.base.clock import Clock
 from riata.base.errors import RiataError
+from riata.run.admin import Admin
+from riata.run.service import Service
 from riata.web.api.observe import Observe
 from riata.web.api.openapi import built
 from riata.web.api.predict import Predict
@@ -36,7 +38,6 @@ from riata.web.server.idle_memory import IdleMemory, RenewedPool
 from riata.web.server.instrumented import HotApps, Instrumented
 from riata.web.server.request import Handle, Handled, HotRoute, Reply, Router
 from riata.web.server.request import Request as HotRequest
-from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import INLINE_BYTES_MAX, WebSettings
 
 log = logging.getLogger("riata.web")
@@ -45,8 +46,8 @@ CODE_OF_STATUS: Final = {404: "no_such_route", 405: "method_not_allowed"}
 
 
 def create_app(
-    service: ServiceProtocol,
-    admin: AdminProtocol,
+    service: Service,
+    admin: Admin,
     settings: WebSettings,
     clock: Clock,
     on_start_failed: OnStartFailed | None = None,
@@ -160,7 +161,7 @@ def _started(task: asyncio.Task[None], on_start_failed: OnStartFailed | None, on
             on_start_failed(error)
 
 
-async def _settled(starting: asyncio.Task[None], service: ServiceProtocol) -> None:
+async def _settled(starting: asyncio.Task[None], service: Service) -> None:
     """Abort a start that is still running and wait until it has ended, so that a half-started service is never stopped."""
     if not starting.done():
         service.give_up_start()

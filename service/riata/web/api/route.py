@@ -15,6 +15,8 @@ from starlette.responses import Response, StreamingResponse
 
 from riata.base.actor import current_actor
 from riata.base.document import read_document
+from riata.run.admin import Admin
+from riata.run.service import Service
 from riata.web.api.document import read_json_object
 from riata.web.api.options import model_in_path, read_options
 from riata.web.api.schemas import Schema
@@ -23,7 +25,6 @@ from riata.web.auth.quotas import Quotas
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import JSON, Answer, Stream, json_answer
 from riata.web.server.body import content_type, read_body
-from riata.web.service import AdminProtocol, ServiceProtocol
 from riata.web.settings import DOCUMENT_BYTES_MAX, WebSettings
 
 AT: Final = "/models/{model}"
@@ -59,8 +60,8 @@ class Parts:
     """What handlers may use. `document` returns the OpenAPI document; `keys` returns the keys in force, None if none are
     required; `quotas` counts what they use."""
 
-    service: ServiceProtocol
-    admin: AdminProtocol
+    service: Service
+    admin: Admin
     settings: WebSettings
     meters: Meters
     document: Callable[[], Schema]

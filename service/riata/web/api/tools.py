@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from riata.base.clock import Clock
-from riata.web.service import ServiceProtocol
+from riata.run.service import Service
 from riata.web.settings import WebSettings
 
 
@@ -14,7 +14,7 @@ from riata.web.settings import WebSettings
 class Tools:
     """Service, settings and clock. Bodies that would block the event loop are parsed in `pool`."""
 
-    service: ServiceProtocol
+    service: Service
     settings: WebSettings
     pool: Executor
     clock: Clock

@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from riata.base.clock import Clock
 from riata.base.errors import Busy, Malformed, NotFound, RiataError
+from riata.run.service import Service
 from riata.web.api.problems import answer_error
 from riata.web.api.route import Hot
 from riata.web.api.routes.table import ROUTE_AT, TEMPLATES, place
@@ -34,7 +35,6 @@ from riata.web.auth.keys import (
 from riata.web.auth.quotas import Quotas
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
-from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
 ADMITTED: Final = "riata.admitted"  # in the scope of a request that was admitted before it had a scope
@@ -125,7 +125,7 @@ class Gate:
         """The keys in force; None if none are required."""
         return None if self.file is None else self.file.ring
 
-    def check(self, scope: Scope, service: ServiceProtocol) -> Answer | None:
+    def check(self, scope: Scope, service: Service) -> Answer | None:
         """Return the refusal of a request, None if it is admitted."""
         try:
             self._check(scope, service)
@@ -134,7 +134,7 @@ class Gate:
         return None
 
     def ask(
-        self, route: tuple[str, str], model: str, authorization: bytes | None, service: ServiceProtocol, caller: Caller
+        self, route: tuple[str, str], model: str, authorization: bytes | None, service: Service, caller: Caller
     ) -> tuple[Answer | None, Key | None]:
         """Check a request to a route that requires a scope. Returns its refusal, or None and its key if keys are required."""
         try:
@@ -153,7 +153,7 @@ class Gate:
             if file.refresh():
                 self.buckets.forget({key.id for key in file.ring.keys.values()})
 
-    def _check(self, scope: Scope, service: ServiceProtocol) -> None:
+    def _check(self, scope: Scope, service: Service) -> None:
         template, model = place(scope["path"])
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route = ROUTE_AT.get((method, template))
@@ -171,7 +171,7 @@ class Gate:
     def _said(self, scope: Scope) -> bytes | None:
         return None if self.file is None else header(scope, b"authorization")
 
-    def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: ServiceProtocol) -> Key | None:
+    def _admit(self, route: tuple[str, str], model: str | None, key: Key | None, service: Service) -> Key | None:
         if key is not None:
             self._require(key, model, route, service)
             if route[0] in WITH_BODY:
@@ -202,7 +202,7 @@ class Gate:
         require_unexpired(key, self.clock.unix_ms())
         return key
 
-    def _require(self, key: Key, model: str | None, place: tuple[str, str], service: ServiceProtocol) -> None:
+    def _require(self, key: Key, model: str | None, place: tuple[str, str], service: Service) -> None:
         route = ROUTE_AT.get(place)
         creates = route is not None and route.creates
         if model is not None and key.models is not None and not (key.sees(model) and (creates or _is_there(service, model))):
@@ -224,7 +224,7 @@ def _too_many(wait_s: float) -> Busy:
     return Busy("this key exceeds its request rate; Retry-After says when to try again", "too_many_requests", wait_s)
 
 
-def _is_there(service: ServiceProtocol, model: str) -> bool:
+def _is_there(service: Service, model: str) -> bool:
     try:
         service.published(model)
     except NotFound:

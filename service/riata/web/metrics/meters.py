@@ -21,12 +21,12 @@ from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel
 from riata.run.health import Health, Sharing
 from riata.run.outcome import Observed
+from riata.run.service import Service
 from riata.run.writer.published import Published
 from riata.watch.progressive import RECENT
 from riata.watch.warnings import CODES, refused_warning
 from riata.web.api.recent import RecentFamilies, recent_figures
 from riata.web.api.refused_rows import RefusedRows
-from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.access")
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -101,7 +101,7 @@ _LIMITS: Final = (*map(floatToGoString, DURATION_BUCKETS_S), "+Inf")
 class Meters:
     """Counters and histograms of one application. There is no global registry."""
 
-    def __init__(self, service: ServiceProtocol, unix_ms: Callable[[], int]) -> None:
+    def __init__(self, service: Service, unix_ms: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         self._unix_ms = unix_ms
         self._tally = RequestCounters()
@@ -171,7 +171,7 @@ class Seen:
 class ServiceCollector(Collector):
     """Collects the gauges of the service at each scrape."""
 
-    def __init__(self, service: ServiceProtocol, figures: Callable[[Published], Mapping[str, Any]]) -> None:
+    def __init__(self, service: Service, figures: Callable[[Published], Mapping[str, Any]]) -> None:
         self.service, self.figures = service, figures
 
     def describe(self) -> list[Metric]:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from riata.run.labels.delays import BOUNDS_S, Delays
-from riata.web.service import ServiceProtocol
+from riata.run.service import Service
 
 LABEL_OUTCOMES: Final = ("joined", "repeated", "conflict", "late", "unknown", "damaged")
 LIMITS: Final = [*map(str, map(float, BOUNDS_S)), "+Inf"]
@@ -20,7 +20,7 @@ END_OUTCOMES: Final = ("defaulted", "expired")
 class RememberedCollector(Collector):
     """Collects the counts of remembered predictions at each scrape."""
 
-    def __init__(self, service: ServiceProtocol) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
 
     def describe(self) -> list[Metric]:

@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riata.web.service import ServiceProtocol
+from riata.run.service import Service
 
 DECISIONS: Final = ("PROMOTE", "HOLD", "REJECT")
 
@@ -16,7 +16,7 @@ DECISIONS: Final = ("PROMOTE", "HOLD", "REJECT")
 class RefitCollector(Collector):
     """Collects the figures of the refits of each model at each scrape."""
 
-    def __init__(self, service: ServiceProtocol) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
 
     def describe(self) -> list[Metric]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from riata.base.errors import RiataError
 from riata.base.process import cores
+from riata.run.service import Service
 from riata.web.api.problems import answer_error, internal
 from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters
@@ -28,7 +29,6 @@ from riata.web.server.head_parser import (
     Words,
 )
 from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
-from riata.web.service import ServiceProtocol
 
 log = logging.getLogger("riata.web")
 Headers = list[tuple[bytes, bytes]]
@@ -46,7 +46,7 @@ class FastPath:
     """
 
     def __init__(
-        self, router: Router, meters: Meters, service: ServiceProtocol, gate: Gate | None, bodies: Bodies, awake: BusyPoll
+        self, router: Router, meters: Meters, service: Service, gate: Gate | None, bodies: Bodies, awake: BusyPoll
     ) -> None:
         self.router = router
         self.meters = meters

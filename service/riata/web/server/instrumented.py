@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from riata.run.service import Service
 from riata.web.api.routes.table import TEMPLATES, place
 from riata.web.auth.gate import ADMITTED, Gate
 from riata.web.metrics.meters import Meters
@@ -14,7 +15,6 @@ from riata.web.server.answers import STANDING_HEADERS, send_answer
 from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.server.body import BODIES, Bodies
 from riata.web.server.request import Router
-from riata.web.service import ServiceProtocol
 
 UNMATCHED: Final = "unmatched"
 CLIENT_GONE: Final = 499  # the client disconnected; proxies use this number in their logs
@@ -44,9 +44,7 @@ class HotApps:
 class Instrumented:
     """ASGI middleware around the whole application. `gate`, if there is one, is checked before a request is handled."""
 
-    def __init__(
-        self, app: ASGIApp, meters: Meters, hot: HotApps, service: ServiceProtocol, gate: Gate | None, bodies: Bodies
-    ) -> None:
+    def __init__(self, app: ASGIApp, meters: Meters, hot: HotApps, service: Service, gate: Gate | None, bodies: Bodies) -> None:
         self.app = app
         self.hot = hot
         self.meters = meters

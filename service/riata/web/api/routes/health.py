@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 import riata
 from riata.base.errors import RiataError
 from riata.run.health import Health
+from riata.run.service import Service
 from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
@@ -18,7 +19,6 @@ from riata.web.api.schemas import TEXT, Count, Document, Object, answer, says
 from riata.web.auth.keys import ADMIN, ANONYMOUS, ANY, OPEN, WATCH, sees_key, visible
 from riata.web.metrics.meters import PROMETHEUS_TEXT
 from riata.web.server.answers import Answer
-from riata.web.service import ServiceProtocol
 
 API_VERSION: Final = 1
 RETRY_HEADER: Final = ((b"retry-after", b"1"),)
@@ -158,7 +158,7 @@ def standing(health: Health) -> dict[str, Any]:
     return {"role": sharing.role, "leads": sharing.leads, "accepting": takes}
 
 
-def has_learnt(service: ServiceProtocol, model: str) -> bool:
+def has_learnt(service: Service, model: str) -> bool:
     """Return whether a model has learnt any event."""
     return service.published(model).model.seq > 0
 

@@ -22,6 +22,7 @@ from riata.predict.posterior import PosteriorModel, require_posterior
 from riata.run.candidates.challengers import Backfilling
 from riata.run.log.event_times import EventTime
 from riata.run.served_model import NotServedYet
+from riata.run.service import Service
 from riata.run.state.config import ModelConfig
 from riata.run.state.damage import ModelDamaged
 from riata.run.writer.published import Published
@@ -53,7 +54,6 @@ from riata.web.api.schemas import (
 )
 from riata.web.auth.keys import ADMIN, ANY, PREDICT, WATCH, require_visible, visible
 from riata.web.server.answers import Answer, json_answer
-from riata.web.service import ServiceProtocol
 from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
 
 TOP_DEFAULT: Final = 50
@@ -396,7 +396,7 @@ def marginals_of(model: Predictor, level: float) -> dict[int, dict[str, float]]:
     return {slot: {"level": level, **asdict(marginal)} for slot, marginal in named}
 
 
-def require_there(service: ServiceProtocol, model: str) -> None:
+def require_there(service: Service, model: str) -> None:
     """Raise as `published` does unless the model exists, served or not."""
     with contextlib.suppress(ModelDamaged, NotServedYet):
         service.published(model)
