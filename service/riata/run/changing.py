@@ -53,7 +53,7 @@ async def take_up(engine: Engine, model: str, make: Callable[[ModelConfig], Mode
     served_model = engine.served_model(model)
     async with served_model.changing:
         for _ in range(TRIES):
-            served = await engine.wait_for(model, served_model.changed, engine.settings.observe_timeout_ms)
+            served = await engine.latest(model)
             config = make(served.config)
             if config == served.config:
                 return config, served.applied

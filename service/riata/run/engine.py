@@ -286,6 +286,10 @@ class Engine(ABC):
             raise Unavailable(f"learning has stopped: {self.fatal}", "writer_stopped")
         return await until_served(served_model, seq, timeout_ms, lambda: self._hurry(name))
 
+    async def latest(self, name: str) -> Published:
+        """Return what is served once it includes the last event that changed the configuration or the state. As `wait_for`."""
+        return await self.wait_for(name, self.served_model(name).changed, self.settings.observe_timeout_ms)
+
     async def logged_now(self, name: str) -> int:
         """Return the last event of a model's log, read from the store: other processes append too. Raises `Unavailable`."""
         served_model = self.served_model(name)

@@ -263,7 +263,7 @@ class AloneEngine(Engine):
         while (served_model := self.served_models.get(leader)) is None or served_model.published is None:
             await asyncio.sleep(LOOK_S)
         async with served_model.changing:
-            theirs = await self.wait_for(leader, served_model.changed, self.settings.observe_timeout_ms)
+            theirs = await self.latest(leader)
             kept = tuple(one for one in theirs.pairs.challengers if one not in gone)
             log.warning("model %s: of its challengers only %s still have its events", leader, ", ".join(kept) or "none")
             payload = Change(theirs.config, challengers=kept).payload()

@@ -115,7 +115,7 @@ class Challengers:
 
     async def _learn_and_join(self, job: Job) -> dict[str, Any]:
         engine, leader, model = self._engine, job.asked["leader"], job.model
-        theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
+        theirs = await engine.latest(leader)
         if (refused := engine.memory.refusal(2 * sum(theirs.memory.values()), "learning the log")) is not None:
             raise refused
         _require_comparable(theirs.config, engine.published(model).config, (model, leader))
@@ -133,8 +133,7 @@ class Challengers:
         past : what it has learnt of the log of `leader`, aside. The rows of the leader since then are logged too
         """
         engine, now_ms = self._engine, self._engine.clock.unix_ms()
-        ours = engine.published(model)
-        theirs = await engine.wait_for(leader, engine.served_model(leader).changed, engine.settings.observe_timeout_ms)
+        ours, theirs = await engine.latest(model), await engine.latest(leader)
         follows = ours.pairs.follows == leader
         if follows and model in theirs.pairs.challengers:
             return
@@ -178,7 +177,7 @@ class Challengers:
         for leader in list(engine.served_models.values()):
             if leader.published is not None and model in leader.published.pairs.challengers:
                 async with leader.changing:
-                    theirs = await engine.wait_for(leader.name, leader.changed, engine.settings.observe_timeout_ms)
+                    theirs = await engine.latest(leader.name)
                     rest = tuple(name for name in theirs.pairs.challengers if name != model)
                     await append_and_serve(engine, challenged(engine, theirs, rest))
         if model in engine.context.log_thread.followers:  # its followers are damaged or gone; a model of this name has others

@@ -168,7 +168,7 @@ async def put_back(
     The caller holds `changing` of the model. Raises as `append_and_serve`.
     """
     served_model = engine.served_model(model)
-    published = await engine.wait_for(model, served_model.changed, engine.settings.observe_timeout_ms)
+    published = await engine.latest(model)
     taken_off = others_of(published)
     source = with_actor(source | ({TAKEN_OFF: taken_off} if taken_off else {}))
     append = Append(model, "restore", engine.clock.unix_ms(), payload=records.encode_restore(source, content), names=names)
@@ -192,9 +192,8 @@ async def _fewer(engine: Engine, published: Published, held: AsyncExitStack) -> 
     already. held : takes `changing` of the model that it follows"""
     follows, leader, kept = published.pairs.follows, published, tuple[str, ...]()
     if follows and follows in engine.served_models:
-        served_model = engine.served_model(follows)
-        await held.enter_async_context(served_model.changing)
-        leader = await engine.wait_for(follows, served_model.changed, engine.settings.observe_timeout_ms)
+        await held.enter_async_context(engine.served_model(follows).changing)
+        leader = await engine.latest(follows)
         kept = tuple(name for name in leader.pairs.challengers if name != published.model.origin.name)
     return [challenged(engine, leader, kept)] if leader.pairs.challengers else []
 
