@@ -21,9 +21,9 @@ from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Problem, Solution, TraceRow
 from riata.lab.batch.rmmp import Mp, Rmmp
-from riata.lab.batch.segment_data import SegmentData, data_of
+from riata.lab.batch.segment_data import SegmentData
 from riata.learn.learner import Weights
-from riata.run.candidates.adopting import link_of, rho_of, state_around
+from riata.run.candidates.adopting import data_for, link_of, state_around
 from riata.run.candidates.exports import write_export
 from riata.run.candidates.segment_building import build_segments, origin_of
 from riata.run.candidates.solver_options import SolverOptions
@@ -150,7 +150,7 @@ def pass_document(row: TraceRow) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refit:
+class RefitData:
     """What a solver needs to refit a model.
 
     window : the events that the data are of; ends at the event of the online model
@@ -190,7 +190,7 @@ def refitting(
     segments: Path | None,
     events: int | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
-) -> Iterator[Refit]:
+) -> Iterator[RefitData]:
     """Prepare the refit of a model up to its newest checkpoint. The caller has the store to itself, or only reads it.
 
     segments : the directory in which the segments of the log are made and kept; None: a temporary one
@@ -209,7 +209,5 @@ def refitting(
         log = read_effective_log(call, model, found)
         first = 1 if events is None else max(1, state.applied - events + 1)
         weights = state.learner.weights()
-        data = data_of(
-            found, weights.bits, log.counted(first, state.applied), rho_of(state.config), state.config.label_weight.by_label
-        )
-        yield Refit(model, state.config, data, log.window(first, state.applied), weights, Names.of(store.names(model)))
+        data = data_for(state.config, found, weights.bits, log.counted(first, state.applied))
+        yield RefitData(model, state.config, data, log.window(first, state.applied), weights, Names.of(store.names(model)))

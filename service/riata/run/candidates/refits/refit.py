@@ -27,10 +27,9 @@ from riata.lab.batch.data import Part
 from riata.lab.batch.pool import Pool, Serial
 from riata.lab.batch.problem import Certificate, Problem
 from riata.lab.batch.runs import Layout
-from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Weights
 from riata.predict.explain import Partition
-from riata.run.candidates.adopting import link_of, rho_of
+from riata.run.candidates.adopting import data_for, link_of
 from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.request import RefitRequest, read_request
@@ -399,7 +398,7 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
     report = copy.deepcopy(outcome.document)
     report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
     one = report["solutions"][report["chosen"]]
-    data = data_of(task.mapped(), task.online.bits, task.counted, rho_of(task.config), task.config.label_weight.by_label)
+    data = data_for(task.config, task.mapped(), task.online.bits, task.counted)
     problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
     runs = report.setdefault("runs", None)
     measure = partial(_measured, problem, pool, report["weight"], _run_check(problem, task, runs))

@@ -15,9 +15,8 @@ from riata.lab.batch.data import PART_ROWS, Data
 from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import Problem, Solution, TraceRow
-from riata.lab.batch.segment_data import data_of
 from riata.learn.learner import Learner, Weights
-from riata.run.candidates.adopting import rho_of, state_around
+from riata.run.candidates.adopting import data_for, state_around
 from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, not_judged, tail_size
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
@@ -47,7 +46,7 @@ def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
     limit_memory(bound)
     segments = task.mapped()
     say({"stage": "counting"})
-    data = data_of(segments, task.online.bits, task.counted, rho_of(task.config), task.config.label_weight.by_label)
+    data = data_for(task.config, segments, task.online.bits, task.counted)
     with Threads(task.threads) as pool:
         asked = _Asked(task, pool, left_for_solver(bound, data, task.threads), say, may_go_on)
         say({"stage": "solving", "rows": data.rows, "features": data.features})
@@ -200,7 +199,7 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     by_label = task.config.label_weight.by_label
     try:
         earlier = until(task.counted, task.split)
-        before = resolve(data_of(segments, task.online.bits, earlier, rho_of(task.config), by_label))
+        before = resolve(data_for(task.config, segments, task.online.bits, earlier))
         tail = list(rows_between(segments, task.counted, task.split, task.applied, by_label))
         older, tail = _halves(tail) if len(before) > 1 else ([], tail)
         chosen = _chosen(before, older)
