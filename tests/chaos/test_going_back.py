@@ -28,7 +28,7 @@ from riata.base.clock import SystemClock
 from riata.client import ApiError, Riata
 from riata.run.state.model_state import Frozen, ModelState
 from riata.run.state.replay import replay
-from riata.run.writer.publishing import publish
+from riata.run.writer.published import publish
 from riata.store import records
 from riata.store.redis.store import open_redis
 from riata.store.sqlite.store import read_sqlite

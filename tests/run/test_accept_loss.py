@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Conflict, LogGap, NotFound
-from riata.run.state.accept_loss import Accepted, accept, find
 from riata.run.state.recovery import Recovery
+from riata.run.state.repair import Accepted, accept, find
 from riata.run.state.replay import replay
 from riata.run.writer.checkpointer import Checkpointer
 from riata.store import records

@@ -17,8 +17,7 @@ from riata.predict.uncertainty import Covariance
 from riata.run.cluster.editions import decode_as, decode_edition, edition_of, encode_edition
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
-from riata.run.writer.published import Published
-from riata.run.writer.publishing import publish
+from riata.run.writer.published import Published, publish
 from riata.store import layout
 from riata.watch.progressive import Minute, of_last_minute
 from tests.doubles.manual_clock import ManualClock

@@ -13,8 +13,8 @@ import pytest
 
 from riata.base.errors import BadInput, Unavailable
 from riata.run.labels.expiry import SLICE_ROWS, Swept, Terms, sweep
-from riata.run.labels.joining import event_id, labelled
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
+from riata.run.labels.remembering import event_id, labelled
 from riata.run.state.replay import replay
 from riata.store.sqlite.store import open_sqlite
 from riata.store.store import Append, Appended, PendingPrediction, Store

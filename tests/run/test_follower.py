@@ -10,14 +10,14 @@ import pytest
 
 from riata.base.errors import Conflict, LogFork, Unavailable
 from riata.run.cluster.copies import Copies, read_copy
+from riata.run.cluster.editions import Publisher
 from riata.run.cluster.follower import FETCHING_MS, Fetched, Follower
 from riata.run.cluster.ledger import Ledger
-from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.store_identity import StoreIdentityFile
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.config import config_payload
 from riata.run.state.model_state import ModelState
-from riata.run.writer.publishing import publish
+from riata.run.writer.published import publish
 from riata.store.store import Append, Owner
 from riata.wire.names import Names
 from tests.doubles.manual_clock import ManualClock

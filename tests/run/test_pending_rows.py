@@ -9,8 +9,8 @@ import pytest
 
 from riata.base.errors import Corrupt
 from riata.base.limits import FEATURES_PER_ROW_MAX, REMEMBERED_ROW_BYTES_MAX
-from riata.run.labels.joining import event_id, labelled, new_names
 from riata.run.labels.pending_rows import Labelled, Waiting, decode_row, encode_labelled, encode_waiting
+from riata.run.labels.remembering import event_id, labelled, new_names
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.names import NOTHING_NAMED, Names, NamesSeen
 from tests.run.events import random_batch

@@ -15,7 +15,7 @@ from riata.predict.model import Plan
 from riata.predict.uncertainty import Covariance, look_up
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
-from riata.run.writer.publishing import REST, Curvature, publish
+from riata.run.writer.published import REST, Curvature, publish
 from riata.watch.drift import DriftDetector
 from riata.watch.observer import Observer
 from riata.watch.progressive import Minute, Progressive, of_last_minute

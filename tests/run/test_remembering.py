@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Corrupt, Unavailable
-from riata.run.labels.delays import BOUNDS_S
-from riata.run.labels.joining import make_key
+from riata.run.labels.pending_rows import BOUNDS_S
+from riata.run.labels.remembering import make_key
 from riata.run.outcome import RowsRefused
 from riata.run.state.replay import replay
 from riata.store.store import PendingPrediction

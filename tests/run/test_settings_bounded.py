@@ -11,7 +11,7 @@ from riata.learn.registry import SPECS
 from riata.run.state.config import config_payload, read_config, read_stored, stored_document
 from riata.run.state.config_changes import require_bounded, with_changes
 from riata.run.state.model_state import ModelState
-from riata.run.writer.publishing import publish
+from riata.run.writer.published import publish
 from riata.watch.warnings import SLOW_SETTINGS
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore

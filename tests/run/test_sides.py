@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, StoreFailed, Unavailable
-from riata.run.cluster.poll_thread import PollThread
-from riata.run.cluster.store_watch import StoreWatch
+from riata.run.cluster.store_watch import PollThread, StoreWatch
 from riata.run.log.log_thread import LogThread
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.config_changes import config_in
@@ -52,7 +51,7 @@ class Closing(MemoryStore):
 
 
 def test_a_poll_thread_continues_through_outages_and_ends_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.01)
+    monkeypatch.setattr("riata.run.cluster.store_watch.RETRY_S", 0.01)
     store, steps, failed, ended = Closing(), list[int](), list[BaseException](), list[bool]()
     wrong: list[RiataError] = []
     missing = [Unavailable("not up yet", "store_unreachable")]
@@ -178,7 +177,7 @@ def test_a_log_thread_outlives_a_store_that_does_not_answer_for_a_while() -> Non
 
 def test_the_watch_reports_a_fault_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("riata.run.cluster.store_watch.WRONG_EVERY_S", 0.005)
-    monkeypatch.setattr("riata.run.cluster.poll_thread.RETRY_S", 0.005)
+    monkeypatch.setattr("riata.run.cluster.store_watch.RETRY_S", 0.005)
     answers: list[Any] = [[]]
     failed: list[str] = []
 

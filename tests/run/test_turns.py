@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt, LogFork, LogGap
+from riata.run.log.log_reading import ROWS_TOGETHER, TURN_MS, TURN_ROWS_MAX, Turn, runs
 from riata.run.state.config import read_config
 from riata.run.state.core import Core, Schedule
 from riata.run.state.model_state import ModelState
 from riata.run.writer.queue import Logged, PublishNow, WriterQueue
-from riata.run.writer.turn_size import ROWS_TOGETHER, TURN_MS, TURN_ROWS_MAX, Turn, runs
 from riata.store import records
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Record

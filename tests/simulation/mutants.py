@@ -15,9 +15,9 @@ import numpy as np
 
 from riata.base.errors import Unavailable
 from riata.run.cluster import lease, ledger, tail
+from riata.run.cluster.editions import Publisher
 from riata.run.cluster.follower import Follower
 from riata.run.cluster.ledger import Ledger
-from riata.run.cluster.publisher import Publisher
 from riata.run.cluster.store_identity import Mark
 from riata.run.log.log_reading import Again
 from riata.run.state import generations, model_state, recovery, upgrades

@@ -7,7 +7,7 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.run.log.row_groups import decode_batches, decode_rows
+from riata.run.log.log_reading import decode_batches, decode_rows
 from riata.store.payload import FORMS, decode_batch, encode_batch
 from riata.wire.batch import Batch, join_batches, slice_rows
 from tests.run.events import random_batch

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from riata.run.log.log_reading import runs
 from riata.run.state.config import config_payload, read_config
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import fingerprint
-from riata.run.writer.turn_size import runs
 from riata.store import records
 from riata.store.payload import decode_batch, encode_batch
 from riata.store.store import Kind, Record

@@ -20,15 +20,15 @@ from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
 from riata.run.admin import Admin
 from riata.run.health import Health, ModelHealth, Sharing
-from riata.run.labels.delays import Delays
+from riata.run.labels.pending_rows import Delays
 from riata.run.labels.remembering import RememberedTally
 from riata.run.log.event_times import UNKNOWN, EventTime
 from riata.run.outcome import Observed, PendingReply, RowsRefused, Told
 from riata.run.service import Service
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.state.config_changes import check_change, with_changes
+from riata.run.writer.cell import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.published import Published, known
-from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.wire.names import NamesSeen
 from riata.wire.parse import StoreContext

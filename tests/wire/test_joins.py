@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.run.labels.joining import DUE_BYTES, due_of, make_key
+from riata.run.labels.remembering import DUE_BYTES, due_of, make_key
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, Labels, parse_examples, parse_query
 from riata.wire.parsed import Parsed

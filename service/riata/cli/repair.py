@@ -207,7 +207,7 @@ def _beside(data: Path | None, name: str) -> Path:
 def missing_in_directory(data: Path, yes: bool) -> bool:
     """Report the events that a data directory has lost; if `yes`, accept the loss. Return whether some are still missing."""
     from riata.base.clock import SystemClock
-    from riata.run.state.accept_loss import accept, find
+    from riata.run.state.repair import accept, find
 
     losses = find(data)
     for loss in losses:

@@ -18,8 +18,7 @@ from riata.run.cluster.accepting import record_losses
 from riata.run.cluster.contender import Contender
 from riata.run.cluster.copies import Copies
 from riata.run.cluster.follower import Fetched, Follower, jittered_s
-from riata.run.cluster.poll_thread import RETRY_S, PollThread
-from riata.run.cluster.store_watch import StoreWatch
+from riata.run.cluster.store_watch import RETRY_S, PollThread, StoreWatch
 from riata.run.engine import Engine
 from riata.run.engine_context import EngineContext, shared
 from riata.run.engine_settings import DEFAULT_MODEL

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from riata.base.errors import Busy, RiataError
 from riata.predict.name_book import NameBook
-from riata.run.labels.delays import Delays
+from riata.run.labels.pending_rows import Delays
 from riata.run.state.damage import Damage
 from riata.run.writer.published import Published
 from riata.store.records import next_chain

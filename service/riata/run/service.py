@@ -27,8 +27,8 @@ from riata.run.cluster.lease import WriterPosition
 from riata.run.engine import Engine
 from riata.run.engine_context import settle
 from riata.run.health import Health, health_of, stale_for_s
-from riata.run.labels.delays import Delays
 from riata.run.labels.expiry import Expiry
+from riata.run.labels.pending_rows import Delays
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
@@ -38,9 +38,9 @@ from riata.run.state.changes import Changes
 from riata.run.state.model_state import ModelState
 from riata.run.state.parts import NO_CLASS, NO_ROOM
 from riata.run.state.vocabulary import LARGE, within
+from riata.run.writer.cell import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.memory_bound import memory_of
 from riata.run.writer.published import Published
-from riata.run.writer.sketch_copy import PathQuestion, SketchCopy, path_answer
 from riata.run.writer.stopping import wanted
 from riata.store import records
 from riata.store.store import Append, Appended

@@ -12,7 +12,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.run.cluster.editions import decode_edition, encode_edition
 from riata.run.state.config import read_stored, stored_document
 from riata.run.state.model_state import ModelState
-from riata.run.writer.publishing import Curvature, publish
+from riata.run.writer.published import Curvature, publish
 from riata.store import layout
 from tests.doubles.manual_clock import ManualClock
 from tests.fuzz.draw import Draw

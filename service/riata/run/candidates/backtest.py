@@ -23,15 +23,13 @@ from riata.base.process import cores
 from riata.learn.learner import Stepped
 from riata.run.candidates.judging import BlockSums, difference_of, event_losses, measure_of
 from riata.run.log.effective_log import Window, read_effective_log
-from riata.run.log.log_reading import READ_BYTES, Call, read_again, read_log
-from riata.run.log.row_groups import joined, parts_without
+from riata.run.log.log_reading import READ_BYTES, TURN_ROWS_MAX, Call, joined, parts_without, read_again, read_log, runs
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import changed
 from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState, begun, unlogged
 from riata.run.state.replay import in_this_thread
-from riata.run.writer.turn_size import TURN_ROWS_MAX, runs
 from riata.store.control_events import Counted
 from riata.store.store import Store
 from riata.watch.drift import DriftDetector

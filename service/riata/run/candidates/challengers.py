@@ -23,8 +23,7 @@ from riata.run.candidates.backfill import changed as changed_meanwhile
 from riata.run.candidates.judging import verdict_on
 from riata.run.candidates.pairs import BACKFILL, OWN, Pairs, comparison
 from riata.run.candidates.promotion import challenged, outdated, promote
-from riata.run.changing import append_and_serve, append_together, saved_content, take_up
-from riata.run.creating import Creations
+from riata.run.changing import Creations, append_and_serve, append_together, saved_content, take_up
 from riata.run.engine import Engine
 from riata.run.engine_context import aside
 from riata.run.engine_settings import DEFAULT_MODEL

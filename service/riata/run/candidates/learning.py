@@ -27,14 +27,12 @@ from riata.base.clock import rfc3339
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, NotFound
 from riata.run.log.effective_log import EffectiveLog, read_effective_log
 from riata.run.log.event_times import record_of
-from riata.run.log.log_reading import PACED_BYTES, Again, Call, read_again, read_log
-from riata.run.log.row_groups import cut, joined, parts_without
+from riata.run.log.log_reading import PACED_BYTES, Again, Call, cut, joined, parts_without, read_again, read_log, runs
 from riata.run.state.config import ModelConfig, change_from_payload
 from riata.run.state.config_changes import config_in
 from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState, begun
 from riata.run.state.upgrades import Upgrade, UpgradesSeen, carried_state
-from riata.run.writer.turn_size import runs
 from riata.store import records
 from riata.store.control_events import NOT_OF_THIS_LOG, Counted, forgotten_by
 from riata.store.store import Generation, Head, Record, Store

@@ -25,11 +25,10 @@ from riata.base.errors import Busy, Conflict, Corrupt, LogGap, RiataError
 from riata.run.candidates.judging import Verdict
 from riata.run.changing import append_and_serve, append_together
 from riata.run.engine import Engine
-from riata.run.log.log_reading import PACED_BYTES, Call, read_log
+from riata.run.log.log_reading import PACED_BYTES, Call, read_log, runs
 from riata.run.state.config import Change, stored_document
 from riata.run.state.model_state import LEARNER, Frozen, ModelState
 from riata.run.writer.published import Published
-from riata.run.writer.turn_size import runs
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
 from riata.store.store import Append, Generation, Store

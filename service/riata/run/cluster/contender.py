@@ -19,9 +19,9 @@ from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
 from riata.run.cluster.accepting import record_losses
+from riata.run.cluster.editions import Publisher
 from riata.run.cluster.lease import Lease, WriterPosition
-from riata.run.cluster.poll_thread import RETRY_S, PollThread
-from riata.run.cluster.publisher import Publisher
+from riata.run.cluster.store_watch import RETRY_S, PollThread
 from riata.run.cluster.tail import Tail
 from riata.run.engine_context import EngineContext, shared
 from riata.run.state.damage import Damage

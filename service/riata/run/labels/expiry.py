@@ -17,9 +17,8 @@ import numpy as np
 
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Unavailable
 from riata.run.engine import Engine
-from riata.run.labels.joining import labelled, new_names
 from riata.run.labels.pending_rows import Waiting, decode_row
-from riata.run.labels.remembering import Remembering
+from riata.run.labels.remembering import Remembering, labelled, new_names
 from riata.run.state.vocabulary import within
 from riata.store.store import Append, Appended, PendingPrediction, Store
 from riata.wire.batch import join_batches

@@ -18,18 +18,19 @@ Theory of operation
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final
 
-from riata.base.errors import RiataError
+from riata.base.errors import RiataError, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.process import BESIDE, lower_priority
 from riata.run.candidates.segment_building import build_segments, segments_of
 from riata.run.engine_settings import ArchiveSettings
-from riata.run.log.store_pace import StorePace
 from riata.store.retention import oldest_of_newest, trim_bound
 from riata.store.segment import STALE, Origin, Segment, Segments, Size, merge_small
 from riata.store.store import Head, Store
@@ -168,3 +169,38 @@ def _bound_bytes(segments: Segments, found: list[Segment], bytes_max: int, first
     others = segments.bytes() - total - stale
     if total + stale > bytes_max and (gone := segments.drop(others + max(bytes_max, needed))):
         log.info("archive: %s: %d files beyond the bound of %d bytes were deleted", segments.directory, len(gone), bytes_max)
+
+
+# The pace of a thread that reads the log and writes files while events are acknowledged.
+
+
+GIVE_WAY_S: Final = 0.01
+GIVE_WAY_MOST: Final = 100  # pauses at most: a store that is never idle is read nevertheless
+
+
+class StorePace:
+    """Called after so many bytes were read or written: waits until the store's thread has no other work, and then as long as
+    the rate asks.
+
+    directory     : that is written to
+    reserve_bytes : of free space that is left for checkpoints
+    waiting       : how many requests and calls wait for the store's thread
+    rest          : waits for so many seconds; may raise to give up
+    """
+
+    def __init__(
+        self, directory: Path, reserve_bytes: int, bytes_per_s: int, waiting: Callable[[], int], rest: Callable[[float], None]
+    ) -> None:
+        self._directory, self._reserve_bytes, self._bytes_per_s = directory, reserve_bytes, bytes_per_s
+        self._waiting, self._rest = waiting, rest
+
+    def __call__(self, size: int) -> None:
+        """Wait. Raises `Unavailable` (code `disk_reserve`) if only the space for checkpoints is left."""
+        free = os.statvfs(self._directory)
+        if free.f_bavail * free.f_frsize < self._reserve_bytes:
+            raise Unavailable(f"{self._directory}: the free space is reserved for snapshots", "disk_reserve")
+        for _ in range(GIVE_WAY_MOST):
+            if not self._waiting():
+                break
+            self._rest(GIVE_WAY_S)
+        self._rest(size / self._bytes_per_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
@@ -14,16 +15,16 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
 from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
+from riata.lab.trees.stage import read_stage
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
-from riata.run.state.curve_trees import with_trees
 from riata.run.state.decision import Decision, LabelWeight, answers_probability, is_logistic, margin_shift
 from riata.run.state.drift import DriftConfig, check_keep
 from riata.store import records
 from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
 from riata.wire.classes import ClassesConfig
-from riata.wire.encoder import FIRST_RULE, Curves, EncoderConfig
+from riata.wire.encoder import FIRST_RULE, Curves, CurveTree, EncoderConfig
 
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
@@ -394,3 +395,42 @@ def change_from_payload(payload: bytes) -> Change:
 def config_from_payload(payload: bytes) -> ModelConfig:
     """Read the configuration that `config_payload` wrote. Raises `Corrupt`."""
     return change_from_payload(payload).config
+
+
+# Trees of curves in configuration documents: a file in base64, or the digest of a tree that the service has.
+
+
+PATH: Final = "encoder.curves"
+TEXTS_MAX: Final = 2 * 2**20  # characters of all trees of a model: they are in the header of its checkpoints
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def with_trees(document: object, known: Iterable[Curves]) -> object:
+    """Return a configuration document with the trees of `encoder.curves` in place of their texts.
+
+    known : where trees that are given by their digests may be
+    Raises `BadInput` (code `unknown_tree` for a digest, and as `read_stage`) with the path of the field.
+    """
+    encoder = document.get("encoder") if isinstance(document, Mapping) else None
+    given = encoder.get("curves") if isinstance(encoder, Mapping) else None
+    if not isinstance(document, Mapping) or not isinstance(encoder, Mapping) or given is None or isinstance(given, Curves):
+        return document
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{PATH}: expected an object of fields and trees", "wrong_type")
+    trees: dict[str, CurveTree] = {tree.digest: tree for curves in known for _, tree in curves} if given else {}
+    read = Curves(tuple((name, _read(text, f"{PATH}.{name}", trees)) for name, text in sorted(given.items())))
+    if (size := sum(map(len, read.texts().values()))) > TEXTS_MAX:
+        raise BadInput(f"{PATH}: the trees have {size} characters together, at most {TEXTS_MAX} fit", "tree_too_large")
+    return {**document, "encoder": {**encoder, "curves": read}}
+
+
+def _read(text: Any, path: str, trees: Mapping[str, CurveTree]) -> CurveTree:
+    if not isinstance(text, str):
+        raise BadInput(f"{path}: expected the file of a tree in base64, or a digest", "wrong_type")
+    if not _DIGEST.fullmatch(text):
+        return read_stage(text, path)
+    if text not in trees:
+        raise BadInput(
+            f"{path}: no model here has the tree {text}; send the file that `riata tree --out` writes, in base64", "unknown_tree"
+        )
+    return trees[text]

@@ -18,8 +18,7 @@ from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import spec_of
 from riata.learn.tuned import Tuned
 from riata.maths.links import Answers
-from riata.run.log.log_reading import ReadAgain
-from riata.run.log.row_groups import counted, joined, skip_mask
+from riata.run.log.log_reading import ReadAgain, counted, joined, skip_mask
 from riata.run.state.config import Change, ModelConfig, change_from_payload, config_payload, read_stored, stored_document
 from riata.run.state.crash_note import Stepping, not_noted
 from riata.run.state.decision import served_weights

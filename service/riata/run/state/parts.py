@@ -17,7 +17,7 @@ from riata.learn.registry import LearnerConfig, build_learner
 from riata.learn.tuned import LEAST_OF_CLASSES, Tuned
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
-from riata.run.log.row_groups import is_set
+from riata.run.log.log_reading import is_set
 from riata.run.state.config import Change, ModelConfig
 from riata.watch.class_progressive import ClassProgressive
 from riata.watch.drift import detector_as_asked

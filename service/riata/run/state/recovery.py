@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
-from riata.run.log.log_reading import Call, read_again, read_log
+from riata.run.log.log_reading import Call, read_again, read_log, runs
 from riata.run.state.core import Core, Schedule
 from riata.run.state.crash_note import CrashNote
 from riata.run.state.damage import Damage, event_of
@@ -32,7 +32,6 @@ from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import Provenance, current
 from riata.run.state.upgrades import Upgrade, UpgradesSeen, append_upgrade, carried_state, rolled_back
-from riata.run.writer.turn_size import runs
 from riata.store import records
 from riata.store.retention import leads_on
 from riata.store.store import DAMAGED, Append, Generation, Head, Owner

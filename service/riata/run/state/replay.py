@@ -17,14 +17,12 @@ import numpy as np
 
 from riata.base.arrays import I64
 from riata.base.errors import Corrupt, LogGap
-from riata.run.log.log_reading import Call, read_again, read_log
-from riata.run.log.row_groups import cut, joined, parts_without
+from riata.run.log.log_reading import Call, cut, joined, parts_without, read_again, read_log, runs
 from riata.run.state.core import Core, Schedule
 from riata.run.state.generations import thaw_generation
 from riata.run.state.model_state import ModelState
 from riata.run.state.provenance import Provenance, current, read_provenance
 from riata.run.state.upgrades import Upgrade, UpgradesSeen, carried_state
-from riata.run.writer.turn_size import runs
 from riata.store import layout, records
 from riata.store.control_events import forgotten_by
 from riata.store.store import Generation, Head, Record, Store

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from riata.base.errors import RiataError
+from riata.base.errors import Conflict, RiataError
 from riata.base.halt import Halt
+from riata.learn.learner import Shadow, Sketch
+from riata.learn.registry import SPECS
+from riata.predict.uncertainty import regularisation_path
 from riata.run.cluster.lease import WriterPosition
-from riata.run.log.log_reading import ReadAgain
+from riata.run.log.log_reading import ReadAgain, Turn
+from riata.run.state.config_changes import other_penalty
 from riata.run.state.core import Core
 from riata.run.state.damage import Damage
 from riata.run.state.drift_answer import Asked
 from riata.run.state.model_state import ModelState
 from riata.run.writer.checkpointer import Saved
-from riata.run.writer.published import Published
-from riata.run.writer.publishing import Curvature
-from riata.run.writer.sketch_copy import SketchCopy
-from riata.run.writer.turn_size import Turn
+from riata.run.writer.published import Curvature, Published
 from riata.store.store import Record
 from riata.watch.progressive import Minute
 from riata.wire.batch import Batch
@@ -179,3 +181,66 @@ class WriterHooks:
     fatal: Callable[[str, BaseException], None]
     read_again: ReadAgain  # for promotions only; waits for the store's thread
     damaged: Callable[[Damage], object]  # a model with a record that cannot be learnt as it was written
+
+
+# A copy of a learner's curvature, taken in the thread that learns, and the regularisation path computed from it.
+
+
+@dataclass(frozen=True, slots=True)
+class SketchCopy:
+    """Copies, taken between two events.
+
+    version : of the model served at that moment, which may be older than `seq`
+    """
+
+    version: int
+    seq: int
+    sketch: Sketch | None
+    shadows: list[Shadow]
+
+
+@dataclass(frozen=True, slots=True)
+class PathQuestion:
+    """How many penalties, from which (the largest) to which; None if the sketch decides."""
+
+    gammas: int = 20
+    top: float | None = None
+    bottom: float | None = None
+
+
+def path_answer(model: str, looked: SketchCopy, question: PathQuestion, published: Published) -> dict[str, Any]:
+    """Solve the path of a sketch. Raises `Conflict` (code `no_sketch`) if the learner keeps none, with the setting that it has.
+
+    published : what is served of the model, with the figures of its own progressive validation
+    """
+    sketch, figures = looked.sketch, published.figures
+    if sketch is None:
+        others = " or ".join(kind for kind, spec in SPECS.items() if spec.keeps_curvature)
+        raise Conflict(
+            f"the learner of model {model} keeps no curvature, so it has no regularisation path; a model with the learner "
+            f"{others} does; {other_penalty(published.config, model)}",
+            "no_sketch",
+        )
+    tried = {shadow.gamma: shadow for shadow in looked.shadows}
+    points = regularisation_path(sketch, question.gammas, question.top, question.bottom, also=tried)
+    return {
+        "model": {"name": model, "version": looked.version, "seq": looked.seq},
+        "gamma": sketch.penalty,
+        "log_loss": figures["cumulative"].get("log_loss"),
+        "faded_log_loss": figures["faded"].get("log_loss"),
+        "points": [
+            {
+                **asdict(point),
+                "in_force": point.gamma == sketch.penalty,
+                "log_loss": _loss(tried.get(point.gamma), "log_loss"),
+                "faded_log_loss": _loss(tried.get(point.gamma), "faded_log_loss"),
+            }
+            for point in points
+        ],
+        "shadows": [asdict(shadow) for shadow in looked.shadows],
+    }
+
+
+def _loss(shadow: Shadow | None, name: str) -> float | None:
+    """Return a loss of a penalty that is tried; None if it is not tried, or no event has tested it yet."""
+    return None if shadow is None or shadow.weight == 0.0 else float(getattr(shadow, name))

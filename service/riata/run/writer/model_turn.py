@@ -19,9 +19,9 @@ from riata.run.state.core import Action, Core
 from riata.run.state.damage import Damage, event_of, harms_one_model
 from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.model_state import Frozen
-from riata.run.writer.cell import Cell, Line, WriterHooks
+from riata.run.writer.cell import Cell, Line, SketchCopy, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
-from riata.run.writer.publishing import Curvature, generation_info, publish, schedule_of
+from riata.run.writer.published import Curvature, generation_info, publish, schedule_of
 from riata.run.writer.queue import (
     AddModel,
     CopySketch,
@@ -32,7 +32,6 @@ from riata.run.writer.queue import (
     SaveNow,
     WriterQueue,
 )  # fmt: skip
-from riata.run.writer.sketch_copy import SketchCopy
 from riata.store.payload import decode_batch
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
 from riata.store.store import Record, Verdict

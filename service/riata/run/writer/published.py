@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from riata.base.arrays import U32
+from riata.base.clock import Clock
+from riata.learn.learner import Weights
+from riata.learn.registry import spec_of
+from riata.maths.links import LINKS
 from riata.predict.explain import Partition
-from riata.predict.model import Model
+from riata.predict.factory import make_model
+from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
+from riata.predict.uncertainty import Covariance
 from riata.run.candidates.pairs import NO_PAIRS, Pairs
 from riata.run.state.config import ModelConfig
-from riata.watch.figures import Figures
-from riata.watch.weight_history import WeightHistory
+from riata.run.state.core import Schedule
+from riata.run.state.decision import margin_shift
+from riata.run.state.model_state import ModelState
+from riata.run.state.parts import Observers
+from riata.watch.figures import Figures, cost_figures
+from riata.watch.progressive import Minute, Noted, Progressive
+from riata.watch.warnings import Columns, is_worse_than_base, warnings_of
+from riata.watch.weight_history import FollowedWeights, WeightHistory
 
 
 class Shown:
@@ -97,3 +110,127 @@ class Published:
             }
             for warning in found
         ]
+
+
+# What the writer publishes of a state: a model to be served, and from time to time the covariance for standard errors.
+
+
+REST: Final = 20  # pause after an inversion, as a multiple of its time: inversions take a twentieth of the writer's time
+
+
+class Curvature:
+    """The newest covariance of one model. `None` if the learner keeps no curvature, and before the first publication."""
+
+    def __init__(self) -> None:
+        self.covariance: Covariance | None = None
+        self._applied = -1  # the event after which it was made
+        self._rested_ms = 0
+
+    def refresh(self, state: ModelState, clock: Clock) -> None:
+        """Recompute the covariance, unless it is that of the present state or was computed a moment ago."""
+        if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
+            return
+        spent_ms = clock.thread_ms()  # on a busy machine one millisecond of a low-priority thread may last for seconds
+        sketch = state.learner.sketch()
+        self.covariance = None if sketch is None else Covariance.of(sketch)
+        self._applied = state.applied
+        least_ms = 0 if self.covariance is None or self.covariance.why_not else 1
+        self._rested_ms = clock.monotonic_ms() + REST * max(clock.thread_ms() - spent_ms, least_ms)
+
+    def due_ms(self, applied: int) -> int | None:
+        """Return when a covariance older than event `applied` may be recomputed; None if it is not older."""
+        return None if self.covariance is None or self._applied == applied else self._rested_ms
+
+
+def schedule_of(state: ModelState) -> Schedule:
+    """Return the schedule in a model's configuration."""
+    config = state.config
+    return Schedule(config.publish_every_ms, 1000 * config.checkpoint_every_s, config.checkpoint_every_events)
+
+
+def publish(
+    state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
+) -> Published:
+    """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
+    state.learner.rest()
+    weights = state.served_weights()
+    state.yield_to_loop()
+    now_ms = clock.monotonic_ms()
+    noted = None if minute is None else minute.note(state.progressive, now_ms)
+    observers = state.observers.copy()
+    figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()))
+    state.yield_to_loop()
+    no_std_error = _no_std_error(state, weights, covariance)
+    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
+    seq = state.applied if state.has_learnt else 0
+    model = make_model(origin, weights, gen, seq, None if no_std_error else covariance)
+    followed = observers.get(FollowedWeights)
+    state.yield_to_loop()
+    return Published(
+        model=model,
+        config=state.config,
+        shown=Shown(observers.progressive.examples, figures, observers.progressive.history),
+        memory=state.memory(),
+        applied=state.applied,
+        skipped=state.skipped,
+        version=version,
+        published_ms=clock.unix_ms(),
+        published_mono_ms=now_ms,
+        closed_vocabulary=state.learner.closed_vocabulary(),
+        no_std_error=no_std_error,
+        chain=state.chain,
+        changes=state.changes,
+        followed=None if followed is None else followed.history,
+        pairs=observers[Pairs],
+    )
+
+
+def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any]) -> Figures:
+    """Return the figures of copies of observers, of the last minute, of decisions and of the learner, and the warnings.
+
+    noted  : of the last minute; None if nothing is noted
+    chosen : of the learner
+    """
+    figures = observers.figures()
+    if noted is not None:
+        figures["minute"] = noted.figures(observers.progressive)
+    if config.decision.is_wanted:
+        figures["cost"] = _cost(config, observers.progressive)
+    if chosen:
+        figures["tuned"] = chosen
+    spec, columns = spec_of(config.learner), observers.get(Columns)
+    large = [] if columns is None else columns.large()
+    figures["warnings"] = warnings_of(figures, large, spec.advice, config.learner.too_much())
+    return figures
+
+
+def _cost(config: ModelConfig, progressive: Progressive) -> Figures:
+    decision, shift = config.decision, margin_shift(config.negatives_kept)
+    link = LINKS[progressive.config.answers].code
+    return cost_figures(progressive.past(), link, (decision.cost_fp, decision.cost_fn), shift)
+
+
+def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | None) -> str:
+    """Return why predictions have no standard errors; empty if they have them.
+
+    A standard error says how far the weights scatter about those that fit the stream best. A model that is worse than its base
+    rate is not near them.
+    """
+    if state.config.has_classes:
+        return "the model has several classes"
+    if weights.posterior is not None:
+        return ""
+    if spec_of(state.config.learner).keeps_posterior:
+        return "no event has been learnt yet"
+    if covariance is None:
+        return "the learner keeps no curvature"
+    if is_worse_than_base(state.progressive.window_losses()):
+        return "the model is worse than its base rate over the last events: see warnings"
+    return covariance.why_not
+
+
+def generation_info(state: ModelState) -> dict[str, float | int | str]:
+    """Return figures of the present state, stored with a checkpoint to help the operator choose one."""
+    cumulative = state.progressive.figures()["cumulative"]
+    numbers = {key: cumulative[key] for key in ("examples", "log_loss", "auc") if cumulative.get(key) is not None}
+    return {**numbers, "non_zeros": state.learner.weights().non_zeros, "skipped": state.skipped}

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from typing import Final
 
+from riata.run.log.log_reading import ROWS_TOGETHER
 from riata.run.writer.cell import (
     AddModel,
     CopySketch,
@@ -29,7 +30,6 @@ from riata.run.writer.cell import (
     PublishNow,
     SaveNow,
 )  # fmt: skip
-from riata.run.writer.turn_size import ROWS_TOGETHER
 from riata.store.store import Record
 
 __all__ = [

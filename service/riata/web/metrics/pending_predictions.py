@@ -9,7 +9,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from riata.run.labels.delays import BOUNDS_S, Delays
+from riata.run.labels.pending_rows import BOUNDS_S, Delays
 from riata.run.service import Service
 
 LABEL_OUTCOMES: Final = ("joined", "repeated", "conflict", "late", "unknown", "damaged")

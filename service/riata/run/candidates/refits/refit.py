@@ -40,8 +40,8 @@ from riata.run.candidates.solver_options import TOLERANCE
 from riata.run.candidates.solving import GAMMA, certificate_at, mean_loss
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
+from riata.run.log.archive import StorePace
 from riata.run.log.effective_log import EffectiveLog, Window, chain_at, read_effective_log
-from riata.run.log.store_pace import StorePace
 from riata.run.state.changes import read_change
 from riata.run.state.model_state import ModelState
 from riata.store import layout
