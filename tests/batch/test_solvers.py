@@ -14,10 +14,9 @@ from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.lab.batch.choose import auto
 from riata.lab.batch.data import DataInMemory, Part, in_memory
 from riata.lab.batch.passes import Job, columns_of
-from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Serial, Threads, summed
 from riata.lab.batch.problem import LinkName, Problem, Solution, TraceRow
-from riata.lab.batch.rmmp import FEATURES_MAX, SAMPLE, Mp, Rmmp, gather, memory_bytes, most_bytes
+from riata.lab.batch.rmmp import FEATURES_MAX, SAMPLE, Mp, Rmmp, gather, memory_bytes, most_bytes, solve_path
 from riata.learn.learner import Weights
 from riata.maths.links import LINKS
 from tests.batch.designs import NEVER, data_of, dense, sparse_design

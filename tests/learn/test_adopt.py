@@ -10,9 +10,9 @@ import pytest
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import BadInput
-from riata.learn.adopt import Adopted
 from riata.learn.learner import Learner, Sketch
 from riata.learn.registry import LearnerConfig, build_learner, spec_of
+from riata.learn.spec import Adopted
 from riata.run.candidates.adopting import Weighed, one_pass, slopes
 from riata.run.state.config import read_config
 from riata.wire.batch import Batch

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64, U32
-from riata.maths import block as fast
-from riata.maths.block import MIRRORED, PENDING, ROWS, SIZE, Block, block_struct
+from riata.learn import taylor_state as fast
+from riata.learn.taylor_state import MIRRORED, PENDING, ROWS, SIZE, Block, block_struct
 from riata.native.library import core
 from riata.native.sources import VARIANT, variants
 from tests.twins import block as slow
@@ -218,7 +218,7 @@ def test_gradients_are_those_of_the_rows_after_any_number_of_moves() -> None:
 
 STREAM_DIGEST = """
 import hashlib, numpy as np
-from riata.maths.block import SIZE, block_struct, full_cross, new_block
+from riata.learn.taylor_state import SIZE, block_struct, full_cross, new_block
 from riata.native.library import core
 digest, rng = hashlib.sha256(), np.random.default_rng(5)
 for size, share, every in ((30, 1.0, 1), (200, 1.0, 1), (200, 0.05, 40)):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riata.base.arrays import F64
-from riata.maths.block import stride_for, zeros
+from riata.learn.taylor_state import stride_for, zeros
 from riata.native.library import core, struct
 from tests.twins import rank_update as slow
 from tests.twins.rank_update import Rows

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from riata.base.document import Exclusion, exclusions_of
 from riata.base.errors import BadInput
-from riata.base.exclusions import Exclusion, exclusions_of
 from riata.cli.reference import reference
 from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig, read_config

@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Conflict
 from riata.base.limits import WEIGHT_MAX
 from riata.cli.replay import with_settings
 from riata.lab.batch.segment_data import data_of
-from riata.lab.pools.rows_file import decode_rows, encode_rows
+from riata.lab.pools.message import decode_rows, encode_rows
 from riata.model import Model
 from riata.run.candidates.backtest import backtest
 from riata.run.candidates.refits import work

@@ -16,17 +16,15 @@ import pytest
 
 from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailable
 from riata.lab.batch import segment_data
+from riata.lab.batch.certificate import expansion_request
 from riata.lab.batch.choose import CLASSES
-from riata.lab.batch.expansion import expansion_request
 from riata.lab.batch.parallel_sgd import ParallelSgd
-from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Pool, Serial, Threads
 from riata.lab.batch.problem import Problem, Solution
-from riata.lab.batch.rmmp import Rmmp
+from riata.lab.batch.rmmp import Rmmp, solve_path
 from riata.lab.batch.segment_data import SegmentData, data_of
-from riata.lab.pools.message import decode, digest_of, encode_call, reported
+from riata.lab.pools.message import decode, decode_rows, digest_of, encode_call, encode_rows, reported
 from riata.lab.pools.processes import Processes
-from riata.lab.pools.rows_file import decode_rows, encode_rows
 from riata.lab.pools.worker import LENGTH, READY, frame, part_frame, serve
 from riata.run.candidates.solving import certificate_at
 from tests.batch.test_segment_data import rows_of, segments

@@ -76,7 +76,7 @@ def test_a_model_that_is_set_aside_is_whole_under_its_url_and_gone_here(store: R
     assert caught.value.code == "fenced"
     for _ in range(2):  # the second time as a retry whose first answer was lost
         keys = Keys("riata", "m-1")
-        store._run(
+        store._models.run(
             "aside", [PREFIX.encode() + b"models", store._keys.of(1).meta, keys.models, keys.of(1).meta],
             [b"%d" % owner.epoch, owner.nonce, b"m", b"1"],
         )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riata.base.arrays import F64
-from riata.maths.block import SIZE, Block, full_cross
+from riata.learn.taylor_state import SIZE, Block, full_cross
 from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
 from tests.twins.shooting import shoot

@@ -12,9 +12,10 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 
@@ -194,3 +195,41 @@ def _check_bound(bound: object, value: Any, path: str) -> None:
         raise BadInput(f"{path}: {value} must be below {bound.lt}", "out_of_range")
     if isinstance(bound, annotated_types.MaxLen) and len(value) > bound.max_length:
         raise BadInput(f"{path}: longer than {bound.max_length}", "out_of_range")
+
+
+# Settings that exclude each other, as a table beside them. Refusal, reference and contract come from the table.
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion(Generic[C]):
+    """A setting, and another one or a condition that it excludes.
+
+    setting : what is given, as the reference shows it
+    other   : what it excludes
+    both    : whether a configuration has both
+    detail  : the sentence of the refusal
+    code    : of the refusal
+    """
+
+    setting: str
+    other: str
+    both: Callable[[C], bool]
+    detail: str | Callable[[C], str]
+    code: str = "conflicting_settings"
+
+    def __str__(self) -> str:
+        return f"{self.setting} excludes {self.other}"
+
+
+def refuse(config: C, exclusions: Iterable[Exclusion[C]]) -> None:
+    """Raise `BadInput` for the first exclusion of which the configuration has both."""
+    for one in exclusions:
+        if one.both(config):
+            raise BadInput(one.detail if isinstance(one.detail, str) else one.detail(config), one.code)
+
+
+def exclusions_of(kind: type) -> Sequence[Exclusion[Any]]:
+    """Return the exclusions of a class of settings: its attribute `exclusions`."""
+    return getattr(kind, "exclusions", ())

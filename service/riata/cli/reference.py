@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from riata.base.exclusions import exclusions_of
+from riata.base.document import exclusions_of
 from riata.base.read_settings import settings_markdown
 from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig

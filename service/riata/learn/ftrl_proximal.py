@@ -12,11 +12,10 @@ from annotated_types import Ge, Gt, Le, doc
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.adopt import Adopted, require_bits
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.slot_table import SlotList, SlotTable
-from riata.learn.spec import LearnerSettings, LearnerSpec
+from riata.learn.spec import Adopted, LearnerSettings, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.native.library import core, struct
 from riata.native.rows import Room, RowsArray

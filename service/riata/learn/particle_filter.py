@@ -12,10 +12,9 @@ from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.adopt import Adopted, require_bits
 from riata.learn.frozen import check_counts, check_names, check_numbers
 from riata.learn.learner import Learner, Posterior, Stepped, Weights
-from riata.learn.spec import LearnerSettings, LearnerSpec
+from riata.learn.spec import Adopted, LearnerSettings, LearnerSpec, require_bits
 from riata.maths.shooting import NEVER
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray

@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
+from riata.base.document import Exclusion, refuse
 from riata.base.errors import BadInput
-from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import NAME_BYTES_MAX
 from riata.learn.spec import LearnerSettings
 

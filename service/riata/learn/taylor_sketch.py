@@ -16,9 +16,8 @@ from riata.base.errors import BadInput
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
-from riata.learn.adopt import Adopted, require_bits
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
-from riata.learn.spec import LearnerSpec
+from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.learn.taylor_config import HASH_BITS, TaylorSketchConfig
 from riata.learn.taylor_state import (
@@ -33,6 +32,7 @@ from riata.learn.taylor_state import (
     FIXED,
     GROW,
     GROWTH,
+    HALT,
     HYBRID,
     LEARNT,
     LINEAR,
@@ -45,12 +45,14 @@ from riata.learn.taylor_state import (
     WEIGHT,
     Settings,
     TaylorState,
+    block_struct,
+    full_cross,
+    grown,
     new_scratch,
     own_penalties,
     scratch_struct,
     settings_struct,
 )
-from riata.maths.block import HALT, block_struct, full_cross, grown
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray

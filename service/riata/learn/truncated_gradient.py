@@ -11,14 +11,13 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, doc
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.document import Exclusion, refuse
 from riata.base.errors import BadInput, Corrupt
-from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.adopt import Adopted, require_bits, require_logistic
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.slot_table import SlotList, SlotTable
-from riata.learn.spec import LearnerSettings, LearnerSpec
+from riata.learn.spec import Adopted, LearnerSettings, LearnerSpec, require_bits, require_logistic
 from riata.learn.standardised import SLOTS, Standardised
 from riata.learn.tuned import Tuned, settled
 from riata.maths import links

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from annotated_types import Ge, Le, MaxLen
 
 from riata.base.arrays import F64
-from riata.base.document import DocumentValue, write_document
+from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput
-from riata.base.exclusions import Exclusion, refuse
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
 
 # Fields that are curves: trees, learnt before, that turn a curve into indicators of the leaves in which it ends.

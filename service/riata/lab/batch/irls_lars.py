@@ -20,8 +20,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64
 from riata.base.errors import BadInput, TooLarge
-from riata.lab.batch.certificate import Record, certify
-from riata.lab.batch.expansion import Expansion, best_share, between, promised, rose, search_request
+from riata.lab.batch.certificate import Expansion, Record, best_share, between, certify, promised, rose, search_request
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Note, Problem, Solution, Watch, first_weights, watch_nothing
 from riata.lab.batch.rmmp import TOLERANCE, memory_bytes

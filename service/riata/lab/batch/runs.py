@@ -16,9 +16,8 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import TooLarge
-from riata.lab.batch.certificate import balance, dual_distance
+from riata.lab.batch.certificate import Expansion, balance, dual_distance, expansion_of, expansion_request
 from riata.lab.batch.data import Data
-from riata.lab.batch.expansion import Expansion, expansion_of, expansion_request
 from riata.lab.batch.groups import Grouping
 from riata.lab.batch.passes import LIKELIHOOD
 from riata.lab.batch.pool import Pool

@@ -26,8 +26,17 @@ from riata.base.errors import BadInput, Conflict, Corrupt, RiataError, Unavailab
 from riata.lab.batch.passes import Job, WalkName
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
-from riata.lab.pools.message import RowsPool, decode, decode_call, digest_of, encode_error, reported, result_of
-from riata.lab.pools.rows_file import decode_rows, encode_rows
+from riata.lab.pools.message import (
+    RowsPool,
+    decode,
+    decode_call,
+    decode_rows,
+    digest_of,
+    encode_error,
+    encode_rows,
+    reported,
+    result_of,
+)
 
 PATIENCE_S: Final = 300.0  # for one part, at first; it doubles with each try
 CONNECT_S: Final = 10.0

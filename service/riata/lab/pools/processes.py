@@ -32,8 +32,7 @@ from riata.base.errors import Corrupt, Unavailable
 from riata.base.process import end_child, start_child
 from riata.lab.batch.pool import in_order
 from riata.lab.batch.segment_data import SegmentData
-from riata.lab.pools.message import RowsPool, decode, digest_of, reported
-from riata.lab.pools.rows_file import encode_rows
+from riata.lab.pools.message import RowsPool, decode, digest_of, encode_rows, reported
 from riata.lab.pools.worker import LENGTH, READY, frame, part_frame
 
 PATIENCE_S: Final = 300.0

@@ -37,8 +37,7 @@ def serve(rows: Path, read: Callable[[int], bytes], write: Callable[[bytes], obj
     read : returns so many bytes, or fewer at the end
     """
     from riata.base.errors import BadInput, RiataError
-    from riata.lab.pools.message import decode_call, digest_of, encode_error, result_of
-    from riata.lab.pools.rows_file import decode_rows
+    from riata.lab.pools.message import decode_call, decode_rows, digest_of, encode_error, result_of
 
     failed: RiataError | None = None
     data, call, digest = None, None, ""

@@ -13,8 +13,8 @@ from riata.base.arrays import F64, I64, U32
 from riata.base.errors import BadInput
 from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.segment_data import SegmentData, data_of
-from riata.learn.adopt import Adopted, Sums
 from riata.learn.registry import build_learner, spec_of
+from riata.learn.spec import Adopted, Sums
 from riata.maths.links import LINKS
 from riata.native.library import core
 from riata.run.state.config import ModelConfig, require_one_margin

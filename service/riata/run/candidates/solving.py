@@ -13,14 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.errors import BadInput
-from riata.lab.batch.certificate import certify
+from riata.lab.batch.certificate import certify, expansion_of, expansion_request
 from riata.lab.batch.choose import Choice, Solver, choose
 from riata.lab.batch.data import Data
-from riata.lab.batch.expansion import expansion_of, expansion_request
-from riata.lab.batch.path import solve_path
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Problem, Solution, TraceRow
-from riata.lab.batch.rmmp import Mp, Rmmp
+from riata.lab.batch.rmmp import Mp, Rmmp, solve_path
 from riata.lab.batch.segment_data import SegmentData
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import data_for, link_of, state_around

@@ -16,6 +16,7 @@ from riata.store.store import PendingPrediction
 from riata.wire.names import Names
 
 ROUNDS_MAX = 100
+NAMES_AT_ONCE: Final = 64
 TURNS_MAX = 10  # only this process numbers them, so more are not expected
 
 
@@ -30,6 +31,10 @@ class Models:
         self.last = 0  # the highest number ever given
         self._turn = 0  # numbers calls that must not be executed after later ones
         self._turns: dict[tuple[str, bytes], int] = {}  # script and `meta` of a model -> number of the last call executed
+
+    def run(self, script: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
+        """Run a script on the key of the store and other keys."""
+        return self.session.run(script, [self.keys.own, *keys], arguments, changes)
 
     def in_turn(self, script: str, keys: list[bytes], arguments: list[bytes]) -> Answer:
         """Run a numbered script of the owner, which refuses a call that arrives after a later one. If another object has used
@@ -53,7 +58,7 @@ class Models:
 
     def refresh(self) -> Mapping[str, int]:
         """Read the models from the store."""
-        answer = self.session.run("models", [self.keys.own, self.keys.models], [], changes=False)
+        answer = self.run("models", [self.keys.models], [], changes=False)
         self._version = answer.bytes()
         last = self._version.partition(b" ")[2]
         if not last.isdigit():
@@ -127,76 +132,78 @@ class Models:
 
     def _ask(self, numbers: Sequence[int], version: bytes) -> Answer:
         metas = [self.keys.of(number).meta for number in numbers]
-        return self.session.run("standings", [self.keys.own, self.keys.models, *metas], [version], changes=False)
+        return self.run("standings", [self.keys.models, *metas], [version], changes=False)
 
     def _one(self, of: ModelKeys) -> Answer:
         """Run `standings` for one model; the word is MODEL if there is no such model."""
-        answer = self.session.run("standings", [self.keys.own, self.keys.models, of.meta], [b""], changes=False)
+        answer = self.run("standings", [self.keys.models, of.meta], [b""], changes=False)
         state = answer.take()
         return Answer([b"OK", state] if state else [b"MODEL"], "standings")
 
 
-# The names of features in a Redis store, read some at a time.
+class NamesAndRows:
+    """The part of `RedisStore` that keeps names of features, and predictions that wait for their label."""
 
-NAMES_AT_ONCE: Final = 64
+    _models: Models
 
+    # The names of features in a Redis store, read some at a time.
 
-def names(models: Models, model: str, after_seq: int) -> Iterator[tuple[int, bytes]]:
-    """See `Store.names`."""
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
 
-    def read_after(after: int) -> Answer:
+        def read_after(after: int) -> Answer:
+            def run(of: ModelKeys) -> Answer:
+                arguments = [b"%d" % after, b"%d" % NAMES_AT_ONCE]
+                return self._models.run("names", [of.meta, of.names], arguments, changes=False)
+
+            answer = self._models.on(model, run)
+            if answer.number() != answer.number():
+                raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
+            return answer
+
+        def all_after(answer: Answer) -> Iterator[Names]:
+            while len(answer):
+                last, digest, names = answer.number(), answer.bytes(), answer.bytes()
+                if digest != names_digest(names):
+                    raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
+                yield Names.from_bytes(names)
+                if not len(answer):
+                    answer = read_after(last)
+
+        return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
+
+    # Pending predictions in Redis: rows that wait for their label, and the time when each is due.
+
+    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
+        fresh = {row.key: row for row in rows}
+        if sum(len(row.row) for row in fresh.values()) > bytes_max:
+            self._models.state(model)  # raises `NotFound` first if there is no such model
+            return False
+        parts = [part for row in fresh.values() for part in (row.key, b"%d" % row.due_ms, pack_row(row))]
+        return self._run_rows(model, "remember", [b"%d" % bytes_max, b"%d" % ROW_BYTES, *parts]).word == "OK"
+
+    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
+        answer = self._run_rows(model, "recall", keys, changes=False)
+        answer.number(), answer.number()  # see `remembered`
+        found = {key: answer.bytes() for key in keys}
+        return {key: unpack_row(key, stored) for key, stored in found.items() if stored}
+
+    def remembered(self, model: str) -> tuple[int, int]:
+        answer = self._run_rows(model, "recall", [], changes=False)
+        return answer.number(), answer.number()
+
+    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
+        """See `Store.due`. A corrupt row has an empty `row`."""
+        answer = self._run_rows(model, "due", [b"%d" % now_ms, b"%d" % rows_max], changes=False)
+        return [_due_row(key, stored, now_ms) for key, stored in pairs(answer)]
+
+    def forget(self, model: str, keys: Sequence[bytes]) -> int:
+        return self._run_rows(model, "forget", [b"%d" % ROW_BYTES, *keys]).number()
+
+    def _run_rows(self, model: str, script: str, arguments: Sequence[bytes], changes: bool = True) -> Answer:
         def run(of: ModelKeys) -> Answer:
-            arguments = [b"%d" % after, b"%d" % NAMES_AT_ONCE]
-            return models.session.run("names", [models.keys.own, of.meta, of.names], arguments, changes=False)
+            return self._models.run(script, [of.meta, of.rows, of.times], arguments, changes)
 
-        answer = models.on(model, run)
-        if answer.number() != answer.number():
-            raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
-        return answer
-
-    def all_after(answer: Answer) -> Iterator[Names]:
-        while len(answer):
-            last, digest, names = answer.number(), answer.bytes(), answer.bytes()
-            if digest != names_digest(names):
-                raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
-            yield Names.from_bytes(names)
-            if not len(answer):
-                answer = read_after(last)
-
-    return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
-
-
-# Pending predictions in Redis: rows that wait for their label, and the time when each is due.
-
-
-def remember(models: Models, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
-    """See `Store.remember`."""
-    fresh = {row.key: row for row in rows}
-    if sum(len(row.row) for row in fresh.values()) > bytes_max:
-        models.state(model)  # raises `NotFound` first if there is no such model
-        return False
-    parts = [part for row in fresh.values() for part in (row.key, b"%d" % row.due_ms, pack_row(row))]
-    return _run(models, model, "remember", [b"%d" % bytes_max, b"%d" % ROW_BYTES, *parts]).word == "OK"
-
-
-def recall(models: Models, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
-    """See `Store.recall`."""
-    answer = _run(models, model, "recall", keys, changes=False)
-    answer.number(), answer.number()  # see `remembered`
-    found = {key: answer.bytes() for key in keys}
-    return {key: unpack_row(key, stored) for key, stored in found.items() if stored}
-
-
-def remembered(models: Models, model: str) -> tuple[int, int]:
-    """See `Store.remembered`."""
-    answer = _run(models, model, "recall", [], changes=False)
-    return answer.number(), answer.number()
-
-
-def due(models: Models, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
-    """See `Store.due`. A corrupt row has an empty `row`."""
-    answer = _run(models, model, "due", [b"%d" % now_ms, b"%d" % rows_max], changes=False)
-    return [_due_row(key, stored, now_ms) for key, stored in pairs(answer)]
+        return self._models.on(model, run)
 
 
 def _due_row(key: bytes, stored: bytes, now_ms: int) -> PendingPrediction:
@@ -205,18 +212,6 @@ def _due_row(key: bytes, stored: bytes, now_ms: int) -> PendingPrediction:
         return unpack_row(key, stored)
     except Corrupt:
         return PendingPrediction(key, now_ms, b"")
-
-
-def forget(models: Models, model: str, keys: Sequence[bytes]) -> int:
-    """See `Store.forget`."""
-    return _run(models, model, "forget", [b"%d" % ROW_BYTES, *keys]).number()
-
-
-def _run(models: Models, model: str, script: str, arguments: Sequence[bytes], changes: bool = True) -> Answer:
-    def run(of: ModelKeys) -> Answer:
-        return models.session.run(script, [models.keys.own, of.meta, of.rows, of.times], arguments, changes)
-
-    return models.on(model, run)
 
 
 # What processes have used of the quotas of keys, by day: one hash in Redis, with a field for each day, key and process.

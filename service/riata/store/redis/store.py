@@ -7,34 +7,30 @@ Every change of the store is a script in `lua/`, so it is atomic, and every scri
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.base.limits import MODELS_MAX
 from riata.store.append_plan import new_head
 from riata.store.records import check_read
-from riata.store.redis import generations, models, session
+from riata.store.redis import session
 from riata.store.redis.append import TICKET_MS, Appender
 from riata.store.redis.codec import Answer, read_head, read_record
-from riata.store.redis.generations import token
+from riata.store.redis.generations import Checkpoints, token
 from riata.store.redis.link import Calls, Credentials, Link, Reply
-from riata.store.redis.models import Models
+from riata.store.redis.models import Models, NamesAndRows, use
 from riata.store.redis.session import AGAIN, Chance, Session
 from riata.store.redis.url import FORMAT, Keys, ModelKeys, bucket_bits, read_url
 from riata.store.store import (
     Append,
     Appended,
-    Edition,
-    Generation,
     Head,
     Holder,
     Owner,
-    PendingPrediction,
     Process,
     Record,
     Standing,
-    Verdict,
     older_algorithm,
 )
 
@@ -76,7 +72,7 @@ def open_redis(url: str, settings: RedisSettings) -> RedisStore:
     return store
 
 
-class RedisStore:
+class RedisStore(Checkpoints, NamesAndRows):
     """See `SharedStore`. Made by `open_redis`; one thread uses an object. `attach` must be called first.
 
     aside : the name under which a model was set aside, to open it alone
@@ -109,11 +105,11 @@ class RedisStore:
         return session.refusals(self._session, self._settings.attested)
 
     def subject_key(self, fresh: bytes) -> bytes:
-        return self._run("subject", [self._keys.subject], [fresh]).bytes()
+        return self._models.run("subject", [self._keys.subject], [fresh]).bytes()
 
     def acquire(self, nonce: bytes, algo_version: int, host: str, now_ms: int, ttl_ms: int | None = None) -> Owner:
         ttl = b"" if ttl_ms is None else b"%d" % ttl_ms
-        answer = self._run("acquire", [], [nonce, b"%d" % algo_version, host.encode(), b"%d" % now_ms, ttl, AGAIN])
+        answer = self._models.run("acquire", [], [nonce, b"%d" % algo_version, host.encode(), b"%d" % now_ms, ttl, AGAIN])
         if answer.word == "OWNED":
             holder = answer.text()
             raise Conflict(f"{holder} owns the store for another {answer.number()} ms", "owned")
@@ -122,10 +118,10 @@ class RedisStore:
         return Owner(answer.number(), nonce)
 
     def release(self, owner: Owner) -> None:
-        self._run("release", [], token(owner))
+        self._models.run("release", [], token(owner))
 
     def heartbeat(self, owner: Owner, ttl_ms: int) -> Mapping[str, Standing] | None:
-        if self._run("heartbeat", [], [*token(owner), b"%d" % ttl_ms]).word == "FENCED":
+        if self._models.run("heartbeat", [], [*token(owner), b"%d" % ttl_ms]).word == "FENCED":
             return None
         return self.standings()
 
@@ -137,31 +133,31 @@ class RedisStore:
 
     def chains_at(self, model: str, seqs: Sequence[int]) -> list[bytes | None]:
         def run(of: ModelKeys) -> Answer:
-            return self._run("chain", [of.meta, of.log], [b"%d" % seq for seq in seqs], changes=False)
+            return self._models.run("chain", [of.meta, of.log], [b"%d" % seq for seq in seqs], changes=False)
 
         answer = self._models.on(model, run)
         return [None if chain == b"-" else chain for chain in (answer.bytes() for _ in seqs)]
 
     def holder(self) -> Holder | None:
-        answer = self._run("holder", [], [], changes=False)
+        answer = self._models.run("holder", [], [], changes=False)
         if answer.word == "NOBODY":
             return None
         return Holder(answer.number(), answer.text(), answer.number(), answer.number())
 
     def announce(self, host: str, ttl_ms: int, said: bytes) -> list[Process]:
-        answer = self._run("announce", [self._keys.processes], [host.encode(), b"%d" % ttl_ms, said])
+        answer = self._models.run("announce", [self._keys.processes], [host.encode(), b"%d" % ttl_ms, said])
         notes = (answer.nested() for _ in range(len(answer)))
         return sorted(Process(note.text(), note.number(), note.bytes()) for note in notes)
 
     def use(self, day: int, source: str, used: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        return models.use(self._run, self._keys.used, day, source, used)
+        return use(self._models.run, self._keys.used, day, source, used)
 
     def inflight(self, model: str) -> tuple[int, int]:
         return self._models.state(model).inflight
 
     def mark_inflight(self, owner: Owner, model: str, seq: int, deaths: int) -> None:
         mark = [b"%d" % seq, b"%d" % (deaths if seq else 0)]
-        self._models.on(model, lambda of: self._run("mark", [of.meta], [*token(owner), *mark]))
+        self._models.on(model, lambda of: self._models.run("mark", [of.meta], [*token(owner), *mark]))
 
     def models(self) -> list[str]:
         return sorted(self._models.refresh())
@@ -176,7 +172,7 @@ class RedisStore:
             self._models.refresh()
             number = self._models.last + 1
             sizes = [b"%d" % number, b"%d" % window, b"%d" % bucket_bits(window), AGAIN]
-            answer = self._run("create", [self._keys.models, self._keys.of(number).meta], given + sizes)
+            answer = self._models.run("create", [self._keys.models, self._keys.of(number).meta], given + sizes)
             if answer.word == "EXISTS" and not (len(answer) and self._is_ours(answer.number(), lineage)):
                 raise Conflict(f"model {model!r} already exists", "model_exists")
             if answer.word == "TOO_MANY":
@@ -190,7 +186,7 @@ class RedisStore:
         def run(of: ModelKeys) -> Answer:
             number = b"%d" % (self._models.number_of(model) or 0)
             keys = [self._keys.models, self._keys.dead, of.meta]
-            return self._run("drop", keys, [*token(owner), model.encode(), number, AGAIN])
+            return self._models.run("drop", keys, [*token(owner), model.encode(), number, AGAIN])
 
         self._models.on(model, run)
         self._models.refresh()
@@ -203,7 +199,7 @@ class RedisStore:
         def run(of: ModelKeys) -> Answer:
             number = self._models.number_of(model) or 0
             keys = [self._keys.models, of.meta, there.models, there.of(number).meta]
-            return self._run("aside", keys, [*token(owner), model.encode(), b"%d" % number])
+            return self._models.run("aside", keys, [*token(owner), model.encode(), b"%d" % number])
 
         self._models.on(model, run)
         self._models.refresh()
@@ -239,15 +235,12 @@ class RedisStore:
         """Return (head, (seq, chain) of the record before, whether the log ends with these, records)."""
 
         def run(of: ModelKeys) -> Answer:
-            return self._run("read", [of.meta, of.log], [b"%d" % max(after, 0), b"%d" % max(size, 1), b"1"], changes=False)
+            return self._models.run("read", [of.meta, of.log], [b"%d" % max(after, 0), b"%d" % max(size, 1), b"1"], changes=False)
 
         answer = self._models.on(model, run)
         head, start = read_head(answer.nested()), answer.nested()
         before, ended = (start.number(), start.bytes()), answer.number() == 1
         return head, before, ended, [read_record(model, answer.nested()) for _ in range(len(answer))]
-
-    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        return models.names(self._models, model, after_seq)
 
     def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
         there = {name: self._models.number_of(name) for name in after}
@@ -266,62 +259,11 @@ class RedisStore:
         states = self._models.states(list(waited.values()))
         return any(state and state.head.seq > after[name] for name, state in zip(waited, states, strict=True))
 
-    def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
-        return generations.stage(self._models, owner, model, gen, (index, chunk))
-
-    def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
-        return generations.commit(self._models, owner, model, base_gen, generation)
-
-    def generations(self, model: str) -> list[Generation]:
-        return generations.generations(self._models, model)
-
-    def open_generation(self, model: str, gen: int) -> bytes:
-        return generations.open_generation(self._models, model, gen)
-
-    def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
-        generations.mark_verified(self._models, owner, model, gen, sound)
-
-    def trim(
-        self, owner: Owner, model: str, keep_generations: int, keep_events: int, older_bytes: int = 0, without: Sequence[int] = ()
-    ) -> int:
-        return generations.trim(self._models, owner, model, (keep_generations, keep_events, older_bytes), without)
-
-    def drop_stale_stages(self, owner: Owner) -> int:
-        self._run("require", [], token(owner), changes=False)
-        return generations.drop_stale_stages(self._models, owner)
-
-    def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
-        return models.remember(self._models, model, rows, bytes_max)
-
-    def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
-        return models.recall(self._models, model, keys)
-
-    def remembered(self, model: str) -> tuple[int, int]:
-        return models.remembered(self._models, model)
-
-    def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
-        return models.due(self._models, model, now_ms, rows_max)
-
-    def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        return models.forget(self._models, model, keys)
-
-    def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
-        return generations.publish(self._models, owner, model, edition, content)
-
-    def open_edition(self, model: str) -> tuple[Edition, bytes] | None:
-        return generations.open_edition(self._models, model)
-
     def maintain(self) -> None:
         return  # there are no deferred writes
 
-    def idle(self) -> None:
-        generations.tidy(self._models)
-
     def close(self) -> None:
         self._session.calls.close()
-
-    def _run(self, script: str, keys: Sequence[bytes], arguments: Sequence[bytes], changes: bool = True) -> Answer:
-        return self._session.run(script, [self._keys.own, *keys], arguments, changes)
 
     def _is_ours(self, number: int, lineage: bytes) -> bool:
         """Return whether an existing model was created by an earlier attempt of this call."""

@@ -8,8 +8,7 @@ import types
 import typing
 from typing import Any, Final, Union, get_args, get_origin
 
-from riata.base.document import ABSENT, DocumentValue, write_document
-from riata.base.exclusions import exclusions_of
+from riata.base.document import ABSENT, DocumentValue, exclusions_of, write_document
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
