@@ -12,12 +12,11 @@ import numpy as np
 from msgspec import UNSET
 
 from riata.base.errors import BadInput, RiataError
-from riata.base.limits import ROWS_PER_REQUEST_MAX
 from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
-from riata.web.api.options import flag, model_named, read_options, whole
+from riata.web.api.options import model_named, read_options
 from riata.web.api.problems import answer_error, counts, internal, shown
-from riata.web.api.routes import observe as documents
+from riata.web.api.routes import observe as declared
 from riata.web.api.tools import Tools
 from riata.web.auth.keys import Key
 from riata.web.auth.quotas import Quotas
@@ -212,18 +211,9 @@ class Observe:
 def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
     options = read_options(request.query, request.route.options) if request.query else {}
-    if options.get("labels", "by_row") != "by_row":
-        raise BadInput("labels: the only allowed value is by_row", "bad_option")
-    key, ids = idempotency_key(request.idempotency_key), whole(options, "ids", None, 1, ROWS_PER_REQUEST_MAX)
-    return Choices(wants_applied(options), flag(options, "atomic"), key, request.key, ids, "labels" in options)
-
-
-def wants_applied(options: dict[str, str]) -> bool:
-    """Read `wait`, whose one value is `applied`."""
-    wait = options.get("wait")
-    if wait not in (None, "applied"):
-        raise BadInput("wait: the only allowed value is applied", "bad_option")
-    return wait is not None
+    wait, atomic, ids = declared.WAIT.of(options), declared.ATOMIC.of(options), declared.IDS.of(options)
+    key, by_row = idempotency_key(request.idempotency_key), declared.LABELS.of(options) is not None
+    return Choices(wait is not None, atomic, key, request.key, ids, by_row)
 
 
 def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:
@@ -247,9 +237,9 @@ def answer_of(observed: Observed, waited: bool) -> Answer:
     return Answer(202, _USUAL % (observed.accepted, observed.seq, observed.durability.encode()), rows=observed.accepted)
 
 
-def answer_document(observed: Observed, waited: bool) -> documents.Observed:
+def answer_document(observed: Observed, waited: bool) -> declared.Observed:
     """Return the document with the outcomes of the rows. It has `applied` only if `waited`."""
-    return documents.Observed(
+    return declared.Observed(
         **counts(observed),
         seq=observed.seq,
         outcome="accepted" if observed.accepted else "duplicate",

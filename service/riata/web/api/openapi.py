@@ -14,6 +14,7 @@ from typing import Any, Final, get_origin
 import msgspec
 
 import riata
+from riata.web.api.options import Option
 from riata.web.api.route import AT, Route
 from riata.web.api.routes.table import ROUTES, TAG_AT
 from riata.web.api.schema_of import schema_of
@@ -95,7 +96,8 @@ def built() -> Schema:
         }
         if route.scopes != OPEN:
             item["security"] = [{}, {"key": []}]
-        if parameters := [*([MODEL] if AT in route.path else []), *route.parameters]:
+        listed = [one.parameter() if isinstance(one, Option) else one for one in route.parameters]
+        if parameters := [*([MODEL] if AT in route.path else []), *listed]:
             item["parameters"] = parameters
         if route.body is not None:
             item["requestBody"] = route.body

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from riata.base.errors import BadInput, Malformed, NotFound, TooLarge, nearest
 from riata.base.limits import FEATURES_PER_ROW_MAX, QUERY_BYTES_MAX
 
+T = TypeVar("T")
+D = TypeVar("D")  # of a default: None, or as the value
 MODEL_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,62}"
 _MODEL_NAME = re.compile(MODEL_NAME)
 SEQ_MAX: Final = 2**63 - 1
@@ -54,42 +57,84 @@ def check_options(pairs: list[tuple[str, str]], known: Collection[str]) -> dict[
     return options
 
 
-def flag(options: dict[str, str], name: str) -> bool:
-    """Read an option that is `true` or `false`; false if absent."""
-    value = options.get(name, "false")
-    if value not in ("true", "false"):
-        raise BadInput(f"{name}: expected true or false", "bad_option")
-    return value == "true"
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """A query option: one declaration for the contract and for its reader.
+
+    text    : what it does
+    default : if it is absent
+    parse   : returns its value, None if it cannot be one
+    refusal : what a value that cannot be one is told
+    """
+
+    name: str
+    text: str
+    schema: dict[str, Any]
+    default: T
+    parse: Callable[[str], T | None]
+    refusal: Callable[[str], str]
+    required: bool = False
+
+    def of(self, options: Mapping[str, str]) -> T:
+        """Read it. Raises `BadInput` (bad_option)."""
+        given = options.get(self.name)
+        if given is None:
+            return self.default
+        found = self.parse(given)
+        if found is None:
+            raise BadInput(f"{self.name}: {self.refusal(given[:ECHOED_CHARS_MAX])}", "bad_option")
+        return found
+
+    def parameter(self) -> dict[str, Any]:
+        """Return it as OpenAPI has it."""
+        about = {"schema": self.schema, "description": self.text}
+        return {"name": self.name, "in": "query", "required": self.required, **about}
 
 
-def whole(options: dict[str, str], name: str, default: int | None, least: int, most: int) -> int | None:
-    """Read an option that is a whole number from `least` to `most`, in decimal digits."""
-    value = options.get(name)
-    if value is None:
-        return default
-    if not _DECIMAL.fullmatch(value) or not least <= int(value) <= most:
-        raise BadInput(f"{name}: expected a whole number from {least} to {most}", "bad_option")
-    return int(value)
+def flag(name: str, text: str) -> Option[bool]:
+    """Declare an option that is `true` or `false`; false if absent."""
+    schema = {"type": "string", "enum": ["true", "false"], "default": "false"}
+    return Option(name, text, schema, False, {"true": True, "false": False}.get, lambda _: "expected true or false")
 
 
-def positive(options: dict[str, str], name: str) -> float | None:
-    """Read an option that is a number above 0 and at most NUMBER_MAX, in decimal digits; None if absent."""
-    value = options.get(name)
-    if value is None:
-        return None
-    if not _NUMBER.fullmatch(value) or not 0.0 < float(value) <= NUMBER_MAX:
-        raise BadInput(f"{name}: expected a number above 0 and at most {NUMBER_MAX:g}, such as 0.3 or 1e-3", "bad_option")
-    return float(value)
+def choice(name: str, text: str, choices: Sequence[str], default: D) -> Option[str | D]:
+    """Declare an option that is one of several words."""
+    schema = {"type": "string", "enum": [*choices]} | ({} if default is None else {"default": default})
+    known = {word: word for word in choices}
+    return Option(name, text, schema, default, known.get, lambda given: nearest(given, choices))
 
 
-def share(options: dict[str, str], name: str) -> float | None:
-    """Read an option that is a number between 0 and 1, both excluded; None if absent."""
-    value = options.get(name)
-    if value is None:
-        return None
-    if not _NUMBER.fullmatch(value) or not 0.0 < float(value) < 1.0:
-        raise BadInput(f"{name}: expected a number between 0 and 1, such as 0.95", "bad_option")
-    return float(value)
+def words(name: str, text: str, required: bool = False) -> Option[str | None]:
+    """Declare an option that is any text. required : for the contract; its handler refuses its absence"""
+    return Option(name, text, {"type": "string"}, None, str, str, required)
+
+
+def whole(name: str, text: str, least: int, most: int, default: D) -> Option[int | D]:
+    """Declare an option that is a whole number from `least` to `most`, in decimal digits."""
+    schema = {"type": "integer", "minimum": least, "maximum": most} | ({} if default is None else {"default": default})
+
+    def parse(given: str) -> int | None:
+        return int(given) if _DECIMAL.fullmatch(given) and least <= int(given) <= most else None
+
+    return Option(name, text, schema, default, parse, lambda _: f"expected a whole number from {least} to {most}")
+
+
+def positive(name: str, text: str) -> Option[float | None]:
+    """Declare an option that is a number above 0 and at most NUMBER_MAX, in decimal digits; None if absent."""
+    schema = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
+    told = f"expected a number above 0 and at most {NUMBER_MAX:g}, such as 0.3 or 1e-3"
+    return Option(name, text, schema, None, lambda given: _number(given, lambda one: 0.0 < one <= NUMBER_MAX), lambda _: told)
+
+
+def share(name: str, text: str, **more: float) -> Option[float | None]:
+    """Declare an option that is a number between 0 and 1, both excluded; None if absent. more : for its schema"""
+    schema = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, **more}
+    told = "expected a number between 0 and 1, such as 0.95"
+    return Option(name, text, schema, None, lambda given: _number(given, lambda one: 0.0 < one < 1.0), lambda _: told)
+
+
+def _number(given: str, is_valid: Callable[[float], bool]) -> float | None:
+    return float(given) if _NUMBER.fullmatch(given) and is_valid(float(given)) else None
 
 
 def model_in_path(path_params: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from riata.base.arrays import I64
-from riata.base.errors import BadInput, TooLarge, nearest
+from riata.base.errors import BadInput, TooLarge
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.model import OneRow, Scores
 from riata.predict.name_book import NameBook
@@ -20,7 +20,7 @@ from riata.predict.posterior import intervals_of
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.writer.published import Published
-from riata.web.api.options import SEQ_MAX, check_options, flag, model_named, query_pairs, read_options, share, whole
+from riata.web.api.options import check_options, model_named, query_pairs, read_options
 from riata.web.api.predictions import (
     Intervals,
     Predicted,
@@ -32,6 +32,7 @@ from riata.web.api.predictions import (
     write_answer,
 )
 from riata.web.api.problems import RowsNotPredicted, refuse_errors
+from riata.web.api.routes.predict import BESIDE_BODY, IN_QUERY, REFIT, QuestionOptions
 from riata.web.api.tools import Tools
 from riata.web.auth.keys import OBSERVE, Forbidden, Key
 from riata.web.server.answers import ARROW, JSON, Answer
@@ -45,8 +46,6 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
-REFIT: Final = "refit"
-SOURCES: Final = ("model", REFIT)  # where the weights come from
 NamedRows = list[list[tuple[int, float, str]]]
 
 
@@ -134,7 +133,7 @@ class Predict:
         options = [pair for pair in pairs if pair[0].startswith("_")]
         features = [pair for pair in pairs if not pair[0].startswith("_")]
         refuse_remembering(options)
-        question = read_question(check_options(options, request.route.options), "_")
+        question = read_question(check_options(options, request.route.options), IN_QUERY)
         if question.min_seq is None:
             return write_answer(predict_query(features, question, self._now(model, refit=question.refit)), JSON)
 
@@ -172,7 +171,7 @@ class Predict:
 
     def _question(self, request: Request) -> Question:
         """Read the options of a POST; PLAIN itself if there are none."""
-        question = read_question(read_options(request.query, request.route.options), "") if request.query else PLAIN
+        question = read_question(read_options(request.query, request.route.options), BESIDE_BODY) if request.query else PLAIN
         require_allowed(request.key, question)
         return PLAIN if question == PLAIN else question
 
@@ -209,16 +208,13 @@ class Predict:
         return Served(published, context, service.names(model), self._age_s(published), stale_s)
 
 
-def read_question(options: dict[str, str], prefix: str) -> Question:
-    """Read the options of a prediction."""
-    min_seq = whole(options, f"{prefix}min_seq", None, 0, SEQ_MAX)
-    level = share(options, f"{prefix}level")
-    source = options.get(f"{prefix}from", SOURCES[0])
-    if source not in SOURCES:
-        raise BadInput(f"{prefix}from: {nearest(source[:64], SOURCES)}", "bad_option")
-    if source == REFIT and min_seq is not None:
-        raise BadInput(f"{prefix}min_seq: a refit has learnt the events up to its own; leave out one of the two", "bad_option")
-    return Question(flag(options, f"{prefix}explain"), min_seq, flag(options, f"{prefix}remember"), level, source == REFIT)
+def read_question(options: dict[str, str], declared: QuestionOptions) -> Question:
+    """Read the options of a prediction. Raises `BadInput`."""
+    min_seq, from_refit = declared.min_seq.of(options), declared.source.of(options) == REFIT
+    if from_refit and min_seq is not None:
+        told = f"{declared.min_seq.name}: a refit has learnt the events up to its own; leave out one of the two"
+        raise BadInput(told, "bad_option")
+    return Question(declared.explain.of(options), min_seq, declared.remember.of(options), declared.level.of(options), from_refit)
 
 
 def refuse_remembering(options: list[tuple[str, str]]) -> None:

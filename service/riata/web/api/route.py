@@ -18,7 +18,7 @@ from riata.base.document import read_document
 from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.api.document import read_json_object
-from riata.web.api.options import model_in_path, read_options
+from riata.web.api.options import Option, model_in_path, read_options
 from riata.web.api.schemas import Schema
 from riata.web.auth.keys import KEY, Key, KeyRing
 from riata.web.auth.quotas import Quotas
@@ -80,7 +80,7 @@ class Route:
     summary   : in the OpenAPI document; a route without one is not in the document
     answers   : by status of success, the media types and their types or schemas; that of JSON is a `Document`
     problems  : statuses of errors; those of the gate and of reading a body, 421 and 500 are added
-    parameters: OpenAPI parameters other than `{model}`; handlers refuse other query parameters
+    parameters: other than `{model}`: query options, and what is none as OpenAPI has it; handlers refuse other options
     body      : the OpenAPI request body
     writes    : whether a GET writes to the store: pages of other sites may not make a browser send it
     creates   : whether the model in the path need not exist
@@ -93,15 +93,15 @@ class Route:
     summary: str = ""
     answers: dict[int, Schema] = field(default_factory=dict)
     problems: tuple[int, ...] = ()
-    parameters: tuple[Schema, ...] = ()
+    parameters: tuple[Option[Any] | Schema, ...] = ()
     body: Schema | None = None
     writes: bool = False
     creates: bool = False
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The names of the query options. A parameter that explodes has no name of its own."""
-        return tuple(named["name"] for named in self.parameters if named["in"] == "query" and not named.get("explode"))
+        """The names of the query options."""
+        return tuple(one.name for one in self.parameters if isinstance(one, Option))
 
 
 @dataclass(frozen=True, slots=True)

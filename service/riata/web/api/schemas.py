@@ -21,7 +21,7 @@ from riata.base.limits import (
     VALUE_ABS_MAX,
     WEIGHT_MAX,
 )
-from riata.web.api.options import MODEL_NAME, SEQ_MAX
+from riata.web.api.options import MODEL_NAME
 from riata.wire.codes import SUBJECT_BYTES_MAX
 from riata.wire.readers import READERS
 
@@ -30,7 +30,6 @@ Schema = dict[str, Any]
 NUMBER: Final[Schema] = {"type": "number"}
 TEXT: Final[Schema] = {"type": "string"}
 YES_OR_NO: Final[Schema] = {"type": "boolean"}
-TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 NAME_PATTERN: Final = f"^{MODEL_NAME}$"
 
 Count = Annotated[int, Meta(ge=0)]
@@ -93,8 +92,6 @@ MODEL: Final[Schema] = {
     "description": "name of a model; `default` always exists",
     "example": "example",
 }
-FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"], "default": "false"}
-SEQ: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": SEQ_MAX}
 TEXT_TYPES: Final = {media.name: media.about for reader in READERS for media in reader.media_types if media.about}
 FEATURE_NAME_PATTERN: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
@@ -163,11 +160,6 @@ class Promotion(Document):
     seq: Count
     through: Count
     forced: bool
-
-
-def query(name: str, schema: Schema, text: str) -> Schema:
-    """Declare a query option."""
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
 def json_content(kind: Any) -> Schema:

@@ -13,16 +13,16 @@ from typing import Annotated, Any, Final
 import riata
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
-from riata.base.errors import BadInput, nearest
 from riata.learn.registry import ALGO_VERSION, default_learner, spec_of
 from riata.predict.explain import top_weights
 from riata.predict.name_book import NameBook
 from riata.run.log.event_times import UNKNOWN
 from riata.run.state.config import ModelConfig
 from riata.run.writer.published import Published
+from riata.web.api.options import choice
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import ModelWarning
-from riata.web.api.schemas import TEXT, Count, Document, Figure, Figures, Number, Object, Time, json_content, query, says
+from riata.web.api.schemas import TEXT, Count, Document, Figure, Figures, Number, Object, Time, json_content, says
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 
@@ -36,7 +36,7 @@ FIGURES: Final = {
     "calibration_error": "calibration error", "loss": "loss", "base_loss": "loss of the base rate",
 }  # fmt: skip
 
-FORMATS: Final = ("markdown", "json")
+FORMAT: Final = choice("format", "form of the answer", ("markdown", "json"), "markdown")
 
 
 CardTime = Annotated[Time | None, says("null if the log has dropped the event")]
@@ -271,9 +271,7 @@ def _one_line(words: str) -> str:
 async def card(call: Call) -> Answer:
     """The card of a model: Markdown for people, or with `format=json` the same as a document."""
     model, options = call.asked()
-    form = options.get("format", FORMATS[0])
-    if form not in FORMATS:
-        raise BadInput(f"format: {nearest(form[:64], FORMATS)}", "bad_option")
+    form = FORMAT.of(options)
     service = call.parts.service
     published, names = service.published(model), service.names(model)
     seq = published.model.seq
@@ -288,7 +286,6 @@ async def card(call: Call) -> Answer:
 
 
 TAG: Final = "models"
-_FORMAT: Final = query("format", {"type": "string", "enum": list(FORMATS), "default": FORMATS[0]}, "form of the answer")
 ROUTES: Final = (
     Route(
         "GET",
@@ -298,6 +295,6 @@ ROUTES: Final = (
         "The card of a model: configuration, data, figures, warnings, largest weights and changes, to be kept beside a decision.",
         {200: {"text/markdown": {"schema": TEXT}, **json_content(Card)}},
         (404, 422, 503),
-        (_FORMAT,),
+        (FORMAT,),
     ),
 )

@@ -27,7 +27,7 @@ from riata.run.state.config import ModelConfig
 from riata.run.state.damage import ModelDamaged
 from riata.run.writer.published import Published
 from riata.watch.warnings import CODES
-from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole
+from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole, words
 from riata.web.api.recent import Minute, Recent
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes import challengers
@@ -35,8 +35,6 @@ from riata.web.api.routes.challengers import Challengers, Followed
 from riata.web.api.routes.jobs import accepted
 from riata.web.api.schema_of import schema_of
 from riata.web.api.schemas import (
-    FLAG,
-    SEQ,
     Count,
     Document,
     Figure,
@@ -49,7 +47,6 @@ from riata.web.api.schemas import (
     Time,
     answer,
     json_body,
-    query,
     says,
 )
 from riata.web.auth.keys import ADMIN, ANY, PREDICT, WATCH, require_visible, visible
@@ -58,6 +55,13 @@ from riata.web.settings import MODEL_BYTES_MAX, WEIGHTS_SHOWN_MAX
 
 TOP_DEFAULT: Final = 50
 LEVEL: Final = 0.95
+CONFIRM: Final = words("confirm", "the name of the model again, to confirm", required=True)
+SINCE: Final = whole("since", "add the points of the learning curve after this event", 0, SEQ_MAX, None)
+TIMES: Final = flag("times", "with since: add when the event of each point was accepted; null if the log has dropped it")
+TOP: Final = whole("top", "number of weights", 1, WEIGHTS_SHOWN_MAX, TOP_DEFAULT)
+PREFIX: Final = words("prefix", "only weights whose name begins with this prefix")
+SHARE: Final = share("level", "probability of the intervals of the weights; the learner has to keep a posterior", default=LEVEL)
+CLASS: Final = words("class", "of a model of several classes: the class whose weights are meant")
 
 Curve = Annotated[
     list[
@@ -326,7 +330,7 @@ async def drop_model(call: Call) -> Answer:
     """Drop a model, served or not, with its log and checkpoints. `confirm` repeats the name."""
     model, options = call.asked()
     require_there(call.parts.service, model)
-    if options.get("confirm") != model:
+    if CONFIRM.of(options) != model:
         raise BadInput("confirm: repeat the name of the model; dropping it deletes all its data", "confirm_needed")
     await call.parts.admin.drop_model(model)
     return call.answer({"name": model, "dropped": True})
@@ -335,12 +339,12 @@ async def drop_model(call: Call) -> Answer:
 async def model_metrics(call: Call) -> Answer:
     """Test-then-train figures; with `since` also the points of the learning curve after that event."""
     model, options = call.asked()
-    since = whole(options, "since", None, 0, SEQ_MAX)
+    since = SINCE.of(options)
     published = call.parts.service.published(model)
     meters = call.parts.meters
     warnings = meters.warnings(published, call.parts.service.names(model))
     document = metrics_document(published, meters.figures(published), warnings, since)
-    if flag(options, "times") and since is not None:
+    if TIMES.of(options) and since is not None:
         points = document["history"]
         times = await call.parts.service.event_times(model, [point["seq"] for point in points])
         document["history"] = dated(points, times)
@@ -350,14 +354,14 @@ async def model_metrics(call: Call) -> Answer:
 async def model_weights(call: Call) -> Answer:
     """The largest weights, with slots and every name seen in the slot."""
     model, options = call.asked()
-    top = whole(options, "top", TOP_DEFAULT, 1, WEIGHTS_SHOWN_MAX) or TOP_DEFAULT
+    top = TOP.of(options)
     published, book = call.parts.service.published(model), call.parts.service.names(model)
     loop = asyncio.get_running_loop()
-    weights, prefix = weights_of_class(published, options.get("class")), options.get("prefix", "")
+    weights, prefix = weights_of_class(published, CLASS.of(options)), PREFIX.of(options) or ""
     of_model = published.model.weights
     errors = published.model.weight_errors if weights is of_model else lambda: np.full(len(weights.slot), np.nan)
     found = await loop.run_in_executor(None, lambda: top_weights(weights, errors(), top, prefix, book))
-    level = share(options, "level")
+    level = SHARE.of(options)
     has = isinstance(published.model, PosteriorModel)
     told = await loop.run_in_executor(None, marginals_of, published.model, level or LEVEL) if has or level is not None else None
     document = {
@@ -424,20 +428,6 @@ CONFIG: Final = Named("ModelConfig", challengers.with_follow(schema_of(ModelConf
 _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
 
-_CONFIRM: Final = {**query("confirm", {"type": "string"}, "the name of the model again, to confirm"), "required": True}
-_SINCE: Final = query("since", SEQ, "add the points of the learning curve after this event")
-_TIMES: Final = query("times", FLAG, "with since: add when the event of each point was accepted; null if the log has dropped it")
-_TOP: Final = query(
-    "top", {"type": "integer", "minimum": 1, "maximum": WEIGHTS_SHOWN_MAX, "default": TOP_DEFAULT}, "number of weights"
-)
-_LEVEL: Final = query(
-    "level",
-    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": LEVEL},
-    "probability of the intervals of the weights; the learner has to keep a posterior",
-)
-
-_CLASS: Final = query("class", {"type": "string"}, "of a model of several classes: the class whose weights are meant")
-_PREFIX: Final = query("prefix", {"type": "string"}, "only weights whose name begins with this prefix")
 ROUTES: Final = (
     Route("GET", "/models", ANY, list_models, "List all models.", answer(MODEL_LIST), (422, 503)),
     Route(
@@ -452,8 +442,17 @@ ROUTES: Final = (
         creates=True,
     ),
     Route("GET", AT, ANY, describe_model, "Show one model.", answer(Model), _READ),
-    Route("DELETE", AT, (ADMIN,), drop_model, "Drop a model.", answer(ModelDropped), (*_READ, 409), (_CONFIRM,)),
-    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer(Metrics), _READ, (_SINCE, _TIMES)),
+    Route(
+        "DELETE",
+        AT,
+        (ADMIN,),
+        drop_model,
+        "Drop a model.",
+        answer(ModelDropped),
+        (*_READ, 409),
+        (CONFIRM,),
+    ),
+    Route("GET", f"{AT}/metrics", _SEEN, model_metrics, "Test-then-train figures.", answer(Metrics), _READ, (SINCE, TIMES)),
     Route(
         "GET",
         f"{AT}/weights",
@@ -462,7 +461,7 @@ ROUTES: Final = (
         "The largest weights.",
         answer(Weights),
         (*_READ, 409),
-        (_TOP, _PREFIX, _LEVEL, _CLASS),
+        (TOP, PREFIX, SHARE, CLASS),
     ),
 )
 

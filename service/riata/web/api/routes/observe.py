@@ -7,20 +7,9 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.limits import ERRORS_SHOWN_MAX, ROWS_PER_REQUEST_MAX
+from riata.web.api.options import choice, flag, whole
 from riata.web.api.route import AT, Hot, Route
-from riata.web.api.schemas import (
-    FLAG,
-    Count,
-    Document,
-    Example,
-    PredictionLabel,
-    RejectedCodes,
-    RowError,
-    Schema,
-    answer,
-    query,
-    rows_body,
-)
+from riata.web.api.schemas import Count, Document, Example, PredictionLabel, RejectedCodes, RowError, answer, rows_body
 from riata.web.auth.keys import OBSERVE
 
 TAG: Final = "observe"
@@ -44,20 +33,24 @@ class Observed(Document, kw_only=True):
     applied: bool | UnsetType = UNSET
 
 
-OPTIONS: Final[tuple[Schema, ...]] = (
-    query("wait", {"type": "string", "enum": ["applied"]}, "answer 200 once the served model includes the rows"),
-    query("atomic", FLAG, "refuse all rows if any row is refused"),
-    query(
-        "ids",
-        {"type": "integer", "minimum": 1, "maximum": ROWS_PER_REQUEST_MAX},
-        "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with "
-        "an event_id of its own keeps that one",
-    ),
-    query(
-        "labels",
-        {"type": "string", "enum": ["by_row"]},
-        "refuse rows one by one, even if the labels of all rows are those of another setting `labels`",
-    ),
+WAIT: Final = choice("wait", "answer 200 once the served model includes the rows", ("applied",), None)
+ATOMIC: Final = flag("atomic", "refuse all rows if any row is refused")
+IDS: Final = whole(
+    "ids",
+    "the number of rows: their event ids, 16 bytes each, follow the rows at the end of the body, in any format. A row with "
+    "an event_id of its own keeps that one",
+    1,
+    ROWS_PER_REQUEST_MAX,
+    None,
+)
+LABELS: Final = choice(
+    "labels", "refuse rows one by one, even if the labels of all rows are those of another setting `labels`", ("by_row",), None
+)
+OPTIONS: Final = (
+    WAIT,
+    ATOMIC,
+    IDS,
+    LABELS,
     {
         "name": "Idempotency-Key",
         "in": "header",

@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from riata.web.api.options import SEQ_MAX, Option, choice, flag, share, whole
 from riata.web.api.predictions import Prediction
 from riata.web.api.route import AT, Hot, Route
-from riata.web.api.schemas import FLAG, SEQ, Schema, UnlabelledExample, answer, query, rows_body
+from riata.web.api.schemas import Schema, UnlabelledExample, answer, rows_body
 from riata.web.auth.keys import PREDICT
 
 TAG: Final = "predict"
-_EXPLAIN: Final = "add bias and contributions, which add up to the margin"
-_MIN_SEQ: Final = "wait until the served model includes this log position"
-_LEVEL: Final = "add the interval that holds the probability with this probability; the model has to have standard errors"
-_BETWEEN: Final = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_FROM: Final = "refit answers with the weights of the model's last refit instead of its own"
-_SOURCE: Final[Schema] = {"type": "string", "enum": ["model", "refit"], "default": "model"}
-_REMEMBER: Final = "keep the features until the label arrives; the answer has the prediction_id to send it with"
-QUERY_OPTIONS: Final[tuple[Schema, ...]] = (
-    query("_explain", FLAG, _EXPLAIN),
-    query("_min_seq", SEQ, _MIN_SEQ),
-    query("_level", _BETWEEN, _LEVEL),
-    query("_from", _SOURCE, _FROM),
+REFIT: Final = "refit"
+SOURCES: Final = ("model", REFIT)  # where the weights come from
+
+
+class QuestionOptions:
+    """The options of a prediction; in a query, where the other parameters are features, their names begin with `_`."""
+
+    def __init__(self, prefix: str) -> None:
+        self.explain = flag(f"{prefix}explain", "add bias and contributions, which add up to the margin")
+        self.min_seq = whole(f"{prefix}min_seq", "wait until the served model includes this log position", 0, SEQ_MAX, None)
+        self.remember = flag(
+            f"{prefix}remember", "keep the features until the label arrives; the answer has the prediction_id to send it with"
+        )
+        self.level = share(
+            f"{prefix}level",
+            "add the interval that holds the probability with this probability; the model has to have standard errors",
+        )
+        text = "refit answers with the weights of the model's last refit instead of its own"
+        self.source = choice(f"{prefix}from", text, SOURCES, SOURCES[0])
+
+
+IN_QUERY: Final = QuestionOptions("_")
+BESIDE_BODY: Final = QuestionOptions("")
+QUERY_OPTIONS: Final[tuple[Option[Any] | Schema, ...]] = (
+    IN_QUERY.explain,
+    IN_QUERY.min_seq,
+    IN_QUERY.level,
+    IN_QUERY.source,
     {
-        **query("features", {"type": "object", "additionalProperties": {"type": "string"}}, ""),
+        "name": "features",
+        "in": "query",
+        "required": False,
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
         "style": "form",
         "explode": True,
         "description": "every other parameter is a feature: numeric if its value is a number, otherwise an indicator",
         "example": {"age": "40", "country": "de"},
     },
 )
-BODY_OPTIONS: Final = (
-    query("explain", FLAG, _EXPLAIN),
-    query("min_seq", SEQ, _MIN_SEQ),
-    query("remember", FLAG, _REMEMBER),
-    query("level", _BETWEEN, _LEVEL),
-    query("from", _SOURCE, _FROM),
-)
+BODY_OPTIONS: Final = (BESIDE_BODY.explain, BESIDE_BODY.min_seq, BESIDE_BODY.remember, BESIDE_BODY.level, BESIDE_BODY.source)
 PREDICTIONS: Final = {
     "application/json": {"schema": {"anyOf": [Prediction, list[Prediction]]}},
     "application/x-ndjson": {"schema": {"type": "string"}},

@@ -10,16 +10,16 @@ from annotated_types import MaxLen
 from msgspec import UNSET, Meta, UnsetType, field
 
 from riata.base.document import read_document, write_document
-from riata.base.errors import BadInput, Corrupt, Malformed, NotFound, nearest
+from riata.base.errors import Corrupt, Malformed, NotFound
 from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
 from riata.run.writer.published import Published
 from riata.store.retention import NOTE_CHARACTERS_MAX
 from riata.web.api.document import check_type, read_json_object
-from riata.web.api.options import new_model_name
+from riata.web.api.options import choice, new_model_name
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import source
-from riata.web.api.schemas import Count, Document, Number, Object, Source, Time, answer, json_body, json_content, query
+from riata.web.api.schemas import Count, Document, Number, Object, Source, Time, answer, json_body, json_content
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 from riata.web.server.body import content_type
@@ -27,7 +27,7 @@ from riata.web.settings import DOCUMENT_BYTES_MAX
 
 BINARY: Final = "application/octet-stream"
 CURL: Final = "application/x-www-form-urlencoded"  # what curl says of --data-binary; the bytes are checked by their digest
-EXPORT_FORMATS: Final = ("binary", "json")
+FORMAT: Final = choice("format", "binary can be imported; json is for reading", ("binary", "json"), "binary")
 
 
 class Snapshot(Document):
@@ -142,9 +142,7 @@ async def delete_snapshot(call: Call) -> Answer:
 async def export(call: Call) -> Answer:
     """Export a checkpoint as a self-describing binary, or with `format=json` the served model in readable form."""
     model, options = call.asked()
-    kind = options.get("format", "binary")
-    if kind not in EXPORT_FORMATS:
-        raise BadInput(f"format: {nearest(kind[:64], EXPORT_FORMATS)}", "bad_option")
+    kind = FORMAT.of(options)
     published = call.parts.service.published(model)
     if kind == "json":
         loop = asyncio.get_running_loop()
@@ -199,11 +197,6 @@ def listed_weights(weights: Weights, names: NameBook) -> list[dict[str, Any]]:
 
 TAG: Final = "snapshots"
 _BINARY: Final = {BINARY: {"schema": {"type": "string", "format": "binary"}}}
-_FORMAT: Final = query(
-    "format",
-    {"type": "string", "enum": list(EXPORT_FORMATS), "default": "binary"},
-    "binary can be imported; json is for reading",
-)
 _NUMBER: Final = {
     "name": "generation", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1},
     "description": "its number", "example": 1,
@@ -239,7 +232,7 @@ ROUTES: Final = (
         "Export a model.",
         {200: {**_BINARY, **json_content(Export)}},
         (*_READ, 409, 507),
-        (_FORMAT,),
+        (FORMAT,),
         writes=True,
     ),
     Route(

@@ -20,7 +20,7 @@ from riata.run.writer.published import Published
 from riata.web.api.options import SEQ_MAX, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
-from riata.web.api.schemas import TEXT, query
+from riata.web.api.schemas import TEXT
 from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
 from riata.web.server.answers import Stream
 from riata.web.server.body import header
@@ -32,6 +32,7 @@ BEAT_S: Final = 15.0  # proxies close connections on which nothing is sent for a
 LIFE_S: Final = 600.0
 RETRY_MS: Final = 2000
 EVENTS_MAX: Final = 10**6
+EVENTS: Final = whole("events", "end after this many events", 1, EVENTS_MAX, None)
 REFIT_SHOWN: Final = ("id", "state", "stage", "created", "seconds", "progress", "error", "promotion")
 
 
@@ -39,7 +40,7 @@ async def stream(call: Call) -> Stream:
     """Begin a stream. Raises `Busy` (code `streams_full`) if there are too many."""
     model, options = call.asked()
     published, streams = call.parts.service.published(model), call.parts.streams
-    most = whole(options, "events", None, 1, EVENTS_MAX)
+    most = EVENTS.of(options)
     settings, key = call.parts.settings, caller(call)
     if streams.open >= settings.streams_max:
         raise Busy(f"{streams.open} streams are open, as many as there may be", "streams_full", retry_after_s=5.0)
@@ -153,5 +154,4 @@ _ANSWER: Final = {
         }
     }
 }
-_EVENTS: Final = query("events", {"type": "integer", "minimum": 1, "maximum": EVENTS_MAX}, "end after this many events")
-ROUTES: Final = (Route("GET", f"{AT}/stream", (ADMIN, WATCH), stream, _SUMMARY, _ANSWER, (404, 422, 503), (_EVENTS,)),)
+ROUTES: Final = (Route("GET", f"{AT}/stream", (ADMIN, WATCH), stream, _SUMMARY, _ANSWER, (404, 422, 503), (EVENTS,)),)

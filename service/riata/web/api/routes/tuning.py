@@ -12,10 +12,10 @@ from riata.learn.registry import SPECS
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.config_changes import CHANGEABLE
 from riata.run.writer.cell import PathQuestion
-from riata.web.api.options import NUMBER_MAX, positive, whole
+from riata.web.api.options import positive, whole
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schema_of import schema_of
-from riata.web.api.schemas import Count, Document, Figure, Named, Number, Object, Schema, Source, answer, json_body, query
+from riata.web.api.schemas import Count, Document, Figure, Named, Number, Object, Schema, Source, answer, json_body
 from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
@@ -89,6 +89,13 @@ class ModelChanged(Document):
     seq: Count
 
 
+GAMMAS: Final = whole("gammas", "number of penalties in the grid", GAMMAS_MIN, GAMMAS_MAX, GAMMAS_DEFAULT)
+FROM: Final = positive(
+    "from", "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
+)
+TO: Final = positive("to", "smallest penalty of the grid, below `from`; by default a hundredth of the current one")
+
+
 async def model_path(call: Call) -> Answer:
     """The regularisation path: number of weights and objective under other penalties, for the data so far. Read only."""
     model, options = call.asked()
@@ -106,11 +113,10 @@ async def change_model(call: Call) -> Answer:
 
 def read_path_question(options: dict[str, str]) -> PathQuestion:
     """Read the options of a path. Raises `BadInput` (bad_option) if they do not form a grid."""
-    gammas = whole(options, "gammas", GAMMAS_DEFAULT, GAMMAS_MIN, GAMMAS_MAX) or GAMMAS_DEFAULT
-    top, bottom = positive(options, "from"), positive(options, "to")
+    top, bottom = FROM.of(options), TO.of(options)
     if top is not None and bottom is not None and top <= bottom:
         raise BadInput("from: expected a number above to; the path goes from large penalties to small ones", "bad_option")
-    return PathQuestion(gammas, top, bottom)
+    return PathQuestion(GAMMAS.of(options), top, bottom)
 
 
 def _change() -> Schema:
@@ -127,9 +133,6 @@ def _change() -> Schema:
 
 TAG: Final = "models"
 MODEL_CHANGE: Final = Named("ModelChange", _change())
-_GAMMAS: Final = {"type": "integer", "minimum": GAMMAS_MIN, "maximum": GAMMAS_MAX, "default": GAMMAS_DEFAULT}
-_FROM: Final = "largest penalty of the grid; by default the smallest one that makes every weight it applies to zero"
-_GAMMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": NUMBER_MAX}
 ROUTES: Final = (
     Route(
         "GET",
@@ -139,11 +142,7 @@ ROUTES: Final = (
         "The regularisation path: the weights that other penalties would choose from what was learnt so far. Changes nothing.",
         answer(Path),
         (404, 409, 422, 503),
-        (
-            query("gammas", _GAMMAS, "number of penalties in the grid"),
-            query("from", _GAMMA, _FROM),
-            query("to", _GAMMA, "smallest penalty of the grid, below `from`; by default a hundredth of the current one"),
-        ),
+        (GAMMAS, FROM, TO),
     ),
     Route(
         "PATCH",

@@ -19,11 +19,11 @@ from riata.run.writer.published import Published
 from riata.watch.slices import HALF_LIFE, VALUES_MAX
 from riata.watch.weight_history import POINTS_MAX
 from riata.watch.weight_history import WeightHistory as Followed
-from riata.web.api.options import whole
+from riata.web.api.options import whole, words
 from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.health import Replaying, replaying, served, standing
-from riata.web.api.schemas import TEXT, Count, Document, Figure, Object, Time, answer, query
+from riata.web.api.schemas import Count, Document, Figure, Object, Time, answer
 from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, KEY, PREDICT, SCOPES, WATCH, Key, sees_key, visible
 from riata.web.server.answers import Answer
 from riata.web.server.body import header
@@ -36,6 +36,8 @@ _AFTER: Final = {  # an alarm, by the action of the detector
     "forget": "If the loss has risen, the learner forgot most of the past and learns anew; look at Learning.",
     "refit": "A refit of the newest events follows; look at Versions.",
 }
+LIMIT: Final = whole("limit", "number of rows", 1, KEPT, KEPT)
+NAMES: Final = words("names", "only these features, separated by commas; all if it is left out")
 LAG_EVENTS: Final = 100_000  # as the alert RiataLag
 
 
@@ -339,7 +341,8 @@ async def weights_history(call: Call) -> Answer:
     model, options = call.asked()
     published = call.parts.service.published(model)
     followed, asked = published.followed or Followed(), published.config.weights_followed
-    names = asked if "names" not in options else options["names"].split(",")
+    given = NAMES.of(options)
+    names = asked if given is None else given.split(",")
     for name in names:
         if name not in asked:
             raise BadInput(
@@ -352,7 +355,7 @@ async def refused(call: Call) -> Answer:
     """The rows that this process refused since its start."""
     model, options = call.asked()
     call.parts.service.published(model)
-    limit = whole(options, "limit", KEPT, 1, KEPT) or KEPT
+    limit = LIMIT.of(options)
     rows = call.parts.meters.refused
     awaited = call.parts.service.remembered().get(model)
     left_out = ("bytes", "delays")
@@ -383,10 +386,8 @@ def tagged(call: Call, document: dict[str, Any]) -> Answer:
 
 TAG: Final = "operations"
 _READ: Final = (404, 422, 503)
-_LIMIT: Final = query("limit", {"type": "integer", "minimum": 1, "maximum": KEPT, "default": KEPT}, "number of rows")
 _SLICES: Final = "Losses, calibration and label rate by value of the fields in the setting `slices`."
 _HISTORY: Final = "The weights of the features in the setting `weights_followed`, at moments of the past."
-_NAMES: Final = query("names", TEXT, "only these features, separated by commas; all if it is left out")
 _STATUS: Final = "This process, its models, and what needs attention in words."
 _REFUSED: Final = "The rows that this process refused: counts by code, and the last ones with their reasons."
 ROUTES: Final = (
@@ -403,9 +404,9 @@ ROUTES: Final = (
         _HISTORY,
         answer(WeightHistory),
         _READ,
-        (_NAMES,),
+        (NAMES,),
     ),
-    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer(RefusedRows), _READ, (_LIMIT,)),
+    Route("GET", f"{AT}/refused", (ADMIN, WATCH), refused, _REFUSED, answer(RefusedRows), _READ, (LIMIT,)),
 )
 
 
