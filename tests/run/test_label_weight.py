@@ -80,7 +80,7 @@ def test_a_refit_is_that_of_rows_with_these_weights(tmp_path: Path, monkeypatch:
     found = []
     for name, data, more in (("own", rows(900), {"label_weight": WEIGHTS}), ("sent", with_weights(rows(900)), {})):
         (tmp_path / name).mkdir()
-        task = prepared(tmp_path / name, data, {"gamma": 2.0, "hold_out": {"share": 0.5}}, {**SLOW, **more})[0].task
+        task = prepared(tmp_path / name, data, {"gamma": 2.0, "hold_out": {"share": 0.5}}, {**SLOW, **more})[0]
         found.append((task, solved(tmp_path / name)[0]))
     (own_task, own), (_, sent) = found
     assert own.weights.beta.tobytes() == sent.weights.beta.tobytes()

@@ -13,9 +13,9 @@ from riata.base.errors import BadInput, Corrupt, RiataError
 from riata.lab.batch import irls_lars
 from riata.predict.explain import Partition
 from riata.run.candidates.refits import work
-from riata.run.candidates.refits.refit import Prepared, check, seconds_left
+from riata.run.candidates.refits.refit import check, seconds_left
 from riata.run.candidates.refits.request import read_request
-from riata.run.candidates.refits.task import Outcome, write_task
+from riata.run.candidates.refits.task import Outcome, Task, write_task
 from tests.run.test_refit_work import SKETCH, prepared, solved
 
 
@@ -41,24 +41,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Prepared:
+def found(folder: Path) -> Task:
     """A task over 500 curves with groups; each test writes it again with a request of its own."""
     groups = {"sensor": "t{0..9}", "country": "country=*"}
     return prepared(folder, curves(500), {"solver": "laps", "groups": groups, "gamma": 6.0, "run_k": 0.9})[0]
 
 
-def asked(folder: Path, found: Prepared, document: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
+def asked(folder: Path, found: Task, document: dict[str, Any]) -> tuple[Outcome, dict[str, Any]]:
     """Solve another request over the same rows; returns the outcome and what the service makes of it."""
     request = read_request(document)
-    groups = found.task.groups if request.groups else replace(found.task.groups, names=(), ranks=(), is_runs=(), features=(),
+    groups = found.groups if request.groups else replace(found.groups, names=(), ranks=(), is_runs=(), features=(),
                                                               absent=())  # fmt: skip
-    task = replace(found.task, request=request, groups=groups)
+    task = replace(found, request=request, groups=groups)
     write_task(folder, task)
     outcome = solved(folder)[0]
-    return outcome, check(outcome, task, found.window, lambda: None)
+    return outcome, check(outcome, task, lambda: None)
 
 
-def test_every_solver_is_checked_and_its_settings_reach_it(folder: Path, found: Prepared) -> None:
+def test_every_solver_is_checked_and_its_settings_reach_it(folder: Path, found: Task) -> None:
     best = asked(folder, found, {"gamma": 5.0})[1]["certificate"]["objective"]
     cases: tuple[tuple[dict[str, Any], float], ...] = (
         ({"solver": "shotgun", "gamma": 5.0, "at_once": 2, "seed": 3}, 1e-5),
@@ -79,7 +79,7 @@ def test_every_solver_is_checked_and_its_settings_reach_it(folder: Path, found: 
                 assert other.weights.beta.tobytes() != outcome.weights.beta.tobytes(), setting
 
 
-def test_a_bound_takes_the_place_of_gamma(folder: Path, found: Prepared) -> None:
+def test_a_bound_takes_the_place_of_gamma(folder: Path, found: Task) -> None:
     outcome, report = asked(folder, found, {"solver": "irls_lars", "bound": [2.0, 0.5]})
     sizes = [one["size"] for one in report["solutions"]]
     assert sizes == pytest.approx([0.5, 2.0], abs=1e-9)
@@ -89,7 +89,7 @@ def test_a_bound_takes_the_place_of_gamma(folder: Path, found: Prepared) -> None
 
 
 def test_what_a_solver_cannot_do_is_refused_by_name(
-    folder: Path, found: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, found: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(irls_lars, "FEATURES_MAX", 9)
     monkeypatch.setattr(work, "left_for_solver", lambda bound, *_: bound)
@@ -111,7 +111,7 @@ def test_what_a_solver_cannot_do_is_refused_by_name(
     assert link.value.code == "not_for_this_link"
 
 
-def test_groups_are_solved_checked_and_explained(folder: Path, found: Prepared) -> None:
+def test_groups_are_solved_checked_and_explained(folder: Path, found: Task) -> None:
     outcome, report = asked(folder, found, {"solver": "laps", "groups": {"a": "b"}, "gamma": [6.0, 9.0], "run_k": [0.0, 0.9]})
     runs = report["runs"]
     assert [(one["name"], one["features"], one["runs"], one["absent"]) for one in runs["groups"]] == [
@@ -126,25 +126,25 @@ def test_groups_are_solved_checked_and_explained(folder: Path, found: Prepared) 
     assert report["solutions"][0]["log_loss"] == pytest.approx(report["regret"]["log_loss"]["batch"], rel=1e-9)
     partition = Partition.of(runs["partition"])
     assert [run.group for run in partition.runs] == [run["group"] for run in held]
-    task = replace(found.task, request=read_request({"solver": "laps", "groups": {"a": "b"}}))
+    task = replace(found, request=read_request({"solver": "laps", "groups": {"a": "b"}}))
     for lengths in ([1] * 7, [3, 3, 2], [9]):
         document = {**outcome.document, "runs": {**outcome.document["runs"], "groups": [
             {**outcome.document["runs"]["groups"][0], "lengths": lengths}, outcome.document["runs"]["groups"][1],
         ]}}  # fmt: skip
         with pytest.raises(Corrupt) as refused:
-            check(Outcome(outcome.weights, document), task, found.window, lambda: None)
+            check(Outcome(outcome.weights, document), task, lambda: None)
         assert refused.value.code == "certificate_mismatch"
 
 
-def test_a_cancelled_search_keeps_its_best_point(folder: Path, found: Prepared) -> None:
-    task = replace(found.task, request=read_request({"solver": "laps", "groups": {"a": "b"}, "gamma": [9.0, 6.0], "run_k": 0.9}))
+def test_a_cancelled_search_keeps_its_best_point(folder: Path, found: Task) -> None:
+    task = replace(found, request=read_request({"solver": "laps", "groups": {"a": "b"}, "gamma": [9.0, 6.0], "run_k": 0.9}))
     write_task(folder, task)
     outcome, said = solved(folder, lambda: False)
     points = [line for line in said if "points" in line]
     assert len(points) == 1
     assert points[0]["points"] == 2
     assert (outcome.document["solutions"][0]["gamma"], outcome.document["solutions"][0]["stopped"]) == (9.0, "cancelled")
-    assert check(outcome, task, found.window, lambda: None)["runs"]["k"] == 0.9
+    assert check(outcome, task, lambda: None)["runs"]["k"] == 0.9
     assert seconds_left([{**points[0], "seconds": 3.0}] * 2) == 0.0
     assert seconds_left([{"kkt": 1.0, "points": 6, "seconds": 3.0}, {"kkt": 1.0, "points": 6, "seconds": 4.0}]) == 8.0
 

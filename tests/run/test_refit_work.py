@@ -19,9 +19,9 @@ from riata.base.process import child_environment, lower_priority
 from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.refits import work
 from riata.run.candidates.refits.process import RefitProcess
-from riata.run.candidates.refits.refit import Prepared, Preparing, check, seconds_left
+from riata.run.candidates.refits.refit import Preparing, check, seconds_left
 from riata.run.candidates.refits.request import read_request
-from riata.run.candidates.refits.task import RESULT, STATE, Outcome
+from riata.run.candidates.refits.task import RESULT, STATE, Outcome, Task
 from riata.run.candidates.refits.work import rows_between, split_before, until
 from riata.run.state.replay import replay
 from riata.store.control_events import Counted
@@ -44,7 +44,7 @@ def prepared(
     document: dict[str, Any],
     config: dict[str, Any] = SLOW,
     changes: dict[str, Any] | None = None,
-) -> tuple[Prepared, MemoryStore]:
+) -> tuple[Task, MemoryStore]:
     """Have a service learn rows, and prepare a refit of it in `folder`."""
     store, found = MemoryStore(), []
 
@@ -86,13 +86,13 @@ def test_only_rows_that_count_are_judged(tmp_path: Path) -> None:
     found, store = prepared(tmp_path, rows(300), {"gamma": 1.0})
     (label,) = [decode_batch(record.payload).label for record in store.read("m", 0, 2**30) if record.kind == "observe"]
     counted = Counted(np.array([[2, 20], [31, 301]]), np.array([5, 40]))
-    judged = list(rows_between(found.task.mapped(), counted, 3, 50, found.task.config.label_weight.by_label))
+    judged = list(rows_between(found.mapped(), counted, 3, 50, found.config.label_weight.by_label))
     expected = [event for event in range(4, 51) if event not in (5, 40) and not 20 < event < 31]
     assert np.concatenate([batch.label for batch in judged]).tolist() == [label[event - 2] for event in expected]
 
 
 def test_of_several_penalties_the_older_half_of_the_hold_out_chooses(tmp_path: Path) -> None:
-    task = prepared(tmp_path, rows(900), {"gamma": [1000.0, 1.0, 300.0], "hold_out": {"share": 0.5}})[0].task
+    task = prepared(tmp_path, rows(900), {"gamma": [1000.0, 1.0, 300.0], "hold_out": {"share": 0.5}})[0]
     found = solved(tmp_path)[0].document
     assert [one["gamma"] for one in found["solutions"]] == [1000.0, 300.0, 1.0]
     assert found["chosen"] == 2
@@ -112,9 +112,7 @@ def test_a_cancelled_refit_keeps_the_best_weights_so_far(tmp_path: Path) -> None
     (one,) = outcome.document["solutions"]
     assert (one["stopped"], one["passes"]) == ("cancelled", 3)  # two that certify, and one that gathered columns
     assert outcome.document["verdict"]["why"] == "not judged: the refit was cancelled"
-    assert check(outcome, found.task, found.window, lambda: None)["certificate"]["objective"] == pytest.approx(
-        one["objective"], rel=1e-12
-    )
+    assert check(outcome, found, lambda: None)["certificate"]["objective"] == pytest.approx(one["objective"], rel=1e-12)
 
 
 def _stopping() -> None:
@@ -124,23 +122,23 @@ def _stopping() -> None:
 def test_a_claim_that_does_not_hold_is_not_believed(tmp_path: Path) -> None:
     found = prepared(tmp_path, rows(300), {})[0]
     outcome, _ = solved(tmp_path)
-    report = check(outcome, found.task, found.window, lambda: None)
+    report = check(outcome, found, lambda: None)
     assert report["regret"]["objective_excess"] >= -report["certificate"]["gap"]
     with pytest.raises(Unavailable, match="stopping"):
-        check(outcome, found.task, found.window, _stopping)
+        check(outcome, found, _stopping)
     (one,) = outcome.document["solutions"]
     for name, change in (("objective", 1e-3), ("kkt", -1e-3 - one["kkt"])):
         document = {**outcome.document, "solutions": [{**one, name: one[name] + change}]}
         with pytest.raises(Corrupt) as refused:
-            check(Outcome(outcome.weights, document), found.task, found.window, lambda: None)
+            check(Outcome(outcome.weights, document), found, lambda: None)
         assert refused.value.code == "certificate_mismatch"
 
 
 def test_a_segment_that_is_not_the_one_that_was_named_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
-    task = prepared(tmp_path / "one", rows(300), {})[0].task
-    other = prepared(tmp_path / "other", rows(300, seed=9), {})[0].task
+    task = prepared(tmp_path / "one", rows(300), {})[0]
+    other = prepared(tmp_path / "other", rows(300, seed=9), {})[0]
     os.replace(str(other.segments[0]["file"]), str(task.segments[0]["file"]))
     with pytest.raises(Conflict, match="not of the log of model m") as refused:
         solved(tmp_path / "one")
@@ -188,7 +186,7 @@ def test_a_window_without_an_example_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_hold_out_is_the_newest_events_that_count(tmp_path: Path) -> None:
-    task = prepared(tmp_path, rows(400), {})[0].task
+    task = prepared(tmp_path, rows(400), {})[0]
     segments = task.mapped()
     everything = Counted(np.array([[1, 401]]), np.array([401, 400, 390], np.int64)[::-1])
     assert split_before(segments, everything, 0.1) == 401 - 39 - 3

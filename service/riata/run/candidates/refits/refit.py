@@ -33,7 +33,7 @@ from riata.run.candidates.adopting import data_for, link_of
 from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
 from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.request import RefitRequest, read_request
-from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, described, write_task
+from riata.run.candidates.refits.task import BASE, ONLINE_STATE, RESULT, STATE, Outcome, Task, described, write_task
 from riata.run.candidates.refits.work import split_before
 from riata.run.candidates.segment_building import build_segments
 from riata.run.candidates.solver_options import TOLERANCE
@@ -41,7 +41,7 @@ from riata.run.candidates.solving import GAMMA, certificate_at, mean_loss
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
 from riata.run.log.archive import StorePace
-from riata.run.log.effective_log import EffectiveLog, Window, chain_at, read_effective_log
+from riata.run.log.effective_log import EffectiveLog, chain_at, read_effective_log
 from riata.run.state.changes import read_change
 from riata.run.state.model_state import ModelState
 from riata.store import layout
@@ -146,15 +146,14 @@ class Refit:
         settings, log_thread = context.settings.refits, context.log_thread
         pace = StorePace(folder, settings.reserve_bytes, settings.bytes_per_s, log_thread.waiting, self._rest)
         preparing = Preparing(context, self.job.model, self.request, folder, data, self._note_read)
-        prepared = preparing.prepare(work, pace)
+        task = preparing.prepare(work, pace)
         self._solve(work)
         self.job.stage = "checking"
         outcome = Outcome.read(work / RESULT)
-        found = check(outcome, prepared.task, prepared.window, self._check_abandoned)
+        found = check(outcome, task, self._check_abandoned)
         if not found["not_promotable"]:
             (work / STATE).replace(folder / f"{self.job.id}{STATE_SUFFIX}")
-        (work / BASE).write_bytes(prepared.online)
-        (work / BASE).replace(folder / ONLINE)  # the next refit follows the online learner from there
+        (work / ONLINE_STATE).replace(folder / ONLINE)  # the next refit follows the online learner from there
         self._name_features(context, found, outcome.weights.bits)
         self._take(found, outcome.weights)
         self.keep(folder)
@@ -244,15 +243,6 @@ def seconds_left(rows: list[dict[str, Any]]) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A task that is written, the window that it is about, and the checkpoint of the online state that it compares with."""
-
-    task: Task
-    window: Window
-    online: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Preparing:
     """Prepares the refit of a model. Used in the thread of the refit.
 
@@ -268,9 +258,9 @@ class Preparing:
     data: Path
     on_read: Callable[[int, int], None]
 
-    def prepare(self, work: Path, pace: Pace) -> Prepared:
-        """Write the task of the child process to `work`. Raises `BadInput` (codes `no_events`, `not_for_this_loss`, and those of
-        groups), and what reading the log and writing segments raise."""
+    def prepare(self, work: Path, pace: Pace) -> Task:
+        """Write the task of the child process to `work`, and return it. Raises `BadInput` (codes `no_events`,
+        `not_for_this_loss`, and those of groups), and what reading the log and writing segments raise."""
         call, model = self.context.log_thread.call, self.model
         generations: list[Generation] = call(lambda s: s.generations(model)).result()
         if not generations:
@@ -278,11 +268,10 @@ class Preparing:
         online = self._checkpoint(generations[0].gen)
         state = ModelState.of(online)
         link_of(state.config)
-        online_weights = state.learner.weights()
+        (work / ONLINE_STATE).write_bytes(online)
         names = self.context.catalogue.served_models[model].names.everything() if self.request.groups else NOTHING_NAMED
-        groups = grouping_by_slot(self.request.declared(), names, online_weights.bits)
-        origin = Origin(model, state.lineage, fingerprint(state.config.encoder))
-        segments = self._segments(origin, work, pace)
+        groups = grouping_by_slot(self.request.declared(), names, state.learner.weights().bits)
+        segments = self._segments(Origin(model, state.lineage, fingerprint(state.config.encoder)), work, pace)
         log = read_effective_log(call, model, segments)
         first = 1 if self.request.window.events is None else max(1, state.applied - self.request.window.events + 1)
         window, counted = log.window(first, state.applied), log.counted(first, state.applied)
@@ -292,12 +281,13 @@ class Preparing:
         begins, no_gate = 0, "there are too few events to hold some out"
         if split:
             split, begins, no_gate = self._follow(work, log, state, split, generations)
-        task = Task(
-            origin, state.config, self.request, state.applied, state.chain, state.changes, described(segments, work), counted,
-            log.counted(log.first, state.applied), split, begins, no_gate, max(1, cores() // 2), online_weights, groups,
+        followed = log.counted(log.first, state.applied)
+        task = Task.of(
+            state, request=self.request, window=window.document(), segments=described(segments, work), counted=counted,
+            followed=followed, split=split, begins=begins, no_gate=no_gate, threads=max(1, cores() // 2), groups=groups,
         )  # fmt: skip
         write_task(work, task)
-        return Prepared(task, window, online)
+        return task
 
     def _segments(self, origin: Origin, work: Path, pace: Pace) -> list[Segment]:
         """Make the segments cover the log, and link them into `work`: from then on nobody can delete them."""
@@ -389,7 +379,7 @@ class OneByOne(Serial):
             yield from Serial.each(self, job, [part], given)
 
 
-def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None]) -> dict[str, Any]:
+def check(outcome: Outcome, task: Task, go_on: Callable[[], None]) -> dict[str, Any]:
     """Return the result as people see it, with a certificate of the service's own. Raises `Corrupt` (code
     `certificate_mismatch`) if the claimed one does not hold, and what `go_on` raises, which is called for each part of the rows.
 
@@ -413,7 +403,7 @@ def check(outcome: Outcome, task: Task, window: Window, go_on: Callable[[], None
     verdict, progressive = report["verdict"], report.pop("progressive_regret")
     has_gamma = hasattr(task.config.learner, "gamma")
     report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
-    report["window"] = window.document()
+    report["window"] = task.window
     report["memory_bytes"] = max(solution["memory_bytes"] for solution in report["solutions"])
     report["seq"] = task.applied
     report["regret"] = {

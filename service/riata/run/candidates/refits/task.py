@@ -1,6 +1,7 @@
 """The files that a service and the child process of a refit exchange, all in the container of checkpoints.
 
-task.bin     what to solve: segments with their place in the log, which events count, the online weights
+task.bin     what to solve: segments with their place in the log, and which events count
+online.bin   a checkpoint of the online state that the optimum is compared with
 base.bin     a checkpoint of the online model from before the hold-out; not there if it begins empty, or is not known
 result.bin   weights and the report, as `Outcome`
 state.bin    the candidate: a checkpoint whose learner continues from the optimum
@@ -9,7 +10,7 @@ state.bin    the candidate: a checkpoint whose learner continues from the optimu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,38 +24,43 @@ from riata.base.errors import Conflict, Corrupt
 from riata.lab.batch.groups import Grouping
 from riata.learn.learner import Weights
 from riata.run.candidates.refits.request import RefitRequest, read_request
-from riata.run.state.config import ModelConfig, read_stored, stored_document
+from riata.run.state.config import ModelConfig
+from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Origin, Segment, map_segment
+from riata.wire.encoder import fingerprint
 
 TASK: Final = "task.bin"
+ONLINE_STATE: Final = "online.bin"
 BASE: Final = "base.bin"
 RESULT: Final = "result.bin"
 STATE: Final = "state.bin"
+PLAIN: Final = ("window", "segments", "split", "begins", "no_gate", "threads")  # fields of a task that are JSON as they are
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """What the child process of a refit is given.
 
-    origin   : of the segments
-    applied, chain, changes : of the online state that the optimum is compared with
+    origin, config, applied, chain, changes, online : of the online state; `online` are its weights
+    window   : the events that the refit is about, for people
     segments : each with file, first, last, and the chain after its events
     counted  : which events of the window count, up to `applied`
     followed : likewise of all events that are kept: those that the online learner has learnt
     split    : the last event before the hold-out; 0: there is none, because of `no_gate`
     begins   : the event after which the online learner is followed; 0 with an empty one, otherwise with `BASE`
-    online   : the weights of the online state
     groups   : those of the request, whose `ranks` are slots; without names if there are none
     """
 
     origin: Origin
     config: ModelConfig
-    request: RefitRequest
     applied: int
     chain: bytes
     changes: tuple[int, ...]
+    online: Weights
+    request: RefitRequest
+    window: dict[str, int]
     segments: Sequence[Mapping[str, Any]]
     counted: Counted
     followed: Counted
@@ -62,8 +68,13 @@ class Task:
     begins: int
     no_gate: str
     threads: int
-    online: Weights
-    groups: Grouping = field(default_factory=Grouping)
+    groups: Grouping
+
+    @staticmethod
+    def of(state: ModelState, **asked: Any) -> Task:
+        """Return the task about an online state. asked : all fields that are not of it"""
+        origin = Origin(state.name, state.lineage, fingerprint(state.config.encoder))
+        return Task(origin, state.config, state.applied, state.chain, state.changes, state.learner.weights(), **asked)
 
     def mapped(self) -> list[Segment]:
         """Map the segments. Raises `Conflict` (code `segment_stale`) if one is not the one that the service named."""
@@ -86,50 +97,29 @@ def described(segments: Sequence[Segment], folder: Path) -> list[dict[str, Any]]
 
 
 def write_task(folder: Path, task: Task) -> None:
-    """Write the task."""
-    origin = task.origin
+    """Write the task, but for the online state."""
     header = {
         "what": "refit task",
-        "origin": {"model": origin.model, "lineage": origin.lineage.hex(), "encoder": origin.encoder},
-        "config": stored_document(task.config),
         "request": write_document(task.request),
-        "applied": task.applied,
-        "chain": task.chain.hex(),
-        "changes": list(task.changes),
-        "segments": [dict(one) for one in task.segments],
-        "split": task.split,
-        "begins": task.begins,
-        "no_gate": task.no_gate,
-        "threads": task.threads,
-        "link": task.online.link,
-        "bits": task.online.bits,
+        **{name: getattr(task, name) for name in PLAIN},
         "groups": _groups_document(task.groups),
     }
     arrays = {"spans": task.counted.spans, "followed": task.followed.spans, "skipped": task.followed.skipped}
     arrays["group_slots"] = np.concatenate([*task.groups.ranks, np.empty(0, np.int64)])
-    (folder / TASK).write_bytes(layout.encode_checkpoint(header, {**arrays, **_arrays_of(task.online)}))
+    (folder / TASK).write_bytes(layout.encode_checkpoint(header, arrays))
 
 
 def read_task(folder: Path) -> Task:
     """Read the task. Raises `Corrupt`."""
     header, arrays = layout.decode_checkpoint((folder / TASK).read_bytes())
-    origin, skipped = header["origin"], cast(I64, arrays["skipped"])
-    return Task(
-        Origin(origin["model"], bytes.fromhex(origin["lineage"]), origin["encoder"]),
-        read_stored(header["config"]),
-        read_request(header["request"]),
-        header["applied"],
-        bytes.fromhex(header["chain"]),
-        tuple(header["changes"]),
-        header["segments"],
-        Counted(cast(I64, arrays["spans"]), skipped),
-        Counted(cast(I64, arrays["followed"]), skipped),
-        header["split"],
-        header["begins"],
-        header["no_gate"],
-        header["threads"],
-        _weights_of(header, arrays),
-        _groups_of(header["groups"], cast(I64, arrays["group_slots"])),
+    skipped = cast(I64, arrays["skipped"])
+    return Task.of(
+        ModelState.of((folder / ONLINE_STATE).read_bytes()),
+        request=read_request(header["request"]),
+        counted=Counted(cast(I64, arrays["spans"]), skipped),
+        followed=Counted(cast(I64, arrays["followed"]), skipped),
+        groups=_groups_of(header["groups"], cast(I64, arrays["group_slots"])),
+        **{name: header[name] for name in PLAIN},
     )
 
 
