@@ -37,6 +37,7 @@ BASE: Final = "base.bin"
 RESULT: Final = "result.bin"
 STATE: Final = "state.bin"
 PLAIN: Final = ("window", "segments", "split", "begins", "no_gate", "threads")  # fields of a task that are JSON as they are
+OF_GROUPS: Final = ("names", "is_runs", "features", "absent")  # likewise of groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def write_task(folder: Path, task: Task) -> None:
         "what": "refit task",
         "request": write_document(task.request),
         **{name: getattr(task, name) for name in PLAIN},
-        "groups": _groups_document(task.groups),
+        "groups": {name: getattr(task.groups, name) for name in OF_GROUPS},
     }
     arrays = {"spans": task.counted.spans, "followed": task.followed.spans, "skipped": task.followed.skipped}
     arrays["group_slots"] = np.concatenate([*task.groups.ranks, np.empty(0, np.int64)])
@@ -123,22 +124,11 @@ def read_task(folder: Path) -> Task:
     )
 
 
-def _groups_document(groups: Grouping) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "runs": is_runs, "features": list(features), "absent": absent}
-        for name, is_runs, features, absent in zip(groups.names, groups.is_runs, groups.features, groups.absent, strict=True)
-    ]
-
-
-def _groups_of(document: Sequence[Mapping[str, Any]], slots: I64) -> Grouping:
-    ends = np.cumsum([len(one["features"]) for one in document])
-    return Grouping(
-        tuple(one["name"] for one in document),
-        tuple(np.split(slots, ends[:-1])) if len(document) else (),
-        tuple(one["runs"] for one in document),
-        tuple(tuple(one["features"]) for one in document),
-        tuple(one["absent"] for one in document),
-    )
+def _groups_of(document: Mapping[str, Any], slots: I64) -> Grouping:
+    names, is_runs, features, absent = (tuple(document[name]) for name in OF_GROUPS)
+    ends = np.cumsum([len(one) for one in features])
+    ranks = tuple(np.split(slots, ends[:-1])) if features else ()
+    return Grouping(names, ranks, is_runs, tuple(map(tuple, features)), absent)
 
 
 @dataclass(frozen=True, slots=True)
