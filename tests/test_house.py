@@ -416,9 +416,9 @@ def has_default(field: ast.AnnAssign) -> bool:
 
 
 def test_the_check_of_defaults_sees_them() -> None:
-    tree = ast.parse("from riata.web.auth.buckets import Buckets\nBuckets(settings.a, together=2 * settings.b)\nBuckets(1, 2)")
+    tree = ast.parse("from riata.web.auth.gate import Buckets\nBuckets(settings.a, together=2 * settings.b)\nBuckets(1, 2)")
     passed = list(settings_passed(tree))
-    assert [name for name, _ in passed] == ["riata.web.auth.buckets.Buckets"]
+    assert [name for name, _ in passed] == ["riata.web.auth.gate.Buckets"]
 
     def two(per_key: float, together: float = 0.0) -> None: ...
 

@@ -37,13 +37,11 @@ from riata.store.sqlite.directory import require_free
 from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, open_in_memory, open_sqlite
 from riata.store.store import Store
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
-from riata.web.metrics.front_meters import FrontCollector
+from riata.web.auth.gate import Buckets, Gate, KeysFile
+from riata.web.metrics.collectors import FrontCollector
 from riata.web.server.bounds import TARGET_BYTES_MAX, Bounds, ListenerState
-from riata.web.server.guard import is_loopback, require_safe_host
 from riata.web.server.health_listener import health_app, health_listener
-from riata.web.server.server import build_server, listen, run
+from riata.web.server.server import build_server, is_loopback, listen, require_safe_host, run
 from riata.web.settings import WebSettings
 from riata.web.traced import trace_requests
 

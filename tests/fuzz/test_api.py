@@ -36,8 +36,7 @@ from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.api.openapi import openapi_document
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, entry_text, new_token
 from riata.wiring import build_engine
 from tests.settings import web_settings

@@ -82,7 +82,7 @@ FRONT: Final = (
     Mutant("riata/web/server/body.py", 'or int(digits or b"0") > bytes_max', 'or int(digits or b"0") < bytes_max', BODY),
     Mutant("riata/web/auth/keys.py", "now_ms >= key.expires_ms", "now_ms > key.expires_ms", KEYS),
     Mutant("riata/web/auth/keys.py", "if key is None or not same:", "if key is None:", KEYS),
-    Mutant("riata/web/auth/buckets.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
+    Mutant("riata/web/auth/gate.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
     Mutant("riata/base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES),
     Mutant("riata/web/api/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS),
 )

@@ -20,8 +20,7 @@ from riata.base.errors import Busy
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.writer.published import Published
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer

@@ -21,8 +21,7 @@ from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.wiring import build_engine
 from tests.running import HANG_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import BadInput
-from riata.web.server.guard import require_safe_host
+from riata.web.server.server import require_safe_host
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "localhost"])

@@ -7,8 +7,17 @@ import os
 import threading
 
 from riata.base.process import resident_bytes
-from riata.web.server.body import SMALL_BYTES, Bodies
-from riata.web.server.idle_memory import BURST_BYTES, GAIN_BYTES, IDLE_TRIMS, NICENESS, IdleMemory, Quiet, RenewedPool
+from riata.web.server.body import (
+    BURST_BYTES,
+    GAIN_BYTES,
+    IDLE_TRIMS,
+    NICENESS,
+    SMALL_BYTES,
+    Bodies,
+    IdleMemory,
+    Quiet,
+    RenewedPool,
+)
 
 MIB = 2**20
 

@@ -16,11 +16,10 @@ from riata.run.admin import Admin
 from riata.run.service import Service
 from riata.run.usage import FILE, FileLedger, Ledger, StoreLedger
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import Key, KeyEntry, digest_of, entry_text, new_token, parse_keys, ring_of
 from riata.web.auth.quotas import DAY_MS, Quotas
-from riata.web.metrics.front_meters import FrontCollector
+from riata.web.metrics.collectors import FrontCollector
 from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server
 from riata.wiring import build_engine

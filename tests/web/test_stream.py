@@ -13,8 +13,7 @@ import pytest
 from riata.web.api.routes import stream
 from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from tests.running import HANG_S
 from tests.settings import web_settings

@@ -21,8 +21,7 @@ from riata.watch.weight_history import WeightHistory
 from riata.web.api.refused_rows import KEPT, OF_ONE_REQUEST, RefusedRows
 from riata.web.api.routes.watching import attention_of
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from riata.wire.batch import Batch
 from riata.wire.parsed import RowError

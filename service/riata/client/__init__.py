@@ -7,10 +7,9 @@ with Riata("http://127.0.0.1:8080") as riata:
     riata.predict([{"features": {"age": 41.5, "country": "de"}}])
 """
 
-from riata.client.calls import Observed
+from riata.client.calls import Observed, Patience
 from riata.client.errors import ApiBusy, ApiConflict, ApiError, ApiFailed, ApiNotFound, ApiRefused, Unreachable
 from riata.client.observing import MostlyRefused
-from riata.client.retry import Patience
 from riata.client.riata import Riata
 from riata.client.riata_async import AsyncRiata
 

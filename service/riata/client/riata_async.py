@@ -11,12 +11,10 @@ import httpx
 
 from riata.base.errors import BadInput
 from riata.client import calls
-from riata.client.calls import NDJSON, Call, Observed, Rows
+from riata.client.calls import NDJSON, Attempts, Call, Observed, Patience, Rows
 from riata.client.errors import ApiRefused
-from riata.client.going_back import To, restoring
 from riata.client.observing import observing
-from riata.client.retry import Attempts, Patience
-from riata.client.riata import new_key
+from riata.client.riata import To, new_key, restoring
 from riata.wire.tables import Roles
 
 Result = TypeVar("Result")

@@ -5,10 +5,14 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError('riata.estimators needs scikit-learn: pip install "riata[estimators]"', name=error.name) from None
 
-from riata.estimators.bayesian import BayesianLogisticRegression
-from riata.estimators.exchange import from_riata
 from riata.estimators.functional import FunctionalTreeClassifier
-from riata.estimators.online import FTRLProximalClassifier, TaylorSketchClassifier, TruncatedGradientClassifier
+from riata.estimators.online import (
+    BayesianLogisticRegression,
+    FTRLProximalClassifier,
+    TaylorSketchClassifier,
+    TruncatedGradientClassifier,
+    from_riata,
+)
 from riata.estimators.runs import RunLassoClassifier
 from riata.estimators.sequences import MarkovMixture
 from riata.estimators.sparse import SparseLogisticRegression

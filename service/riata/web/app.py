@@ -25,20 +25,17 @@ from riata.web.api.problems import Problem, answer_error, internal
 from riata.web.api.route import Hot, Parts, add_routes, respond
 from riata.web.api.routes import console, docs
 from riata.web.api.routes.table import ROUTES
-from riata.web.api.tools import Tools
 from riata.web.auth.gate import Gate
 from riata.web.auth.quotas import Quotas
+from riata.web.metrics.collectors import RefitCollector, RememberedCollector
 from riata.web.metrics.meters import Meters
-from riata.web.metrics.pending_predictions import RememberedCollector
-from riata.web.metrics.refit_meters import RefitCollector
 from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
-from riata.web.server.body import Bodies, ClientGone
+from riata.web.server.body import Bodies, ClientGone, IdleMemory, RenewedPool
 from riata.web.server.fast_path import BusyPoll, FastPath
-from riata.web.server.idle_memory import IdleMemory, RenewedPool
 from riata.web.server.instrumented import HotApps, Instrumented
 from riata.web.server.request import Handle, Handled, HotRoute, Reply, Router
 from riata.web.server.request import Request as HotRequest
-from riata.web.settings import INLINE_BYTES_MAX, WebSettings
+from riata.web.settings import INLINE_BYTES_MAX, Tools, WebSettings
 
 log = logging.getLogger("riata.web")
 OnStartFailed = Callable[[BaseException], None]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
+
+from riata.base.clock import Clock
+from riata.run.service import Service
 
 INLINE_BYTES_MAX: Final = 64 * 2**10  # larger bodies are parsed in a thread: 64 KiB take the event loop about 0.2 ms
 DOCUMENT_BYTES_MAX: Final = 64 * 2**10  # the body of an operation
@@ -45,3 +49,16 @@ class WebSettings:
     streams_per_key: int
     busy_poll_us: int
     dedupe_events: int
+
+
+# What the handlers of hot routes share.
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Service, settings and clock. Bodies that would block the event loop are parsed in `pool`."""
+
+    service: Service
+    settings: WebSettings
+    pool: Executor
+    clock: Clock

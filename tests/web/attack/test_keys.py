@@ -22,8 +22,7 @@ from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.app import create_app
 from riata.web.auth import gate as gate_module
-from riata.web.auth.buckets import BURST_S, Bucket, Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import BURST_S, Bucket, Buckets, Gate, KeysFile
 from riata.web.auth.keys import (
     ADMIN,
     OBSERVE,

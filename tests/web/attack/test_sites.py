@@ -25,8 +25,7 @@ from riata.run.state.config import ModelConfig
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT
 from riata.web.app import create_app
-from riata.web.auth.buckets import Buckets
-from riata.web.auth.gate import Gate, KeysFile
+from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import entry_text
 from riata.web.server.bounds import ListenerState
 from riata.wiring import hosts_of

@@ -17,14 +17,13 @@ from riata.store.records import write_ahead
 from riata.web.api.options import model_named, read_options
 from riata.web.api.problems import answer_error, counts, internal, shown
 from riata.web.api.routes import observe as declared
-from riata.web.api.tools import Tools
 from riata.web.auth.keys import Key
 from riata.web.auth.quotas import Quotas
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer, json_answer
 from riata.web.server.body import idempotency_key
 from riata.web.server.request import DEFERRED, Aside, Handled, Reply, Request
-from riata.web.settings import INLINE_BYTES_MAX
+from riata.web.settings import INLINE_BYTES_MAX, Tools
 from riata.wire.given import OtherLabels
 from riata.wire.parse import StoreContext, id_of, parse_for_store
 from riata.wire.parsed import ID_BYTES, Parsed

@@ -33,11 +33,10 @@ from riata.web.api.predictions import (
 )
 from riata.web.api.problems import RowsNotPredicted, refuse_errors
 from riata.web.api.routes.predict import BESIDE_BODY, IN_QUERY, REFIT, QuestionOptions
-from riata.web.api.tools import Tools
 from riata.web.auth.keys import OBSERVE, Forbidden, Key
 from riata.web.server.answers import ARROW, JSON, Answer
 from riata.web.server.request import Aside, Handled, Reply, Request
-from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX
+from riata.web.settings import EXPLAINED_FEATURES_MAX, INLINE_BYTES_MAX, Tools
 from riata.wire.parse import StoreContext, explain_query, explain_rows, parse_for_store, parse_query
 from riata.wire.parsed import Parsed, RowError
 
