@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64
+from riata.base.arrays import F64
 from riata.base.errors import Malformed, TooLarge, Unsupported, nearest
 from riata.base.limits import BODY_BYTES_MAX, FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX
 from riata.wire.codes import BAD_INDEX, DUPLICATE_INDEX, DUPLICATE_KEY, LENGTHS_DIFFER, OK
@@ -31,8 +31,8 @@ from riata.wire.parsed import Reading
 from riata.wire.reader import ColumnLines
 
 SLUG: Final = "bad_arrow"
-_COLUMNS: Final = ("names", "indices", "values", "label", "weight", "event_id", "subject")
-_NUMBERS, _TEXTS = ("label", "weight"), ("event_id", "subject")
+_LISTS, _NUMBERS, _TEXTS = ("names", "indices", "values"), ("label", "weight"), ("event_id", "subject")
+_COLUMNS: Final = (*_LISTS, *_NUMBERS, *_TEXTS)
 _INDEX_MAX: Final = 2**63 - 1
 _SHOWN_MAX: Final = 64
 _ROWS_AT_ONCE: Final = 500  # whose names are objects of Python
@@ -94,7 +94,7 @@ def lines_of(body: memoryview) -> ColumnLines:
     pyarrow = _library()
     try:
         batch = _batch(pyarrow, body)
-        return _Columns(pyarrow, batch).lines()
+        return _lines(_columns(pyarrow, batch), batch.num_rows)
     except (pyarrow.ArrowException, OSError, EOFError, OverflowError, UnicodeDecodeError) as error:
         raise _bad(str(error)) from None
 
@@ -176,107 +176,81 @@ def _require_columns(pyarrow: Any, schema: Any) -> None:
             raise _wrong(name, "expected numbers: int, float or double")
 
 
-class _Columns:
-    """The columns of a record batch, checked."""
+def _as_bytes(pyarrow: Any, column: Any) -> Any:
+    """The same column, its strings as binary: a row whose text is not UTF-8 is refused alone."""
+    types, kind = pyarrow.types, column.type
+    binary = {pyarrow.string(): pyarrow.binary(), pyarrow.large_string(): pyarrow.large_binary()}
+    if types.is_list(kind) or types.is_large_list(kind):
+        make = pyarrow.list_ if types.is_list(kind) else pyarrow.large_list
+        return column.view(make(binary[kind.value_type])) if kind.value_type in binary else column
+    return column.view(binary[kind]) if kind in binary else column
 
-    def __init__(self, pyarrow: Any, batch: Any) -> None:
-        """Raises `Malformed`, `TooLarge`, and what pyarrow raises."""
-        self.pyarrow = pyarrow
-        self.rows: int = batch.num_rows
-        held = {name: self._as_bytes(batch.column(i)) for i, name in enumerate(batch.schema.names)}
-        for name, column in held.items():
-            if len(column) != self.rows:
-                raise _bad(f"the length of {name} does not fit")
-            column.validate(full=True)
-        self.is_indexed = "indices" in held
-        self.name_ends, self.names = self._list(held, "indices" if self.is_indexed else "names")
-        self.value_ends, values = self._list(held, "values")
-        if len(self.names) > FEATURES_PER_REQUEST_MAX:
-            raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
-        self.values: F64 = values.to_numpy(zero_copy_only=False).astype(np.float64)
-        self.held = held
 
-    def _as_bytes(self, column: Any) -> Any:
-        """The same column, its strings as binary: a row whose text is not UTF-8 is refused alone."""
-        pyarrow, kind = self.pyarrow, column.type
-        if pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind):
-            return column.view(pyarrow.binary() if pyarrow.types.is_string(kind) else pyarrow.large_binary())
-        if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
-            make = pyarrow.list_ if pyarrow.types.is_list(kind) else pyarrow.large_list
-            item = kind.value_type
-            if pyarrow.types.is_string(item) or pyarrow.types.is_large_string(item):
-                return column.view(make(pyarrow.binary() if pyarrow.types.is_string(item) else pyarrow.large_binary()))
-        return column
-
-    def _list(self, held: dict[str, Any], name: str) -> tuple[I64, Any]:
-        """Where the items of each row begin and end, i64[rows + 1], and the items."""
-        column = held[name]
-        if column.null_count or column.values.null_count:
+def _columns(pyarrow: Any, batch: Any) -> dict[str, Any]:
+    """The columns of a record batch by name, checked. Raises `Malformed`, `TooLarge`, and what pyarrow raises."""
+    held = {name: _as_bytes(pyarrow, batch.column(i)) for i, name in enumerate(batch.schema.names)}
+    for name, column in held.items():
+        if len(column) != batch.num_rows:
+            raise _bad(f"the length of {name} does not fit")
+        column.validate(full=True)
+        if name in _LISTS and (column.null_count or column.values.null_count):
             raise _wrong(name, "its lists hold no nulls; leave the feature out")
-        return column.offsets.to_numpy(zero_copy_only=False).astype(np.int64), column.values
+        if name in _LISTS[:2] and len(column.values) > FEATURES_PER_REQUEST_MAX:
+            raise TooLarge(f"a request has at most {FEATURES_PER_REQUEST_MAX} features", "too_many_features")
+    return held
 
-    def lines(self) -> ColumnLines:
-        """Return the lines, and what is to be said of them afterwards."""
-        lengths, others = np.diff(self.name_ends), np.diff(self.value_ends)
-        wrong: dict[int, int] = dict.fromkeys(np.flatnonzero(lengths != others).tolist(), LENGTHS_DIFFER)
-        if self.is_indexed:
-            large = np.flatnonzero(self.names.to_numpy(zero_copy_only=False) > _INDEX_MAX)
-            rows = np.searchsorted(self.name_ends, large, side="right") - 1
-            wrong |= dict.fromkeys(rows[(rows >= 0) & (rows < self.rows)].tolist(), BAD_INDEX)
-        fronts = self._fronts()
-        made = [line for start in range(0, self.rows, _ROWS_AT_ONCE) for line in self._lines(start, fronts, wrong)]
-        given = self._numbers("label")
 
-        def finish(reading: Reading) -> None:
-            reading.lines = 0
-            reading.given_labels = None if given is None else given[0]
-            code = reading.sink.code[: reading.rows]
-            if self.is_indexed:
-                code[code == DUPLICATE_KEY] = DUPLICATE_INDEX
-            for row, said in wrong.items():
-                if code[row] == OK:
-                    code[row] = said
+def _lines(held: dict[str, Any], rows: int) -> ColumnLines:
+    """Return a line for each row, and what is to be said of them afterwards."""
+    is_indexed = "indices" in held
+    wrong: dict[int, int] = {}
+    made: list[str] = []
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        part = {name: column.slice(start, _ROWS_AT_ONCE) for name, column in held.items()}
+        keys, values = part["indices" if is_indexed else "names"], part["values"]
+        named = keys.flatten().to_pylist()
+        quoted = [f'"{index}"' for index in named] if is_indexed else [*map(_quoted, named)]
+        said = _said(_floats(values.flatten()))
+        a = b = 0
+        counts = zip(keys.value_lengths().to_pylist(), values.value_lengths().to_pylist(), strict=True)
+        for row, (front, (n, m)) in enumerate(zip(_fronts(part), counts, strict=True), start):
+            if is_indexed and max(named[a : a + n], default=0) > _INDEX_MAX:
+                wrong[row] = BAD_INDEX
+            elif n != m:
+                wrong[row] = LENGTHS_DIFFER
+            pairs = [] if row in wrong else zip(quoted[a : a + n], said[b : b + m], strict=True)
+            features = ",".join([f"{name}:{value}" for name, value in pairs])
+            made.append(f'{{{front}"features":{{{features}}}}}')
+            a, b = a + n, b + m
+    given = _floats(held["label"]) if "label" in held else None
 
-        return ColumnLines("\n".join(made).encode("utf-8", "surrogateescape"), finish)
+    def finish(reading: Reading) -> None:
+        reading.lines, reading.given_labels = 0, given
+        code = reading.sink.code[: reading.rows]
+        if is_indexed:
+            code[code == DUPLICATE_KEY] = DUPLICATE_INDEX
+        for row, why in wrong.items():
+            if code[row] == OK:
+                code[row] = why
 
-    def _lines(self, start: int, fronts: list[str], wrong: dict[int, int]) -> Iterator[str]:
-        """Yield the lines of some rows, the first being `start`; those of `wrong` have no features."""
-        stop = min(start + _ROWS_AT_ONCE, self.rows)
-        first, last = int(self.name_ends[start]), int(self.name_ends[stop])
-        names = [f'"{name}"' if self.is_indexed else _quoted(name) for name in self.names.slice(first, last - first).to_pylist()]
-        at = int(self.value_ends[start])
-        held = self.values[at : self.value_ends[stop]]
-        values = _said(held)
-        for row in range(start, stop):
-            features = ""
-            if row not in wrong:
-                a, b = int(self.name_ends[row]) - first, int(self.value_ends[row]) - at
-                n = int(self.name_ends[row + 1]) - first - a
-                features = ",".join([f"{name}:{value}" for name, value in zip(names[a : a + n], values[b : b + n], strict=True)])
-            yield f'{{{fronts[row]}"features":{{{features}}}}}'
+    return ColumnLines("\n".join(made).encode("utf-8", "surrogateescape"), finish)
 
-    def _fronts(self) -> list[str]:
-        """What a line says before the features, in the order in which a row is refused for it."""
-        fronts = [""] * self.rows
-        for name in _NUMBERS:
-            if (found := self._numbers(name)) is not None:
-                said = zip(_said(found[0]), found[1].tolist(), strict=True)
-                fronts = [f'{a}"{name}":{b},' if given else a for a, (b, given) in zip(fronts, said, strict=True)]
-        for name in _TEXTS:
-            if name in self.held:
-                texts = self.held[name].to_pylist()
-                fronts = [a if b is None else f'{a}"{name}":{_text(b)},' for a, b in zip(fronts, texts, strict=True)]
-        return fronts
 
-    def _numbers(self, name: str) -> tuple[F64, BOOL] | None:
-        """The numbers of a column, and which are given; None if there is no such column."""
-        column = self.held.get(name)
-        if column is None:
-            return None
-        given = column.is_valid().to_numpy(zero_copy_only=False)
-        return column.fill_null(False if column.type == self.pyarrow.bool_() else 0).to_numpy(zero_copy_only=False).astype(
-            float
-        ), given
+def _fronts(part: dict[str, Any]) -> list[str]:
+    """What a line says before the features, in the order in which a row is refused for it."""
+    fronts = [""] * len(part["values"])
+    for name in (*_NUMBERS, *_TEXTS):
+        if name in part:
+            held, given = part[name], part[name].is_valid().to_pylist()
+            texts = _said(_floats(held)) if name in _NUMBERS else ["" if b is None else _text(b) for b in held.to_pylist()]
+            fronts = [f'{a}"{name}":{b},' if there else a for a, b, there in zip(fronts, texts, given, strict=True)]
+    return fronts
+
+
+def _floats(column: Any) -> F64:
+    """The numbers of a column; an absent one is 0."""
+    numbers: F64 = column.fill_null(False if str(column.type) == "bool" else 0).to_numpy(zero_copy_only=False).astype(np.float64)
+    return numbers
 
 
 def _said(values: F64) -> list[str]:
