@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput
+from riata.learn.learner import Learner, Shadow
 from riata.learn.taylor_config import FeatureGamma, TaylorSketchConfig
 from riata.learn.taylor_sketch import TaylorSketch
-from riata.learn.taylor_state import own_penalties
+from riata.learn.taylor_state import key_map, own_penalties
+from riata.native.library import core
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
-from tests.learn.contract import same
+from tests.learn.contract import Build, LearnerContract, same
 from tests.learn.streams import cut, sparse_events, to_batch
+from tests.twins import sketch_step as twin
 from tests.twins.truncated_step import Event
 
 BITS = 10
@@ -279,3 +282,142 @@ def test_config_survives_a_document_and_refuses_what_means_nothing() -> None:
             TaylorSketchConfig(**settings_)
     with pytest.raises(BadInput, match="bits"):
         TaylorSketch(config, 27)
+
+
+# Taylor contract.
+
+
+FEW_BITS = 8  # 40 names in 256 slots: a few share one
+# Blocks and rounds so short that everything happens within the contract's 240 events.
+SHORT_ONES: dict[str, Any] = {"block": 3, "rounds": 2, "k": 4, "gamma": 0.3, "warm_up": 0}
+OWN = (FeatureGamma("age", 0.0), FeatureGamma("country=de", 2.0))
+
+OF_THE_CONTRACT: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "hybrid": {},
+    "hybrid-shadow-forgetting": {"shadow": (0.1, 3.0), "rho": 0.97, "gamma_of": OWN},
+    "hybrid-warm-up-burn-in": {"warm_up": 40, "burn_in": 120, "k": 12},
+    "strict": {"mode": "strict"},
+    "strict-blocks-of-one-length": {"mode": "strict", "ramp": 0.0, "k": 6},
+    "hybrid-prior-by-value": {"prior_by_row": False, "ramp": 0.3},
+    "strict-warm-up-shadow": {"mode": "strict", "k": 11, "warm_up": 20, "shadow": (1.0,), "gamma_schedule": "sqrt"},
+    "strict-probit-no-intercept": {"mode": "strict", "link": "probit", "intercept": False, "rho": 0.8, "block": 10},
+    "diag": {"mode": "diag", "block": 1},
+    "diag-probit-shadow": {"mode": "diag", "link": "probit", "shadow": (0.2, 0.4)},
+    "exact": {"mode": "exact", "block": 1},
+    "exact-refuse-reexpand": {"mode": "exact", "features_max": 41, "reexpand": 7, "warm_up": 20, "gamma_intercept": 0.1},
+    "exact-hybrid": {"mode": "exact", "features_max": 9, "beyond": "hybrid", "reexpand": 11, "shadow": (0.1,)},
+    "exact-strict": {"mode": "exact", "features_max": 9, "beyond": "strict", "warm_up": 50, "intercept": False},
+    "exact-linear": {"mode": "exact", "gamma_schedule": "linear", "gamma_events": 100, "warm_up": 32, "link": "probit"},
+}
+
+
+class TestContract(LearnerContract):
+    @pytest.fixture(params=OF_THE_CONTRACT)
+    def build(self, request: pytest.FixtureRequest) -> Build:
+        config = (
+            TaylorSketchConfig(**{**SHORT_ONES, **OF_THE_CONTRACT[request.param]})
+            if request.param != "defaults"
+            else TaylorSketchConfig()
+        )
+
+        def empty() -> Learner:
+            return TaylorSketch(config, FEW_BITS)
+
+        return empty
+
+
+# Taylor twin.
+
+
+ROWS = 200
+SHARP: dict[str, Any] = {"tolerance": 1e-11, "sweeps_max": 100_000}
+# Both solve to the end; what is left of rounding grows with the number of solves that follow one another.
+REL, ABS = 1e-6, 1e-7
+
+
+def _pair(name: str, **more: Any) -> tuple[TaylorSketch, twin.Plain]:
+    config = TaylorSketchConfig(**{**SHORT_ONES, **OF_THE_CONTRACT[name], **SHARP, **more})
+    learner = TaylorSketch(config, FEW_BITS)
+    own = dict(zip(learner._own.key.tolist(), learner._own.gamma.tolist(), strict=True))
+    return learner, twin.Plain(config, FEW_BITS, own)
+
+
+def _compare(learner: TaylorSketch, plain: twin.Plain) -> None:
+    """Compare members and their positions, every sum, every weight."""
+    state, sketch, scale = learner._state, learner.sketch(), float(learner._state.arrays.scalars[0])
+    key = state.arrays.members.key[: state.size].tolist()
+    listed = [None if one in (None, twin.INTERCEPT) else one for one in plain.slot]
+    assert [None if one < 0 else one for one in key] == listed + [None] * (len(key) - len(listed))
+    members = plain.members
+    assert sorted(sketch.slot[int(sketch.intercept) :].tolist()) == sorted(one for one in members if one != twin.INTERCEPT)
+    order = [twin.INTERCEPT if sketch.intercept and at == 0 else int(slot) for at, slot in enumerate(sketch.slot)]
+    for ours, theirs in (
+        (sketch.beta, [plain.feature[one].beta for one in order]),
+        (sketch.gradient, [plain.feature[one].gradient for one in order]),
+        (sketch.curvature, [plain.total(one) for one in order]),
+        (sketch.gamma, [plain.gamma(one) for one in order]),
+    ):
+        assert ours == pytest.approx(theirs, rel=REL, abs=ABS)
+    cross = [[0.0 if one == other else plain.h(one, other) for other in order] for one in order]
+    assert sketch.cross == pytest.approx(np.array(cross).reshape(len(order), len(order)), rel=REL, abs=ABS)
+    line = state.arrays.outside.line
+    others = sorted(one for one in plain.feature if one not in members and plain.feature[one].peak > 0.0)
+    assert learner._outside().tolist() == (others if len(line) else [])
+    for column, name in ((0, "beta"), (1, "gradient"), (2, "curvature"), (3, "peak")):
+        unit = scale if column in (1, 2) else 1.0
+        ours = np.abs(line[others, column]) if name == "peak" else line[others, column] * unit
+        assert ours == pytest.approx([getattr(plain.feature[one], name) for one in others], rel=REL, abs=ABS)
+    weights = learner.weights()
+    alive = {one: f.beta for one, f in sorted(plain.feature.items()) if f.beta != 0.0 and one != twin.INTERCEPT}
+    assert weights.slot.tolist() == list(alive)
+    assert weights.beta == pytest.approx(list(alive.values()), rel=REL, abs=ABS)
+
+
+@pytest.mark.parametrize("name", [name for name in OF_THE_CONTRACT if name != "defaults"])
+def test_learner_is_its_slow_twin(name: str) -> None:
+    learner, plain = _pair(name)
+    events = sparse_events(ROWS, seed=21, spread=0.7)
+    batch = to_batch(events)
+    for start, stop in ((0, 20), (20, 61), (61, 120), (120, ROWS)):
+        stepped = learner.step(cut(batch, start, stop))
+        margins, refused = twin.learn_rows(plain, events[start:stop])
+        assert stepped.margin == pytest.approx(margins, rel=REL, abs=ABS)
+        assert stepped.refused.tolist() == refused
+        _compare(learner, plain)
+    for ours, theirs in zip(learner.shadows(), plain.loss, strict=True):
+        weight, total, faded_weight, faded = theirs
+        expected = (ours.gamma, weight, total / weight, faded_weight, faded / faded_weight)
+        assert dataclasses.astuple(ours) == pytest.approx(dataclasses.astuple(Shadow(*expected)), rel=REL, abs=ABS)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "strict", "diag", "exact", "exact-hybrid", "hybrid-shadow-forgetting"])
+@pytest.mark.parametrize("gamma", [0.05, 4.0])
+def test_another_penalty_is_taken_up_at_once_and_gone_on_with(name: str, gamma: float) -> None:
+    learner, plain = _pair(name)
+    events = sparse_events(ROWS, seed=22, spread=0.7)
+    learner.step(to_batch(events[:100]))
+    twin.learn_rows(plain, events[:100])
+    learner.adjust(dataclasses.replace(learner.config, gamma=gamma))
+    plain.config = dataclasses.replace(plain.config, gamma=gamma)
+    twin.solve_all(plain)
+    _compare(learner, plain)
+    learner.step(to_batch(events[100:]))
+    twin.learn_rows(plain, events[100:])
+    _compare(learner, plain)
+
+
+# Key map.
+
+
+@pytest.mark.parametrize("spread", [1, 2**7, 2**16, 2**20])
+def test_every_key_is_in_the_map_with_its_position_and_no_other_key_is(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    held = rng.choice(4096, 1000, replace=False) * spread  # neighbours, multiples of powers of two, the highest of 32 bits
+    held[rng.random(1000) < 0.1] = -1
+    place = np.full(2048, 7, np.int64)  # what was there before is gone
+    core.fill_key_map(key_map(place), held, 900)
+    entries = place[place != 0]
+    found = dict(zip((entries >> 16).tolist(), ((entries & 0xFFFF) - 1).tolist(), strict=True))
+    assert found == {int(key): position for position, key in enumerate(held[:900]) if key >= 0}
+    assert len(entries) == len(found)

@@ -10,7 +10,7 @@ from riata.learn.taylor_config import TaylorSketchConfig
 from riata.learn.taylor_sketch import TaylorSketch
 from riata.maths.shooting import Quadratic, shoot, shoot_active
 from tests.learn.streams import sparse_events, to_batch
-from tests.learn.test_taylor_contract import BITS, CONFIGS, SHORT
+from tests.learn.test_taylor_sketch import BITS, CONFIGS, SHORT
 from tests.maths.test_rank_update import some_rows, start_with, update
 
 for number, settings in enumerate(CONFIGS.values()):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import errno
+import random
+import shutil
+import sqlite3
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from riata.base.errors import Corrupt
+from riata.store.sqlite import witness as wal_file
 from riata.store.sqlite import witness as witness_file
-from riata.store.sqlite.witness import WITNESS_NAME, Witness, Witnessed, read_witness
+from riata.store.sqlite.witness import WITNESS_NAME, Witness, Witnessed, _checksums, _weights, find_damage, read_witness
 from riata.store.store import Head
 from tests.store.batches import LINEAGE
 
@@ -144,3 +150,132 @@ def test_if_no_file_can_be_created_nothing_is_recorded_and_the_reason_is_reporte
     witness.renew([("m", head(1))])
     witness.close()
     assert not (tmp_path / WITNESS_NAME).exists()
+
+
+# The walk over a write-ahead log is compared with what SQLite reads of the same file.
+
+
+PAGE = 4096
+HEADER, FRAME = 32, 24 + PAGE
+
+
+def log_of(directory: Path, transactions: int) -> Path:
+    """A database whose log has this many transactions of some frames each, as a killed process leaves it."""
+    live = directory / "live"
+    live.mkdir()
+    connection = sqlite3.connect(live / "a.db", isolation_level=None)
+    for pragma in (f"page_size={PAGE}", "locking_mode=EXCLUSIVE", "journal_mode=WAL", "wal_autocheckpoint=0"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB)")
+    for number in range(transactions - 1):
+        connection.execute("INSERT INTO t VALUES (?, ?)", (number, bytes([number % 256]) * 9000))
+    shutil.copytree(live, directory / "copy")
+    connection.close()
+    return directory / "copy" / "a.db-wal"
+
+
+def rows_read(wal: Path, scratch: Path) -> int:
+    """The number of rows that SQLite finds."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.copytree(wal.parent, scratch)
+    connection = sqlite3.connect(scratch / "a.db")
+    try:
+        return int(connection.execute("SELECT count(*) FROM t").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+    finally:
+        connection.close()
+
+
+def test_checksums_are_those_of_the_plain_loop() -> None:
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 2**32, (7, 26), np.uint32)
+    before = rng.integers(0, 2**32, (7, 2), np.uint32)
+    wanted = []
+    for row, (s0, s1) in zip(words.tolist(), before.tolist(), strict=True):
+        for i in range(0, len(row), 2):
+            s0 = (s0 + row[i] + s1) % 2**32
+            s1 = (s1 + row[i + 1] + s0) % 2**32
+        wanted.append([s0, s1])
+    assert _checksums(words, before, _weights(26)).tolist() == wanted
+
+
+@pytest.mark.parametrize("block", [1, 3 * FRAME, 2**23])
+def test_a_sound_log_has_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(wal_file, "_BLOCK_BYTES", block)
+    assert find_damage(log_of(tmp_path, 30)) is None
+
+
+@pytest.mark.parametrize("block", [1, 3 * FRAME, 2**23])
+def test_every_transaction_that_sqlite_drops_after_a_flipped_bit_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(wal_file, "_BLOCK_BYTES", block)
+    transactions = 30
+    wal = log_of(tmp_path, transactions)
+    content = wal.read_bytes()
+    rng = random.Random(3)
+    counted = 0
+    for at in [HEADER + 2, HEADER + 9, HEADER + 18] + [rng.randrange(HEADER, len(content)) for _ in range(25)]:
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << rng.randrange(8)
+        wal.write_bytes(flipped)
+        read = rows_read(wal, tmp_path / "read") + 1 if at >= HEADER + FRAME else 0
+        found = find_damage(wal)
+        # The transaction with the damage is not counted unless its last frame is sound: from the log alone it might be torn.
+        lost = transactions - read
+        after = 0 if found is None else found.commits_after
+        assert after in (lost - 1, lost), at
+        assert found is None or HEADER <= found.at <= at
+        counted += after or 0
+    assert counted > 100
+
+
+def test_a_damaged_header_is_damage_of_unknown_size(tmp_path: Path) -> None:
+    wal = log_of(tmp_path, 5)
+    content = wal.read_bytes()
+    for at in range(HEADER):
+        flipped = bytearray(content)
+        flipped[at] ^= 16
+        wal.write_bytes(flipped)
+        found = find_damage(wal)
+        assert found is not None, at
+        assert found.commits_after is None
+        assert found.certain
+
+
+def test_a_log_that_is_cut_missing_or_too_short_is_not_damaged(tmp_path: Path) -> None:
+    wal = log_of(tmp_path, 9)
+    content = wal.read_bytes()
+    for size in (0, 5, HEADER, HEADER + 9, HEADER + FRAME, len(content) - 1, len(content) - FRAME - 7):
+        wal.write_bytes(content[:size])
+        assert find_damage(wal) is None, size
+    wal.unlink()
+    assert find_damage(wal) is None
+
+
+def test_old_frames_after_the_end_of_a_restarted_log_are_not_damage(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    for pragma in (f"page_size={PAGE}", "journal_mode=WAL", "wal_autocheckpoint=0"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB)")
+    for number in range(20):
+        connection.execute("INSERT INTO t VALUES (?, ?)", (number, bytes(3000)))
+    connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    connection.execute("INSERT INTO t VALUES (100, x'00')")
+    wal = tmp_path / "a.db-wal"
+    assert wal.stat().st_size > 20 * FRAME
+    assert find_damage(wal) is None
+    connection.close()
+
+
+def test_the_last_transaction_torn_by_a_power_cut_is_not_certain_damage(tmp_path: Path) -> None:
+    wal = log_of(tmp_path, 6)
+    content = bytearray(wal.read_bytes())
+    frames = (len(content) - HEADER) // FRAME
+    commits = [i for i in range(frames) if struct.unpack_from(">I", content, HEADER + i * FRAME + 4)[0]]
+    content[HEADER + (commits[-2] + 1) * FRAME + 100] ^= 1  # the first frame of the last transaction, whose last one is sound
+    wal.write_bytes(content)
+    found = find_damage(wal)
+    assert found is not None
+    assert (found.commits_after, found.certain) == (1, False)

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,24 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from riata.base.arrays import BOOL, F64, Arrays
 from riata.base.errors import Corrupt
 from riata.maths.links import LINKS, Answers
-from riata.watch.progressive import NEW, Progressive, ProgressiveConfig
+from riata.watch.class_progressive import ClassProgressive
+from riata.watch.progressive import (
+    EARLY,
+    EXAMPLES,
+    NEW,
+    NON_ZEROS,
+    POINT,
+    POINTS_MAX,
+    SEQ,
+    SPACING,
+    SPAN_MS,
+    STEP_MS,
+    Curve,
+    Minute,
+    Progressive,
+    ProgressiveConfig,
+    of_last_minute,
+)
 
 ALL: list[Answers] = list(LINKS)
 SMALL = {"half_life": 150, "window": 400}
@@ -436,3 +454,208 @@ def test_a_history_that_grows_is_that_of_a_curve_written_again() -> None:
         assert all(one is other for one, other in zip(watched.history(), before, strict=False))
         reported = len(watched.history())
     assert reported == 9
+
+
+# Curves.
+
+
+def grow(curve: Curve, start: int, examples: int) -> int:
+    """Feed a curve as its owner does, from `start` to `examples`; the sequence number is five ahead."""
+    at = start
+    while (due := curve.next_after(at)) <= examples:
+        point = np.full(POINT, 0.5)
+        point[[SEQ, EXAMPLES, NON_ZEROS]] = (due + 5, due, np.nan)
+        curve.add(point)
+        at = due
+    return at
+
+
+def events(curve: Curve) -> list[int]:
+    return [int(number) for number in curve.since(0)[:, EXAMPLES]]
+
+
+def test_points_are_at_the_early_events_and_then_at_a_spacing() -> None:
+    curve = Curve()
+    grow(curve, 0, 5500)
+    assert events(curve) == [*EARLY, *range(SPACING, 5001, SPACING)]
+
+
+def test_curve_thins_itself_out_and_never_exceeds_its_bound() -> None:
+    curve = Curve()
+    at = 0
+    for examples in (10**5, 10**6, 10**7, 10**8):
+        at = grow(curve, at, examples)
+        found = events(curve)
+        assert POINTS_MAX / 2 - 10 < len(found) <= POINTS_MAX or examples == 10**5
+        assert found == [*EARLY, *range(curve.spacing, examples + 1, curve.spacing)]
+    assert curve.memory() <= POINTS_MAX * POINT * 8
+
+
+def test_since_leaves_out_what_was_seen() -> None:
+    curve = Curve()
+    grow(curve, 0, 3000)
+    assert [int(seq) for seq in curve.since(505)[:, SEQ]] == [1005, 2005, 3005]
+    assert len(curve.since(3005)) == 0
+
+
+def test_non_zeros_are_noted_for_new_points_only() -> None:
+    curve = Curve()
+    assert not curve.awaits_non_zeros
+    grow(curve, 0, 20)
+    assert curve.awaits_non_zeros
+    curve.note_non_zeros(3)
+    assert not curve.awaits_non_zeros
+    grow(curve, 20, 60)
+    curve.note_non_zeros(8)
+    assert curve.since(0)[:, NON_ZEROS].tolist() == [3, 3, 8]
+
+
+def test_non_zeros_stay_with_their_points_when_the_curve_is_thinned() -> None:
+    curve = Curve()
+    at = grow(curve, 0, 400_000)
+    curve.note_non_zeros(1)
+    grow(curve, at, 700_000)
+    curve.note_non_zeros(2)
+    points = curve.since(0)
+    assert curve.spacing == 2 * SPACING
+    np.testing.assert_array_equal(points[:, NON_ZEROS], np.where(points[:, EXAMPLES] <= 400_000, 1, 2))
+
+
+def test_frozen_curve_continues_as_it_would_have() -> None:
+    one, other = Curve(), Curve()
+    at = grow(one, 0, 800_000)
+    one.note_non_zeros(4)
+    at = grow(one, at, 900_000)
+    points, (spacing, noted) = one.freeze()
+    other.thaw(points, spacing, noted, bases=one.faded_bases())
+    for curve in (one, other):
+        grow(curve, at, 3_000_000)
+        curve.note_non_zeros(9)
+    np.testing.assert_array_equal(one.since(0), other.since(0))
+    assert one.freeze()[1] == other.freeze()[1]
+
+
+def broken(points: F64, row: int, column: int, number: float) -> F64:
+    changed = points.copy()
+    changed[row, column] = number
+    return changed
+
+
+def test_thaw_refuses_what_freeze_cannot_have_made() -> None:
+    curve = Curve()
+    grow(curve, 0, 5000)
+    points, (spacing, noted) = curve.freeze()
+    Curve().thaw(points, spacing, noted)
+    wrong: list[tuple[F64, int, int]] = [
+        (points, 0, noted),
+        (points, 1500, noted),
+        (points, 3000, noted),
+        (points, spacing, -1),
+        (points, spacing, len(points) + 1),
+        (points[:, :-1], spacing, noted),
+        (points[::-1].copy(), spacing, noted),
+        (points[0], spacing, noted),
+        (np.repeat(points, 60, axis=0), spacing, noted),
+        (broken(points, 2, SEQ, np.nan), spacing, noted),
+        (broken(points, 2, NON_ZEROS, np.inf), spacing, noted),
+        (broken(points, 7, EXAMPLES, 2001), spacing, noted),
+        (points, 2 * spacing, noted),
+    ]
+    for case in wrong:
+        with pytest.raises(Corrupt, match="learning curve"):
+            Curve().thaw(*case)
+
+
+# Minute.
+
+
+SLACK_MS = STEP_MS
+
+
+def learn_until(progressive: Progressive, n: int, margin: float = 1.0, label: float = 1.0) -> None:
+    shape = (n, len(progressive.names)) if isinstance(progressive, ClassProgressive) else n
+    progressive.add(np.full(shape, margin), np.full(n, label), np.ones(n), np.zeros(n, np.bool_), progressive.examples + 1)
+
+
+def asked(minute: Minute, progressive: Progressive, now_ms: int, age_ms: int = 0) -> dict[str, Any]:
+    return of_last_minute(minute.note(progressive, now_ms).figures(progressive), age_ms)
+
+
+def test_a_steady_stream_has_the_events_of_60_to_65_seconds() -> None:
+    minute, progressive = Minute(), Progressive(ProgressiveConfig())
+    minute.note(progressive, 1_000_007)
+    for number in range(1, 2000):  # 20 events, five times a second
+        learn_until(progressive, 20)
+        now_ms = 1_000_007 + 200 * number
+        told = asked(minute, progressive, now_ms)
+        seconds = told["seconds"]
+        assert seconds == min((now_ms - 1_000_007) / 1000, seconds) or seconds >= 60.0
+        assert seconds <= 65.0
+        assert told["examples"] == pytest.approx(100 * seconds, abs=21)
+    assert told["loss"] == pytest.approx(progressive.figures()["cumulative"]["loss"], rel=1e-9)
+
+
+def test_a_fault_of_the_last_seconds_is_seen_at_once_and_forgotten_after_a_minute() -> None:
+    minute, progressive = Minute(), Progressive(ProgressiveConfig())
+    learn_until(progressive, 500_000)
+    minute.note(progressive, 0)
+    for second in range(100):
+        learn_until(progressive, 100, label=0.0 if 10 <= second < 15 else 1.0)
+        told = asked(minute, progressive, 1000 * second)
+        if not 75 <= second < 80:  # the span is 60 to 65 s
+            assert (told["base_rate"] is not None and told["base_rate"] < 1.0) == (10 <= second < 75), second
+    assert progressive.figures()["faded"]["base_rate"] < 0.99  # the faded figures do not forget it as fast
+
+
+def test_figures_age_although_nothing_is_published_any_more() -> None:
+    minute, progressive = Minute(), Progressive(ProgressiveConfig())
+    minute.note(progressive, 0)
+    for second in range(1, 201):
+        learn_until(progressive, 10)
+        published = minute.note(progressive, 1000 * second).figures(progressive)
+    counts = [of_last_minute(published, 1000 * age)["examples"] for age in range(0, 120, 10)]
+    assert all(later <= earlier for earlier, later in itertools.pairwise(counts))
+    assert counts[0] >= 600
+    assert counts[3] == pytest.approx(300, abs=60)
+    assert counts[7:] == [0] * 5
+    nothing = of_last_minute(published, 600_000)
+    assert (nothing["seconds"], nothing["examples"], nothing["loss"], nothing["auc"]) == (65.0, 0, None, None)
+
+
+def test_a_burst_after_an_hour_counts_alone() -> None:
+    minute, progressive = Minute(), Progressive(ProgressiveConfig())
+    minute.note(progressive, 0)
+    learn_until(progressive, 1000)
+    minute.note(progressive, 700)
+    learn_until(progressive, 7)
+    told = asked(minute, progressive, 3_600_123)
+    assert (told["examples"], told["seconds"]) == (7, 60.0)
+
+
+def test_another_past_begins_anew() -> None:
+    minute, progressive, restored = Minute(), Progressive(ProgressiveConfig()), Progressive(ProgressiveConfig())
+    minute.note(progressive, 0)
+    learn_until(progressive, 50)
+    assert asked(minute, progressive, 30_000)["examples"] == 50
+    learn_until(restored, 20)
+    assert asked(minute, restored, 31_000)["examples"] == 0
+    learn_until(restored, 3)
+    told = asked(minute, restored, 33_000)
+    assert (told["examples"], told["seconds"]) == (3, 2.0)
+
+
+def test_it_keeps_no_more_than_a_minute() -> None:
+    minute, progressive = Minute(), Progressive(ProgressiveConfig())
+    for second in range(1000):
+        learn_until(progressive, 1)
+        told = minute.note(progressive, 1000 * second).figures(progressive)
+    assert len(told["steps"]) <= (SPAN_MS + STEP_MS) // STEP_MS + 2
+
+
+def test_several_classes_have_an_error_and_no_auc() -> None:
+    minute, progressive = Minute(), ClassProgressive(ProgressiveConfig(window=10), ("a", "b"))
+    minute.note(progressive, 0)
+    learn_until(progressive, 30, label=1.0)
+    told, recent = asked(minute, progressive, 1000), progressive.figures()["recent"]
+    assert (told["examples"], told["error"], told["auc"], told["base_rate"]) == (30, 1.0, None, None)
+    assert (recent["examples"], recent["error"], recent["auc"]) == (10, 1.0, None)
