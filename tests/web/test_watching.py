@@ -252,6 +252,16 @@ def test_models_of_an_older_version_have_no_such_figures(
     assert 'riata_recent_loss{model="default"}' not in client.get("/metrics").text
 
 
+def test_figures_that_a_newer_version_has_are_left_out(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = service.published("default")
+    new = {**published.figures, "of_tomorrow": {"loss": 1.0}}
+    monkeypatch.setattr(service, "published", lambda _model: replace(published, shown=known(new, [])))
+    answer = client.get("/models/default/metrics")
+    assert (answer.status_code, "of_tomorrow" in answer.json()) == (200, False)
+
+
 def test_refused_rows_are_counted_by_the_last_accepted_ones_and_by_the_last_minute() -> None:
     rows, error = RefusedRows(), RowError(0, "bad_label", "")
     rows.note("m", [error] * 3, 1_000_000, accepted=0)

@@ -143,7 +143,7 @@ class Call:
 
     def answer(self, document: object, status: int = 200, *headers: tuple[bytes, bytes]) -> Answer:
         """Answer JSON of the type that the route declares for the status. The type picks its members out of `document`: a
-        mapping, or an object with such attributes. What it does not declare never gets out."""
+        mapping, or an object with such attributes. A mapping with others is a fault of ours, and answered as one."""
         kind = self.route.answers[status][JSON.decode()]["schema"]
         return json_answer(msgspec.convert(document, kind, from_attributes=True), status, headers)
 

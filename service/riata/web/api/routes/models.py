@@ -416,7 +416,8 @@ def metrics_document(
 ) -> dict[str, Any]:
     """Return the metrics of a model; `since` adds the points of its learning curve after that event."""
     non_zeros = published.model.weights.non_zeros
-    figures = {name: value for name, value in figures.items() if name != "slices"}  # they have a route of their own
+    # Slices have a route of their own; the edition of a newer version may have more.
+    figures = {name: value for name, value in figures.items() if name in Metrics.__struct_fields__}
     document = {"model": source(published), **figures, "non_zeros": non_zeros, "warnings": warnings}
     if since is not None:
         document["history"] = [point for point in published.history if point["seq"] > since]

@@ -189,10 +189,10 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
     return document
 
 
-def listed_weights(weights: Weights, names: NameBook) -> list[dict[str, Any]]:
+def listed_weights(weights: Weights, names: NameBook) -> list[NamedSlot]:
     """Return each weight with the names seen in its slot."""
     pairs = zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)
-    return [{"slot": slot, "weight": beta, "names": names.in_slot(slot, weights.bits)} for slot, beta in pairs]
+    return [NamedSlot(slot, beta, names.in_slot(slot, weights.bits)) for slot, beta in pairs]
 
 
 TAG: Final = "snapshots"
