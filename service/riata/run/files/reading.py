@@ -10,6 +10,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -284,13 +285,6 @@ def ordered_map(items: Iterator[T], work: Callable[[T], R], threads: int, ahead:
             helper.join()
 
 
-@dataclass(frozen=True, slots=True)
-class _Made(Generic[R]):
-    """The outcome of an item: `result` returns it, or raises."""
-
-    result: Callable[[], R]
-
-
 class _Pipeline(Generic[T, R]):
     """Items in progress: those from number `_taken` to `_drawn`; `_made` has the finished ones."""
 
@@ -300,7 +294,7 @@ class _Pipeline(Generic[T, R]):
         self._ahead = ahead
         self._drawing = threading.Lock()
         self._news = threading.Condition()
-        self._made: dict[int, _Made[R]] = {}
+        self._made: dict[int, Future[R]] = {}
         self._drawn = self._taken = 0
         self._ended = False
 
@@ -313,7 +307,7 @@ class _Pipeline(Generic[T, R]):
                 return
             self._one(wait=True)
 
-    def take(self) -> _Made[R] | None:
+    def take(self) -> Future[R] | None:
         """Return the next result, working while it is not ready; None after the last."""
         while True:
             with self._news:
@@ -345,7 +339,12 @@ class _Pipeline(Generic[T, R]):
             self._drawing.release()
         self._tell()
         if task is not None:
-            self._made[number] = _made(task)
+            made: Future[R] = Future()
+            try:
+                made.set_result(task())
+            except BaseException as error:
+                made.set_exception(error)
+            self._made[number] = made
             self._tell()
 
     def _draw(self) -> Callable[[], R] | None:
@@ -368,14 +367,6 @@ class _Pipeline(Generic[T, R]):
     def _tell(self) -> None:
         with self._news:
             self._news.notify_all()
-
-
-def _made(task: Callable[[], R]) -> _Made[R]:
-    try:
-        result = task()
-    except BaseException as error:
-        return _Made(partial(_raise, error))
-    return _Made(lambda: result)
 
 
 def _raise(error: BaseException) -> NoReturn:
