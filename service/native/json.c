@@ -304,7 +304,7 @@ static inline bool put_key(reader *r, u64 fingerprint, double value, int kind, s
     return true;
 }
 
-/* ---- texts: the rule of words of riata/wire/readers/json/texts.py ------------------------------------------------------ */
+/* ---- texts: the rule of words of riata/wire/scan.py -------------------------------------------------------------------- */
 
 /* Copy ASCII from *p to `at`: bytes of words in lower case, spaces for others. Ends before the first byte that is no plain byte of a
  * string or not ASCII; *p moves there. 16 bytes may be read and written behind it. Returns where writing ended. */

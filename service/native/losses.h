@@ -7,7 +7,7 @@
 
 #include "links.h"
 
-enum { LOGISTIC_LOSS, SQUARED_LOSS, HINGE_LOSS }; /* the numbers of riata/maths/losses.py */
+enum { LOGISTIC_LOSS, SQUARED_LOSS, HINGE_LOSS }; /* the numbers of riata/maths/links.py */
 
 /* Derivative of the loss with respect to the margin, which is finite; 0 for the hinge loss from margin 1 on, including the kink.
  * Source: Langford, Li & Zhang 2009, section 5. */

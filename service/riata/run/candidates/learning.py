@@ -354,7 +354,7 @@ class Relearning:
         advance: Callable[[float], None],
         to: int | None = None,
     ) -> None:
-        """history: of the log. rows: subjects, 16 bytes each, as `wire.store_context.digests_of` makes them, and the last event
+        """history: of the log. rows: subjects, 16 bytes each, as `wire.parse.digests_of` makes them, and the last event
         that may be forgotten. in_force: the present configuration. advance: called with the share of the work that is done.
         to: the event whose state is wanted, None for the end of the log. What forgets or skips rows after it holds all the
         same."""
