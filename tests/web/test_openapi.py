@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from starlette.routing import Route
 
 from riata.web.api.openapi import openapi_document
@@ -49,6 +50,23 @@ def test_the_application_answers_the_routes_of_the_table_and_no_others() -> None
 def test_every_route_but_those_of_the_page_is_in_the_contract() -> None:
     described = {(method.upper(), path) for path, item in openapi_document()["paths"].items() for method in item}
     assert described == {(route.method, route.path) for route in ROUTES if route not in (*docs.ROUTES, *console.ROUTES)}
+
+
+def test_an_answer_with_more_than_its_type_has_is_a_fault_of_ours(
+    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = service.describe("default")
+    assert client.get("/models/default").status_code == 200
+    monkeypatch.setattr(service, "describe", lambda _model: {**told, "undeclared": 1})
+    assert (client.get("/models/default").status_code, client.get("/models/default").json()["code"]) == (500, "internal")
+
+
+def test_members_are_described_in_docstrings_also_those_of_a_base() -> None:
+    schemas = openapi_document()["components"]["schemas"]
+    assert schemas["Example"]["description"] == "A labelled row."
+    assert schemas["Example"]["properties"]["ts"]["description"].startswith("when the event happened")
+    assert schemas["Example"]["properties"]["event_id"]["description"].startswith("makes a retry safe")
+    assert schemas["RestoreUndone"]["properties"]["from"]["description"] == "the first of them"
 
 
 def test_it_is_served_as_it_is_built(client: Client) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from prometheus_client.core import GaugeMetricFamily
 
 from riata.run.writer.published import Published
 from riata.watch.progressive import of_last_minute
-from riata.web.api.schemas import Figures, says
 
 BASE: Final = "The same for a predictor that knows only the base rate."
 GAUGES: Final = {  # horizon and figure: name and text
@@ -23,20 +22,6 @@ GAUGES: Final = {  # horizon and figure: name and text
     ("minute", "auc"): ("minute_auc", "Area under the ROC curve over the events of the last minute."),
     ("minute", "refused"): ("minute_refused_rows", "Rows that this process refused in the last minute."),
 }
-Recent = Annotated[
-    Figures,
-    says(
-        "of the last 1,000 events, or those of the window if it has fewer; `refused`: rows that this process "
-        "refused while it accepted the last 1,000"
-    ),
-]
-Minute = Annotated[
-    Figures,
-    says(
-        "of the events that were learnt in the last minute; `seconds`: how long that is, 60 to 65, less after a "
-        "start or a restore; `refused`: rows that this process refused in it. The AUC is that of a coarse histogram"
-    ),
-]
 
 
 def recent_figures(published: Published, unix_ms: int, refused: tuple[int, int]) -> dict[str, Any]:

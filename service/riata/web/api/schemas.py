@@ -52,11 +52,6 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def says(description: str) -> Meta:
-    """Describe a member."""
-    return Meta(description=description)
-
-
 class Document(Struct, forbid_unknown_fields=True):
     """An answer. A member whose default is UNSET may be absent. Its docstring describes members as `name : what it is`."""
 
@@ -199,15 +194,7 @@ def _features() -> Schema:
 
 
 FEATURES: Final = Named("Features", _features())
-Unused = Annotated[Time, says("time of the event; validated but not used")]
-Label = Annotated[
-    Any,
-    Meta(
-        description="depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the "
-        "name of a class, for which a number stands too",
-        extra_json_schema={"anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}]},
-    ),
-]
+Label = Annotated[Any, Meta(extra_json_schema={"anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}]})]
 Weight = Annotated[float, Meta(gt=0, le=WEIGHT_MAX, description="importance; 1 if absent")]
 
 
@@ -226,7 +213,9 @@ class _Row(Document, kw_only=True):
 class Example(_Row, kw_only=True):
     """A labelled row.
 
-    ts : when the event happened; kept in the log, counted by `lateness`, not learnt
+    ts    : when the event happened; kept in the log, counted by `lateness`, not learnt
+    label : depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the name of a
+        class, for which a number stands too
     """
 
     ts: Time | UnsetType = UNSET
@@ -235,18 +224,26 @@ class Example(_Row, kw_only=True):
 
 
 class UnlabelledExample(_Row, kw_only=True):
-    """A row to predict."""
+    """A row to predict.
 
-    ts: Unused | UnsetType = UNSET
+    ts : time of the event; validated but not used
+    """
+
+    ts: Time | UnsetType = UNSET
 
 
 class PredictionLabel(Document):
-    """The label of a prediction that was made before."""
+    """The label of a prediction that was made before.
+
+    ts    : time of the event; validated but not used
+    label : depends on the model's setting labels: 0/1 (also false/true), -1/+1, any number for real labels, or the name of a
+        class, for which a number stands too
+    """
 
     prediction_id: PredictionId
     label: Label
     weight: Weight | UnsetType = UNSET
-    ts: Unused | UnsetType = UNSET
+    ts: Time | UnsetType = UNSET
 
 
 def rows_body(kinds: tuple[Any, ...], labelled: bool) -> Schema:

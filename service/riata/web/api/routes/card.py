@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import riata
 from riata.base.clock import rfc3339
@@ -22,7 +22,7 @@ from riata.run.writer.published import Published
 from riata.web.api.options import choice
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import ModelWarning
-from riata.web.api.schemas import TEXT, Count, Document, Figure, Figures, Number, Object, Time, json_content, says
+from riata.web.api.schemas import TEXT, Count, Document, Figure, Figures, Number, Object, Time, json_content
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 
@@ -37,9 +37,6 @@ FIGURES: Final = {
 }  # fmt: skip
 
 FORMAT: Final = choice("format", "form of the answer", ("markdown", "json"), "markdown")
-
-
-CardTime = Annotated[Time | None, says("null if the log has dropped the event")]
 
 
 class CardModel(Document):
@@ -66,12 +63,16 @@ class CardLearner(Document):
 
 
 class CardData(Document):
-    """What it has learnt."""
+    """What it has learnt.
+
+    first_event : null if the log has dropped the event
+    last_event  : null if the log has dropped the event
+    """
 
     examples: Count
     skipped: Count
-    first_event: CardTime
-    last_event: CardTime
+    first_event: Time | None
+    last_event: Time | None
 
 
 class CardFigures(Document):

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
-
-from riata.run.candidates.challengers import CHALLENGERS_MAX
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import (
     NAME_PATTERN,
@@ -20,7 +17,6 @@ from riata.web.api.schemas import (
     Schema,
     answer,
     json_body,
-    says,
 )
 from riata.web.auth.keys import ADMIN, require_visible
 from riata.web.server.answers import Answer
@@ -90,12 +86,6 @@ class ChallengerPromoted(Promotion):
 
     challenger: ModelName
     verdict: ChallengerVerdict
-
-
-Challengers = Annotated[
-    list[Challenger], Meta(max_length=CHALLENGERS_MAX, description="models that learn the events of this one")
-]
-Followed = Annotated[Follow | None, says("the model whose events it learns")]
 
 
 async def promote(call: Call) -> Answer:

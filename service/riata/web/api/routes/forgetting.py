@@ -9,14 +9,13 @@ from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.jobs import Job, done_or_accepted
-from riata.web.api.schemas import Count, Document, Object, Schema, answer, json_body, says
+from riata.web.api.schemas import Count, Document, Object, Schema, answer, json_body
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 from riata.wire.codes import BAD_SUBJECT, SLUGS, SUBJECT_BYTES_MAX, is_subject
 
 SUBJECTS_MAX: Final = 1000
 BODY_BYTES_MAX: Final = 2 * SUBJECTS_MAX * (SUBJECT_BYTES_MAX + 4)
-_FIGURES: Final = "the cumulative figures of `GET /models/{model}/metrics`"
 
 
 class Subjects(tuple[str, ...], DocumentValue):
@@ -67,6 +66,8 @@ class Forgotten(Document):
     saved_deleted : those of them that somebody had saved, with their notes
     refits_undone : events that promoted refits made with such rows; refit again
     trimmed       : events before the log begins: not searched, and not in the model any more
+    before        : the cumulative figures of `GET /models/{model}/metrics`
+    after         : the cumulative figures of `GET /models/{model}/metrics`
     """
 
     model: str
@@ -79,8 +80,8 @@ class Forgotten(Document):
     saved_deleted: list[SavedSnapshot]
     refits_undone: list[Count]
     trimmed: Count
-    before: Annotated[Object, says(_FIGURES)]
-    after: Annotated[Object, says(_FIGURES)]
+    before: Object
+    after: Object
 
 
 class ForgetJobs(Document):

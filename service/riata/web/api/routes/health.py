@@ -6,7 +6,7 @@ import asyncio
 import platform
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import riata
 from riata.base.errors import RiataError
@@ -15,7 +15,7 @@ from riata.run.service import Service
 from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
 from riata.web.api.route import Call, Route
-from riata.web.api.schemas import TEXT, Count, Document, Object, answer, says
+from riata.web.api.schemas import TEXT, Count, Document, Object, answer
 from riata.web.auth.keys import ADMIN, ANONYMOUS, ANY, OPEN, WATCH, sees_key, visible
 from riata.web.metrics.meters import PROMETHEUS_TEXT
 from riata.web.server.answers import Answer
@@ -32,12 +32,6 @@ class Behind(Document):
     of: Count
 
 
-Replaying = Annotated[
-    list[Behind],
-    says("models that have not learnt yet what was logged before the start: the last event learnt, and the last of these"),
-]
-
-
 class Alive(Document):
     """The process is alive."""
 
@@ -50,6 +44,7 @@ class Ready(Document):
     leads     : whether this process learns
     accepting : whether this process accepts events now; if not, `warnings` gives the reason
     damaged   : models that answer 503 model_damaged: what is damaged, and the command that repairs it
+    replaying : models that have not learnt yet what was logged before the start: the last event learnt, and the last of these
     """
 
     ready: bool
@@ -57,7 +52,7 @@ class Ready(Document):
     leads: bool
     accepting: bool
     models: Object
-    replaying: Replaying
+    replaying: list[Behind]
     damaged: dict[str, str]
     warnings: list[str]
 

@@ -19,7 +19,7 @@ from riata.learn.learner import Weights as LearntWeights
 from riata.predict.explain import top_weights
 from riata.predict.model import Model as Predictor
 from riata.predict.posterior import PosteriorModel, require_posterior
-from riata.run.candidates.challengers import Backfilling
+from riata.run.candidates.challengers import CHALLENGERS_MAX, Backfilling
 from riata.run.log.event_times import EventTime
 from riata.run.served_model import NotServedYet
 from riata.run.service import Service
@@ -28,10 +28,9 @@ from riata.run.state.damage import ModelDamaged
 from riata.run.writer.published import Published
 from riata.watch.warnings import CODES
 from riata.web.api.options import SEQ_MAX, flag, new_model_name, share, whole, words
-from riata.web.api.recent import Minute, Recent
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes import challengers
-from riata.web.api.routes.challengers import Challengers, Followed
+from riata.web.api.routes.challengers import Challenger, Follow
 from riata.web.api.routes.jobs import accepted
 from riata.web.api.schema_of import schema_of
 from riata.web.api.schemas import (
@@ -47,7 +46,6 @@ from riata.web.api.schemas import (
     Time,
     answer,
     json_body,
-    says,
 )
 from riata.web.auth.keys import ADMIN, ANY, PREDICT, WATCH, require_visible, visible
 from riata.web.server.answers import Answer, json_answer
@@ -63,22 +61,13 @@ PREFIX: Final = words("prefix", "only weights whose name begins with this prefix
 SHARE: Final = share("level", "probability of the intervals of the weights; the learner has to keep a posterior", default=LEVEL)
 CLASS: Final = words("class", "of a model of several classes: the class whose weights are meant")
 
-Curve = Annotated[
-    list[
-        Annotated[
-            Object,
-            Meta(
-                extra_json_schema={
-                    "properties": {"time": {"type": ["string", "null"]}, "ts": {"type": ["string", "null"]}},
-                    "additionalProperties": {"type": ["number", "null"]},
-                }
-            ),
-        ]
-    ],
-    says(
-        "with since: points of the learning curve; those learnt in another log have the seq of their import. "
-        "With times: when the event of the point was accepted, and the newest `ts` of the rows of its request up to it. Both "
-        "are read from the log, and null for events that it no longer has"
+Point = Annotated[
+    Object,
+    Meta(
+        extra_json_schema={
+            "properties": {"time": {"type": ["string", "null"]}, "ts": {"type": ["string", "null"]}},
+            "additionalProperties": {"type": ["number", "null"]},
+        }
     ),
 ]
 
@@ -106,14 +95,21 @@ class Metrics(Document, kw_only=True):
     macro              : of several classes: the means of these figures over the classes that occurred
     drift              : if the model has a detector: its signals, and the last alarms, newest first
     tuned              : if the learner chooses settings by itself: those in force, and whether the choice has ended
+    recent             : of the last 1,000 events, or those of the window if it has fewer; `refused`: rows that this process
+        refused while it accepted the last 1,000
+    minute             : of the events that were learnt in the last minute; `seconds`: how long that is, 60 to 65, less after a
+        start or a restore; `refused`: rows that this process refused in it. The AUC is that of a coarse histogram
+    history            : with since: points of the learning curve; those learnt in another log have the seq of their import. With
+        times: when the event of the point was accepted, and the newest `ts` of the rows of its request up to it. Both are read
+        from the log, and null for events that it no longer has
     """
 
     model: Source
     cumulative: Figures
     faded: Figures
     window: Figures
-    recent: Recent | UnsetType = UNSET
-    minute: Minute | UnsetType = UNSET
+    recent: Figures | UnsetType = UNSET
+    minute: Figures | UnsetType = UNSET
     calibration: list[dict[str, Figure]]
     window_calibration: list[dict[str, Figure]] | UnsetType = UNSET
     cost: dict[str, Figure] | UnsetType = UNSET
@@ -123,7 +119,7 @@ class Metrics(Document, kw_only=True):
     tuned: Object | UnsetType = UNSET
     warnings: list[ModelWarning]
     non_zeros: Count
-    history: Curve | UnsetType = UNSET
+    history: list[Point] | UnsetType = UNSET
 
 
 class Served(Document):
@@ -208,11 +204,15 @@ class ModelLog(Document):
 
 
 class Model(ModelLine):
-    """All about a model."""
+    """All about a model.
+
+    follow      : the model whose events it learns
+    challengers : models that learn the events of this one
+    """
 
     config: Object
-    follow: Followed
-    challengers: Challengers
+    follow: Follow | None
+    challengers: Annotated[list[Challenger], Meta(max_length=CHALLENGERS_MAX)]
     warnings: list[ModelWarning]
     metrics: Object
     drift: Object | None
@@ -254,20 +254,13 @@ class Marginal(Document):
     positive: Number
 
 
-Posterior = Annotated[
-    Marginal,
-    says(
-        "if the learner keeps a posterior: the central interval of probability level of the weight, and the "
-        "probability that it is above zero"
-    ),
-]
-
-
 class ModelWeight(Document):
     """A weight.
 
     slot      : hash >> (32 - bits)
     std_error : approximate standard error of the weight, as in a prediction; null if unknown
+    posterior : if the learner keeps a posterior: the central interval of probability level of the weight, and the probability
+        that it is above zero
     """
 
     feature: str | None
@@ -275,18 +268,22 @@ class ModelWeight(Document):
     weight: Number
     names: list[str]
     std_error: Annotated[Figure, Meta(extra_json_schema={"minimum": 0})]
-    posterior: Posterior | UnsetType = UNSET
+    posterior: Marginal | UnsetType = UNSET
 
 
 class Weights(Document):
-    """The largest weights of a model."""
+    """The largest weights of a model.
+
+    intercept_posterior : if the learner keeps a posterior: the central interval of probability level of the weight, and the
+        probability that it is above zero
+    """
 
     model: Source
     intercept: Number
     bits: Annotated[int, Meta(ge=1, le=32)]
     non_zeros: Count
     weights: list[ModelWeight]
-    intercept_posterior: Posterior | UnsetType = UNSET
+    intercept_posterior: Marginal | UnsetType = UNSET
 
 
 async def list_models(call: Call) -> Answer:

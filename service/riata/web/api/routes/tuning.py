@@ -21,28 +21,18 @@ from riata.web.server.answers import Answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
 
 Gamma = Annotated[Number, Meta(extra_json_schema={"minimum": 0})]
-Loss = Annotated[
-    Figure,
-    Meta(
-        extra_json_schema={"minimum": 0},
-        description="test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate "
-        "unless it is the penalty in force: the sketch is linearised about the weights of that one",
-    ),
-]
-OwnLoss = Annotated[
-    Figure,
-    Meta(
-        extra_json_schema={"minimum": 0},
-        description="test-then-train, of the model itself under the penalties it had at the time",
-    ),
-]
+Loss = Annotated[Figure, Meta(extra_json_schema={"minimum": 0})]
 
 
 class PathPoint(Document):
     """The optimum under one penalty.
 
-    objective : log-likelihood of the sketch minus penalties, relative to that of all weights zero
-    in_force  : whether this is the penalty that the model learns with now
+    objective      : log-likelihood of the sketch minus penalties, relative to that of all weights zero
+    in_force       : whether this is the penalty that the model learns with now
+    log_loss       : test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate unless it is the
+        penalty in force: the sketch is linearised about the weights of that one
+    faded_log_loss : test-then-train, if this penalty is among the learner's shadows; otherwise null. An estimate unless it is the
+        penalty in force: the sketch is linearised about the weights of that one
     """
 
     gamma: Gamma
@@ -66,13 +56,15 @@ class Shadow(Document):
 class Path(Document):
     """The regularisation path.
 
-    points : from the largest penalty to the smallest, including the current one and those of the shadows
+    points         : from the largest penalty to the smallest, including the current one and those of the shadows
+    log_loss       : test-then-train, of the model itself under the penalties it had at the time
+    faded_log_loss : test-then-train, of the model itself under the penalties it had at the time
     """
 
     model: Source
     gamma: Gamma
-    log_loss: OwnLoss
-    faded_log_loss: OwnLoss
+    log_loss: Loss
+    faded_log_loss: Loss
     points: list[PathPoint]
     shadows: list[Shadow]
 

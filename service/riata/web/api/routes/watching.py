@@ -22,7 +22,7 @@ from riata.watch.weight_history import WeightHistory as Followed
 from riata.web.api.options import whole, words
 from riata.web.api.refused_rows import KEPT
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.routes.health import Replaying, replaying, served, standing
+from riata.web.api.routes.health import Behind, replaying, served, standing
 from riata.web.api.schemas import Count, Document, Figure, Object, Time, answer
 from riata.web.auth.keys import ADMIN, ANY, EVERY_MODEL, KEY, PREDICT, SCOPES, WATCH, Key, sees_key, visible
 from riata.web.server.answers import Answer
@@ -118,6 +118,7 @@ class Status(Document):
 
     process   : the process that answers
     processes : all processes on a shared store, each as it last said of itself; empty if there is only one
+    replaying : models that have not learnt yet what was logged before the start: the last event learnt, and the last of these
     """
 
     version: str
@@ -125,7 +126,7 @@ class Status(Document):
     process: Object
     processes: list[Object]
     models: list[ModelStatus]
-    replaying: Replaying
+    replaying: list[Behind]
     damaged: dict[str, str]
     attention: list[Attention]
 
