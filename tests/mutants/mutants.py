@@ -84,6 +84,6 @@ FRONT: Final = (
     Mutant("riata/web/auth/keys.py", "if key is None or not same:", "if key is None:", KEYS),
     Mutant("riata/web/auth/gate.py", "if tokens < 1.0:", "if tokens < 0.0:", KEYS),
     Mutant("riata/base/hosts.py", 'removesuffix(".") in self.names', 'removesuffix(".") not in self.names', SITES),
-    Mutant("riata/web/api/routes/models.py", '"DELETE", AT, (ADMIN,)', '"DELETE", AT, (WATCH,)', KEYS),
+    Mutant("riata/web/api/routes/models.py", "(ADMIN,),\n        drop_model,", "(WATCH,),\n        drop_model,", KEYS),
 )
 QUICK: Final = (KERNELS[2], KERNELS[5], FRONT[1])  # in every run of the suite
