@@ -102,7 +102,9 @@ class Fate:
     unknown: int = 0  # requests whose outcome is unknown
     acked: int = 0
     not_accepted: int = 0
-    seq: int = 0  # of the last acknowledgement
+    seq: int = (
+        0  # the latest that an acknowledgement named: after a restore an event may come again, and is then not acknowledged yet
+    )
     lost: bool = False  # acknowledged, and taken back by a failure that the mode allows
 
 
@@ -343,11 +345,11 @@ class Oracle:
                 if not self.places[key]:
                     del self.places[key]
                 fate = self.fates[key]
-                if fate.acked:
+                if fate.seq >= place:
                     fate.lost = True
                     self.losses += 1
                     if self.lossless:
-                        raise Violation(f"event {fate.seq} was acknowledged and is lost")
+                        raise Violation(f"event {place} was acknowledged and is lost")
         self.rollbacks += bool(gone)
         self.taken_back += sum(told.last - told.first + 1 for told in gone)
         if any(told.carried is not None for told in gone):
@@ -377,7 +379,7 @@ class Oracle:
         fate.open -= 1
         if outcome in ("accepted", "duplicate"):
             fate.acked += 1
-            fate.seq = seq
+            fate.seq = max(fate.seq, seq)
             place = min(self.places.get(key, []), default=None)
             if place is None and not self.rollbacks:
                 raise Violation(f"event {seq} was acknowledged and is not in the log")

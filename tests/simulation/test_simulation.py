@@ -45,7 +45,7 @@ def test_no_promise_is_broken_in_any_history(seeds: int, capsys: pytest.CaptureF
 @pytest.mark.parametrize("case", REGRESSIONS, ids=lambda case: f"{case['seed']}-{case['mode']}")
 def test_histories_that_once_broke_a_promise_keep_it(case: dict[str, Any]) -> None:
     with simulating():
-        outcome = simulate(int(case["seed"]), case["mode"], Scripts(), case.get("promotes", False))
+        outcome = simulate(int(case["seed"]), case["mode"], Scripts(), case.get("promotes", False), case.get("restores", False))
     assert outcome.violation == "", case["why"]
 
 
