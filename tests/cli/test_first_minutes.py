@@ -100,9 +100,10 @@ def test_a_signal_to_make_run_ends_the_service_and_waits_for_it(how: signal.Sign
         else:
             made.send_signal(how)
         made.wait(HANG_S)
-    while not Path(f"{note}.ended").exists():
-        assert Path(f"/proc/{note.read_text()}").exists(), "the service ended without its handler"
+    ended, process = Path(f"{note}.ended"), Path(f"/proc/{note.read_text()}")
+    while not ended.exists() and process.exists():
         time.sleep(0.02)
+    assert ended.exists(), "the service ended without its handler"
 
 
 def test_make_run_ends_as_a_service_that_fails_by_itself(tmp_path: Path) -> None:
