@@ -31,7 +31,7 @@ SOURCES = runpy.run_path(str(HERE.parent / "riata" / "native" / "sources.py"))
 FILES = sorted(path.stem for path in HERE.glob("*.c"))
 # -ffp-contract=off keeps the bits: a compiler may contract a * b + c otherwise.
 FLAGS = [
-    *("-std=c17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
+    *("-std=c17", "-D_POSIX_C_SOURCE=200809L", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
     *("-ffp-contract=off", "-fno-fast-math", "-fno-trapping-math", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv"),
     *("-fstack-protector-strong", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),
 ]

@@ -40,9 +40,10 @@ def rows(n: int, features: int) -> Batch:
     )
 
 
-def halted(work: Callable[[], object], after_s: float = 0.5) -> bool:
+def halted(work: Callable[[], object], after_s: float = 0.5, paused: bool = False) -> bool:
     """Whether `work` ends once it is halted."""
     halt, ends = Halt(), list[str]()
+    halt.pause(paused)
 
     def run() -> None:
         try:
@@ -76,7 +77,30 @@ CASES: list[tuple[str, LearnerConfig, Batch]] = [
 @pytest.mark.parametrize(("config", "batch"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_step_is_halted(config: LearnerConfig, batch: Batch) -> None:
     learner = build_learner(config, 18)
-    assert halted(lambda: learner.step(batch))
+    for paused in (False, True):
+        assert halted(lambda: learner.step(batch), paused=paused)  # noqa: B023  called in this round
+        learner = build_learner(config, 18)
+
+
+def test_a_step_that_is_paused_waits_and_goes_on_to_the_same_bits() -> None:
+    config, batch = TaylorSketchConfig(mode="exact", warm_up=0, block=1), rows(300, 200)
+    expected, learner, halt = build_learner(config, 18), build_learner(config, 18), Halt()
+    expected.step(batch)
+    ended = threading.Event()
+
+    def step() -> None:
+        with halting(halt):
+            learner.step(batch)
+        ended.set()
+
+    halt.pause(True)
+    thread = threading.Thread(target=step, daemon=True)
+    thread.start()
+    assert not ended.wait(0.5)
+    halt.pause(False)
+    assert ended.wait(LONG_S)
+    for name, array in expected.freeze().items():
+        assert array.tobytes() == learner.freeze()[name].tobytes()
 
 
 def test_another_penalty_and_forgetting_are_halted() -> None:

@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
+from riata.base.halt import Halt
 from riata.base.process import LOWEST
-from riata.run.writer.shifts import ASIDE_NICENESS, Shifts
+from riata.run.writer.shifts import ASIDE_NICENESS, RUNNING_MAX, Shifts
 
 LONG_S = 900.0
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows priorities of threads")
@@ -42,7 +44,7 @@ class Work:
         self.shifts = Shifts("test", self.turn, lambda: self.hungry, self.ended.set)
 
     def turn(self) -> bool:
-        self.shifts.begin()
+        self.shifts.begin(Halt())
         self.turns.append((threading.get_native_id(), niceness()))
         time.sleep(0.01)  # no processor time
         return self.go_on
@@ -76,7 +78,7 @@ class Tasks:
 
     def turn(self) -> bool:
         task = self.tasks.get()
-        self.shifts.begin()
+        self.shifts.begin(Halt())
         if task is not None:
             task()
         return task is not None
@@ -138,14 +140,32 @@ def test_what_is_known_to_take_long_goes_aside_at_a_lower_priority_that_is_not_t
             release.wait(LONG_S)
 
         for _ in range(3):
-            tasks.tasks.put(lambda: tasks.shifts.aside(wait))
+            tasks.tasks.put(lambda: tasks.shifts.aside(wait, Halt()))
         until(lambda: len(seen) == 3)
         assert set(seen) == {max(ASIDE_NICENESS, niceness())}
         assert tasks.do() == niceness()
         release.set()
         until(lambda: tasks.do() == LOWEST)
-        tasks.tasks.put(lambda: tasks.shifts.aside(lambda: seen.append(-1)))  # in a thread that is there already
+        tasks.tasks.put(lambda: tasks.shifts.aside(lambda: seen.append(-1), Halt()))  # in a thread that is there already
         until(lambda: seen[-1] == -1)
+
+
+def test_of_more_computations_aside_than_processors_some_wait_and_each_has_its_time() -> None:
+    with running() as tasks:
+        release, halts = threading.Event(), [Halt() for _ in range(RUNNING_MAX + 3)]
+        ran = [0] * len(halts)
+
+        def compute(number: int) -> None:
+            while not release.is_set():
+                ran[number] += not halts[number].is_paused
+                time.sleep(0.001)
+
+        for number, halt in enumerate(halts):
+            tasks.tasks.put(lambda number=number, halt=halt: tasks.shifts.aside(partial(compute, number), halt))  # type: ignore[misc]
+        until(lambda: sum(halt.is_paused for halt in halts) == 3)
+        until(lambda: all(ran))
+        release.set()
+        until(lambda: not any(halt.is_paused for halt in halts))
 
 
 def test_a_turn_that_takes_long_keeps_the_loop_while_nobody_waits() -> None:
@@ -177,12 +197,12 @@ def test_work_that_comes_to_a_thread_just_as_it_is_ready_again_is_done(monkeypat
     def at_once(shifts: Shifts, me: Any) -> None:
         came_back(shifts, me)
         if not done[1].is_set() and shifts._idle:
-            shifts.aside(done[1].set)  # before the thread has looked whether it is kept
+            shifts.aside(done[1].set, Halt())  # before the thread has looked whether it is kept
 
     monkeypatch.setattr(Shifts, "_came_back", at_once)
     work.hungry = False
     work.shifts.start()
-    work.shifts.aside(done[0].set)
+    work.shifts.aside(done[0].set, Halt())
     assert done[0].wait(LONG_S)
     assert done[1].wait(LONG_S)
     work.go_on = False

@@ -12,23 +12,31 @@ anything is aside: then short turns are not to wait for long ones.
 What goes aside from the beginning runs at ASIDE_NICENESS: after everything of normal priority, but with a tenth of a processor
 that is busy otherwise, so it ends. A turn that is caught in the thread of normal priority continues at ASIDE_NICENESS, and
 another thread takes the place of that one. On systems other than Linux all priorities are the same.
+
+Slices. Of what is aside, as many computations run as there are processors but one, for SLICE_S; the others wait (`halt.py`). With
+more of them, a thread that holds the lock of the interpreter would wait for a processor, and the event loop for the lock.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from riata.base.halt import Halt
 from riata.base.process import LOWEST, lower_priority, lower_priority_of
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
 IDLE_LOOK_S: Final = 0.02  # while nobody waits for a turn that has lasted long
 ASIDE_NICENESS: Final = 10
+SLICE_S: Final = 0.1
+RUNNING_MAX: Final = max(1, (os.cpu_count() or 1) - 1)  # one processor is left to what is short
 IDLE_MAX: Final = 4  # threads that are kept for the next work
 ASIDE_MAX: Final = 512  # turns that are caught in the loop and finished aside; with more, something else is wrong
 NORMAL: Final = 0
@@ -41,10 +49,11 @@ SHARE_MIN: Final = 0.5  # of a processor's time over a window: with less, learni
 
 @dataclass(eq=False, slots=True)
 class _Worker:
-    """A thread. niceness : by which its priority is lowered; native_id : of the operating system, once it runs"""
+    """A thread. niceness : by which its priority is lowered; halt : of its turn; native_id : of the system, once it runs"""
 
     niceness: int
     work: Work | None = None  # to do aside
+    halt: Halt = field(default_factory=Halt)
     native_id: int = 0
 
 
@@ -64,8 +73,10 @@ class Shifts:
         self._begun_s: float | None = None  # since when the holder has been busy with its turn
         self._parked = False  # the watch waits until something begins
         self._idle: list[_Worker] = []  # threads for what goes aside
-        self._left: deque[Work] = deque()  # to go aside, in threads that are not there yet
+        self._left: deque[tuple[Work, Halt]] = deque()  # to go aside, in threads that are not there yet
         self._aside = 0  # works under way or left
+        self._slices: deque[Halt] = deque()  # of works under way; the first RUNNING_MAX are not paused
+        self._sliced_s = 0.0  # when others had their turn
         self._ended = False
         self._watching = threading.Thread(target=self._watch, name=name + "-watch", daemon=True)
 
@@ -96,23 +107,26 @@ class Shifts:
                 self._changed.notify_all()
         self._watching.join(wait_s)
 
-    def begin(self) -> None:
-        """Note, in `turn`, that there is something to do."""
+    def begin(self, halt: Halt) -> None:
+        """Note, in `turn`, that there is something to do; what it computes can be made to wait with `halt`."""
         with self._changed:
+            self._holder.halt = halt
             self._begun_s = time.monotonic()
             if self._parked:
                 self._parked = False
                 self._changed.notify_all()
 
-    def aside(self, work: Work) -> None:
-        """Do something in another thread."""
+    def aside(self, work: Work, halt: Halt) -> None:
+        """Do something in another thread; what it computes can be made to wait with `halt`."""
         with self._changed:
             self._aside += 1
             self._parked = False
+            self._slice(halt)
             if self._idle:
-                self._idle.pop().work = work
+                worker = self._idle.pop()
+                worker.work, worker.halt = work, halt
             else:
-                self._left.append(work)  # the watch starts a thread, which then has its priority and not that of this one
+                self._left.append((work, halt))  # the watch starts a thread, which then has its priority and not that of this one
             self._changed.notify_all()
 
     def _start(self, worker: _Worker, suffix: str) -> None:
@@ -173,6 +187,10 @@ class Shifts:
         """Note that a thread has ended what it did aside."""
         self._aside -= 1
         me.work = None
+        self._slices.remove(me.halt)
+        me.halt.pause(False)
+        for halt in self._running():
+            halt.pause(False)
         if me is not self._low and len(self._idle) < IDLE_MAX:
             self._idle.append(me)
         self._changed.notify_all()
@@ -182,7 +200,7 @@ class Shifts:
     def _watch(self) -> None:
         while not self._ended or self._left:
             with self._changed:
-                if self._begun_s is None and not self._left and not self._ended:
+                if self._begun_s is None and not self._left and not self._ended and len(self._slices) <= RUNNING_MAX:
                     self._parked = True
                     self._changed.wait()
                     self._parked = False
@@ -190,10 +208,32 @@ class Shifts:
                     left_s = self._bound_s() - self.held_s()
                     self._changed.wait(max(LOOK_S, left_s) if left_s > 0 else IDLE_LOOK_S)
                 works = [self._left.popleft() for _ in range(len(self._left))]
+                self._rotate()
                 if self.held_s() >= self._bound_s() and self._waiting() and not self._ended and self._aside < ASIDE_MAX:
                     self._pass_on()
-            for work in works:
-                self._start(_Worker(ASIDE_NICENESS, work), "-aside")
+            for work, halt in works:
+                self._start(_Worker(ASIDE_NICENESS, work, halt), "-aside")
+
+    def _slice(self, halt: Halt) -> None:
+        """Let a computation have slices of time beside others that are aside."""
+        self._slices.append(halt)
+        halt.pause(len(self._slices) > RUNNING_MAX)
+
+    def _running(self) -> list[Halt]:
+        return list(itertools.islice(self._slices, RUNNING_MAX))
+
+    def _rotate(self) -> None:
+        """Let others run if the present ones have had their time."""
+        if len(self._slices) <= RUNNING_MAX or time.monotonic() - self._sliced_s < SLICE_S:
+            return
+        self._sliced_s = time.monotonic()
+        before = self._running()
+        self._slices.rotate(-RUNNING_MAX)
+        after = self._running()
+        for halt in before:
+            halt.pause(halt not in after)
+        for halt in after:
+            halt.pause(False)
 
     def _bound_s(self) -> float:
         """Return how long a turn may hold up others. A dozen that begin to take long together are noticed faster and faster."""
@@ -203,6 +243,7 @@ class Shifts:
         """Give the loop to another thread; the one that has it finishes its turn aside."""
         stuck = self._holder
         self._aside += 1
+        self._slice(stuck.halt)
         self._begun_s = None
         self._gauge = StarvationGauge()  # it measures one thread
         if stuck is self._normal:

@@ -192,9 +192,9 @@ class Writer:
         if line is None:
             self._sweep()
             return not self._inbox.ended
-        self._shifts.begin()
+        self._shifts.begin(line.halt)
         if self._goes_aside(line):
-            self._shifts.aside(partial(self._serve, line))
+            self._shifts.aside(partial(self._serve, line), line.halt)
         else:
             self._serve(line)
         self._yield_to_loop()
