@@ -28,7 +28,6 @@ from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.run.state.crash_note import NAME as CRASH_NOTE
 from riata.run.traced_service import TracedService
-from riata.run.usage import FileLedger, Ledger, StoreLedger
 from riata.run.writer.checkpointer import Retention
 from riata.run.writer.stopping import leave
 from riata.store.redis.url import read_url
@@ -38,6 +37,7 @@ from riata.store.sqlite.store import LONG_BYTES, WAL_BYTES_MAX, SqliteSettings, 
 from riata.store.store import Store
 from riata.web.app import create_app
 from riata.web.auth.gate import Buckets, Gate, KeysFile
+from riata.web.auth.quotas import FileLedger, Ledger, StoreLedger
 from riata.web.metrics.collectors import FrontCollector
 from riata.web.server.bounds import TARGET_BYTES_MAX, Bounds, ListenerState
 from riata.web.server.health_listener import health_app, health_listener

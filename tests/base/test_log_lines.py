@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from riata.base.actor import current_actor
 from riata.base.log_lines import FIELDS, JsonLines
 from riata.base.read_settings import load_settings
+from riata.base.request_trace import current_actor
 from tests.running import Running
 
 

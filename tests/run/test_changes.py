@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from riata.base.actor import current_actor
+from riata.base.request_trace import current_actor
 from riata.run.log.event_times import UNKNOWN
 from riata.run.state.changes import Told, read_change
 from riata.run.state.replay import replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import Unavailable
-from riata.run.writer.memory_bound import GROWTH, NEW_MODEL_BYTES
+from riata.run.served_model import GROWTH, NEW_MODEL_BYTES
 from riata.web.api.problems import problem_of
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, events, run_with

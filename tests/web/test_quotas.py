@@ -14,11 +14,10 @@ from riata.base.errors import Busy, Unavailable
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
-from riata.run.usage import FILE, FileLedger, Ledger, StoreLedger
 from riata.web.app import create_app
 from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import Key, KeyEntry, digest_of, entry_text, new_token, parse_keys, ring_of
-from riata.web.auth.quotas import DAY_MS, Quotas
+from riata.web.auth.quotas import DAY_MS, FILE, FileLedger, Ledger, Quotas, StoreLedger
 from riata.web.metrics.collectors import FrontCollector
 from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server

@@ -81,6 +81,13 @@ class Busy(RiataError):
         self.retry_after_s = retry_after_s
 
 
+class Stopped(Busy):
+    """A start, or a promotion, was abandoned because the process is stopping."""
+
+    def __init__(self) -> None:
+        super().__init__("the service is stopping", "stopping", retry_after_s=5)
+
+
 class Unavailable(RiataError):
     """The store or the disk failed. `outcome` says whether the events were accepted: "not_accepted" or "unknown"."""
 

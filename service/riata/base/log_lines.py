@@ -7,8 +7,8 @@ import logging
 import sys
 from typing import Any, Final, Literal
 
-from riata.base.actor import ACTOR, current_actor
 from riata.base.clock import rfc3339
+from riata.base.request_trace import ACTOR, current_actor
 
 LogFormat = Literal["text", "json"]
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -1,6 +1,6 @@
 """What is known of a request that is traced: its caller's trace, and what it has waited for.
 
-A context variable, like `base/actor.py`: the service notes what a request waits for without knowing who asks.
+A context variable, like `base/request_trace.py`: the service notes what a request waits for without knowing who asks.
 """
 
 from __future__ import annotations
@@ -58,3 +58,18 @@ def stage(name: str) -> Iterator[None]:
     finally:
         if (trace := current_trace.get()) is not None:
             trace.stages.append(Stage(name, begun, time.perf_counter()))
+
+
+# Who asks for a change: the id of the API key of the request that the current task serves.
+#
+# A context variable, so that every event that a request causes can name its actor, also from tasks that the request starts,
+# without passing it through each call in between.
+
+
+ACTOR: Final = "actor"  # key of the id in the documents of log events
+current_actor: ContextVar[str] = ContextVar("riata_actor", default="")  # empty without a key, and for what no request asked for
+
+
+def with_actor(source: dict[str, object]) -> dict[str, object]:
+    """Return a description of an event, with its actor if there is one."""
+    return {**source, ACTOR: current_actor.get()} if current_actor.get() else source

@@ -97,7 +97,7 @@ VERBS: Final = (
     ),
     Verb(
         "backup",
-        "backup",
+        "exports:backup",
         "Copy the log, event ids, snapshots, remembered predictions and segments of a service, and read the copy back.",
     ),
     Verb(
@@ -154,7 +154,7 @@ VERBS: Final = (
         "Find damaged models, report what each possible repair would lose, and with --yes repair them.",
         of_model=True,
     ),
-    Verb("inspect", "inspect", "Show the contents of a store, or of an exported model, without changing anything."),
+    Verb("inspect", "open_store:inspect", "Show the contents of a store, or of an exported model, without changing anything."),
     Verb("demo", "demo", "Stream rows into a running service and plot its learning curve.", of_model=True),
     Verb("tree", "tree", "Learn classes of curves by a decision tree that can be drawn."),
     Verb("warm", "verbs:warm", "Do nothing: no code is compiled at a start."),

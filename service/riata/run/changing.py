@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from riata.base.actor import current_actor
 from riata.base.errors import Busy, Conflict, RiataError
+from riata.base.request_trace import current_actor
 from riata.run.engine import Engine
+from riata.run.served_model import NEW_MODEL_BYTES
 from riata.run.state.config import ModelConfig, config_payload
 from riata.run.state.model_state import CHANGES_KEPT
-from riata.run.writer.memory_bound import NEW_MODEL_BYTES
 from riata.store.store import Append, Appended, Store
 
 TRIES = 8  # attempts of a change while other processes change the same model

@@ -15,22 +15,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from riata.base.actor import current_actor
 from riata.base.clock import Clock
-from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, StoreFailed, Unavailable, nearest
+from riata.base.errors import Busy, Conflict, Corrupt, NotFound, RiataError, Stopped, StoreFailed, Unavailable, nearest
+from riata.base.request_trace import current_actor
 from riata.run.cluster.store_watch import StoreWatch
 from riata.run.engine_context import EngineContext, begin_log, later, settle
 from riata.run.engine_settings import CREATING_S, EngineSettings, Role
 from riata.run.jobs.jobs import Jobs
 from riata.run.log.log_thread import Done, LogThread
 from riata.run.outcome import not_in_time
-from riata.run.served_model import ServedModel, until_served
+from riata.run.served_model import MemoryBound, ServedModel, until_served
 from riata.run.state.config import ModelConfig, config_payload
-from riata.run.stopped import Stopped
 from riata.run.writer.checkpointer import Saved
 from riata.run.writer.learning import Learning
 from riata.run.writer.loop_yield import waits_at
-from riata.run.writer.memory_bound import MemoryBound
 from riata.run.writer.published import Published
 from riata.run.writer.queue import PublishNow
 from riata.store.store import Append, Appended, Record, Store

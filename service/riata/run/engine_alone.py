@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from riata.base.errors import Busy, Corrupt, NotFound, RiataError
+from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Stopped
 from riata.base.process import BESIDE, lower_priority
 from riata.learn import registry
 from riata.run.candidates.pairs import Pairs, at_the_end, has_followed
@@ -26,7 +26,6 @@ from riata.run.state.damage import Damage, harms_one_model
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovered
 from riata.run.state.starting import StartHooks, Starting
-from riata.run.stopped import Stopped
 from riata.run.writer.learning import Learning
 from riata.run.writer.queue import Logged
 from riata.run.writer.stopping import finish

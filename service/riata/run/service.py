@@ -33,13 +33,12 @@ from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
-from riata.run.served_model import ServedModel
+from riata.run.served_model import ServedModel, memory_of
 from riata.run.state.changes import Changes
 from riata.run.state.model_state import ModelState
 from riata.run.state.parts import NO_CLASS, NO_ROOM
 from riata.run.state.vocabulary import LARGE, within
 from riata.run.writer.cell import PathQuestion, SketchCopy, path_answer
-from riata.run.writer.memory_bound import memory_of
 from riata.run.writer.published import Published
 from riata.run.writer.stopping import wanted
 from riata.store import records

@@ -29,10 +29,9 @@ from riata.web.auth.gate import Gate
 from riata.web.auth.quotas import Quotas
 from riata.web.metrics.collectors import RefitCollector, RememberedCollector
 from riata.web.metrics.meters import Meters
-from riata.web.server.asgi_adapter import GONE_KEY, HotApp, template
 from riata.web.server.body import Bodies, ClientGone, IdleMemory, RenewedPool
 from riata.web.server.fast_path import BusyPoll, FastPath
-from riata.web.server.instrumented import HotApps, Instrumented
+from riata.web.server.instrumented import GONE_KEY, HotApp, HotApps, Instrumented, template
 from riata.web.server.request import Handle, Handled, HotRoute, Reply, Router
 from riata.web.server.request import Request as HotRequest
 from riata.web.settings import INLINE_BYTES_MAX, Tools, WebSettings

@@ -12,10 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from riata.base.request_trace import RequestTrace, tracing
 from riata.web.api.options import is_model_name
 from riata.web.server.answers import Answer
-from riata.web.server.asgi_adapter import TRACE, template
 from riata.web.server.fast_path import FastPath
 from riata.web.server.head_parser import LINES_BYTES, TARGET_STOP, Words
-from riata.web.server.instrumented import METHODS, UNMATCHED, known, status_of
+from riata.web.server.instrumented import METHODS, TRACE, UNMATCHED, known, status_of, template
 from riata.web.server.request import Deferred, Reply, Request
 
 if TYPE_CHECKING:

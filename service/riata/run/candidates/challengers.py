@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from riata.base.actor import current_actor
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Busy, Conflict, LogGap
 from riata.base.process import BESIDE
+from riata.base.request_trace import current_actor
 from riata.run.candidates.backfill import Past, at_the_seam, learn_past
 from riata.run.candidates.backfill import changed as changed_meanwhile
 from riata.run.candidates.judging import verdict_on

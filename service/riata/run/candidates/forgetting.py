@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from riata.base.actor import with_actor
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
 from riata.base.process import LOWEST
+from riata.base.request_trace import with_actor
 from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
 from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
 from riata.run.engine import Engine

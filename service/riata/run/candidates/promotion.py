@@ -20,8 +20,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from riata.base.actor import current_actor, with_actor
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, RiataError
+from riata.base.request_trace import current_actor, with_actor
 from riata.run.candidates.judging import Verdict
 from riata.run.changing import append_and_serve, append_together
 from riata.run.engine import Engine

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Unavailable
+from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Stopped, Unavailable
 from riata.run.cluster.accepting import record_losses
 from riata.run.cluster.editions import Publisher
 from riata.run.cluster.lease import Lease, WriterPosition
@@ -28,7 +28,6 @@ from riata.run.state.damage import Damage
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovered
 from riata.run.state.starting import StartHooks, Starting
-from riata.run.stopped import Stopped
 from riata.run.writer.learning import LOST, Learning
 from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 import threading
 from typing import TypeVar
 
-from riata.base.errors import StoreFailed
-from riata.run.stopped import Stopped
+from riata.base.errors import Stopped, StoreFailed
 
 log = logging.getLogger("riata.run")
 

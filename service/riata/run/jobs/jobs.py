@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.actor import current_actor
 from riata.base.directories import sync_directory, write_whole
 from riata.base.errors import Busy, Conflict, NotFound, RiataError
+from riata.base.request_trace import current_actor
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
 

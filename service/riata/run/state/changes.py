@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from riata.base.actor import ACTOR
 from riata.base.clock import rfc3339
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, LogGap
+from riata.base.request_trace import ACTOR
 from riata.run.candidates.pairs import BACKFILL
 from riata.run.candidates.promotion import TAKEN_OFF
 from riata.run.engine import Engine

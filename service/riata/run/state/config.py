@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen
 
-from riata.base.actor import ACTOR
 from riata.base.document import Exclusion, read_document, refuse, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
+from riata.base.request_trace import ACTOR
 from riata.lab.trees.stage import read_stage
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of

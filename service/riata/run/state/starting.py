@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from riata.base.errors import Corrupt, NotFound, StoreFailed, Unavailable
+from riata.base.errors import Corrupt, NotFound, Stopped, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
 from riata.base.process import BESIDE, lower_priority
 from riata.run.engine_context import EngineContext
 from riata.run.served_model import Coming
 from riata.run.state.damage import Damage, harms_one_model
 from riata.run.state.recovery import Recovered, Recovery
-from riata.run.stopped import Stopped
 from riata.run.writer.learning import Learning
 from riata.store.store import Generation, Head, Owner, Store
 

@@ -13,13 +13,12 @@ import msgspec
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
-from riata.base.actor import current_actor
 from riata.base.document import read_document
+from riata.base.request_trace import current_actor
 from riata.run.admin import Admin
 from riata.run.service import Service
-from riata.web.api.document import read_json_object
 from riata.web.api.options import Option, model_in_path, read_options
-from riata.web.api.schemas import Schema
+from riata.web.api.schemas import Schema, read_json_object
 from riata.web.auth.keys import KEY, Key, KeyRing
 from riata.web.auth.quotas import Quotas
 from riata.web.metrics.meters import Meters

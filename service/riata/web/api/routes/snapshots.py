@@ -15,11 +15,22 @@ from riata.learn.learner import Weights
 from riata.predict.name_book import NameBook
 from riata.run.writer.published import Published
 from riata.store.retention import NOTE_CHARACTERS_MAX
-from riata.web.api.document import check_type, read_json_object
 from riata.web.api.options import choice, new_model_name
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.models import source
-from riata.web.api.schemas import Count, Document, Number, Object, Source, Time, answer, json_body, json_content
+from riata.web.api.schemas import (
+    Count,
+    Document,
+    Number,
+    Object,
+    Source,
+    Time,
+    answer,
+    check_type,
+    json_body,
+    json_content,
+    read_json_object,
+)
 from riata.web.auth.keys import ADMIN, WATCH
 from riata.web.server.answers import Answer
 from riata.web.server.body import content_type
