@@ -20,7 +20,6 @@ more of them, a thread that holds the lock of the interpreter would wait for a p
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import time
 from collections import deque
@@ -29,14 +28,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.halt import Halt
-from riata.base.process import LOWEST, lower_priority, lower_priority_of
+from riata.base.process import LOWEST, cores, lower_priority, lower_priority_of
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
 IDLE_LOOK_S: Final = 0.02  # while nobody waits for a turn that has lasted long
 ASIDE_NICENESS: Final = 10
 SLICE_S: Final = 0.1
-RUNNING_MAX: Final = max(1, (os.cpu_count() or 1) - 1)  # one processor is left to what is short
+RUNNING_MAX: Final = max(1, cores() - 1)  # one processor is left to what is short
 IDLE_MAX: Final = 4  # threads that are kept for the next work
 ASIDE_MAX: Final = 512  # turns that are caught in the loop and finished aside; with more, something else is wrong
 NORMAL: Final = 0
