@@ -10,17 +10,17 @@ from riata.learn.taylor_config import TaylorSketchConfig
 from riata.learn.taylor_sketch import TaylorSketch
 from riata.maths.shooting import Quadratic, shoot, shoot_active
 from tests.learn.streams import sparse_events, to_batch
-from tests.learn.test_taylor_sketch import BITS, CONFIGS, SHORT
+from tests.learn.test_taylor_sketch import FEW_BITS, OF_THE_CONTRACT, SHORT_ONES
 from tests.maths.test_rank_update import some_rows, start_with, update
 
-for number, settings in enumerate(CONFIGS.values()):
-    config = TaylorSketchConfig(**{**SHORT, **settings})
-    learner = TaylorSketch(config, BITS)
+for number, settings in enumerate(OF_THE_CONTRACT.values()):
+    config = TaylorSketchConfig(**{**SHORT_ONES, **settings})
+    learner = TaylorSketch(config, FEW_BITS)
     for seed in range(2):
         learner.step(to_batch(sparse_events(60, seed=seed, spread=0.5, longest=1 + 7 * seed)))
-    learner.adjust(TaylorSketchConfig(**{**SHORT, **settings, "gamma": 0.7}))
+    learner.adjust(TaylorSketchConfig(**{**SHORT_ONES, **settings, "gamma": 0.7}))
     learner.forget(0.5)
-    other = TaylorSketch(config, BITS)
+    other = TaylorSketch(config, FEW_BITS)
     other.thaw(learner.freeze())
     assert other.sketch() is not None
 rng = np.random.default_rng(3)
