@@ -19,7 +19,6 @@ more of them, a thread that holds the lock of the interpreter would wait for a p
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections import deque
@@ -120,7 +119,8 @@ class Shifts:
         with self._changed:
             self._aside += 1
             self._parked = False
-            self._slice(halt)
+            self._slices.append(halt)
+            self._share()
             if self._idle:
                 worker = self._idle.pop()
                 worker.work, worker.halt = work, halt
@@ -188,8 +188,7 @@ class Shifts:
         me.work = None
         self._slices.remove(me.halt)
         me.halt.pause(False)
-        for halt in self._running():
-            halt.pause(False)
+        self._share()
         if me is not self._low and len(self._idle) < IDLE_MAX:
             self._idle.append(me)
         self._changed.notify_all()
@@ -213,26 +212,18 @@ class Shifts:
             for work, halt in works:
                 self._start(_Worker(ASIDE_NICENESS, work, halt), "-aside")
 
-    def _slice(self, halt: Halt) -> None:
-        """Let a computation have slices of time beside others that are aside."""
-        self._slices.append(halt)
-        halt.pause(len(self._slices) > RUNNING_MAX)
-
-    def _running(self) -> list[Halt]:
-        return list(itertools.islice(self._slices, RUNNING_MAX))
+    def _share(self) -> None:
+        """Let the first of the computations that are aside run, and the others wait."""
+        for place, halt in enumerate(self._slices):
+            halt.pause(place >= RUNNING_MAX)
 
     def _rotate(self) -> None:
         """Let others run if the present ones have had their time."""
         if len(self._slices) <= RUNNING_MAX or time.monotonic() - self._sliced_s < SLICE_S:
             return
         self._sliced_s = time.monotonic()
-        before = self._running()
         self._slices.rotate(-RUNNING_MAX)
-        after = self._running()
-        for halt in before:
-            halt.pause(halt not in after)
-        for halt in after:
-            halt.pause(False)
+        self._share()
 
     def _bound_s(self) -> float:
         """Return how long a turn may hold up others. A dozen that begin to take long together are noticed faster and faster."""
@@ -242,7 +233,8 @@ class Shifts:
         """Give the loop to another thread; the one that has it finishes its turn aside."""
         stuck = self._holder
         self._aside += 1
-        self._slice(stuck.halt)
+        self._slices.append(stuck.halt)
+        self._share()
         self._begun_s = None
         self._gauge = StarvationGauge()  # it measures one thread
         if stuck is self._normal:
