@@ -10,7 +10,6 @@ from riata.base.read_settings import GROUPS, load_settings, settings_by_group, s
 from riata.base.settings import (
     NOT_SETTINGS,
     Settings,
-    env_name,
 )
 
 
@@ -184,4 +183,4 @@ def test_every_setting_is_documented_once() -> None:
         assert field.description
         assert isinstance(extra, dict)
         assert extra["why"]
-        assert page.count(f"| `{name}` | `{env_name(name)}` |") == 1
+        assert page.count(f"\n- `{name}`, default ") == 1

@@ -96,14 +96,12 @@ def settings_markdown() -> str:
     parts = []
     for group, fields in settings_by_group().items():
         rows = [
-            f"| `{name}` | `{env_name(name)}` | `{default_text(field)}` | {field.description} | {_extra(field)['why']} |"
+            f"- `{name}`, default `{default_text(field)}`: {field.description}. Why: {_extra(field)['why']}."
             for name, field in fields.items()
         ]
-        columns = "| setting | environment | default | what it does | why this default |"
-        head = [f"## {group}", "", columns, "| --- | --- | --- | --- | --- |"]
-        parts.append("\n".join([*head, *rows]))
-    others = [f"| `{name}` | {what} |" for name, what in NOT_SETTINGS.items()]
-    parts.append("\n".join(["## Other variables", "", "| environment | meaning |", "| --- | --- |", *others]))
+        parts.append("\n".join([f"## {group}", "", *rows]))
+    others = [f"- `{name}`: {what}" for name, what in NOT_SETTINGS.items()]
+    parts.append("\n".join(["## Other variables", "", *others]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -54,14 +54,13 @@ class Settings(BaseSettings):
         "embedded, nothing to install, every acknowledged event is on disk; Redis is for several processes",
     )  # fmt: skip
     role: Literal["all", "web", "writer", "replica"] = _setting(
-        "all", "Several processes", "what this process does in a service on Redis: web takes events and predicts; writer learns "
-        "(one at a time, the others are standbys); replica predicts, also while Redis is down; all is web and writer in one "
-        "process",
+        "all", "Several processes",
+        "what this process does in a service on Redis: web takes events and predicts; writer learns (one at a time, the "
+        "others are standbys); replica predicts, also while Redis is down; all is web and writer in one process",
         "one process is a complete service; an embedded store allows no other role",
     )  # fmt: skip
     namespace: Annotated[str, StringConstraints(pattern=NAMESPACE)] = _setting(
-        "riata", "Several processes", "name of the service that this process belongs to, if several share one Redis; prefix of "
-        "all its keys",
+        "riata", "Several processes", "name of the service, if several share one Redis; prefix of all its keys",
         "enough for one service on a Redis",
     )  # fmt: skip
     store_password_file: Path | None = _setting(
@@ -69,51 +68,51 @@ class Settings(BaseSettings):
         "a password in the URL is visible in process lists",
     )  # fmt: skip
     store_timeout_ms: Annotated[int, Ge(100), Le(60_000)] = _setting(
-        5000, "Several processes", "longest wait for an answer from Redis, retries included, milliseconds",
+        5000, "Several processes", "longest wait for an answer from Redis, with retries, milliseconds",
         "half the lease: a writer that lost its store notices before another takes over",
     )  # fmt: skip
     lease_ttl_ms: Annotated[int, Ge(500), Le(600_000)] = _setting(
-        10_000, "Several processes", "lifetime of the writer's lease: how long after its last renewal another process may take "
-        "over, milliseconds",
+        10_000, "Several processes",
+        "how long after the last renewal of the writer's lease another process may take over, milliseconds",
         "longer than any pause of a healthy process; a failover takes this time plus the replay of the last seconds",
     )  # fmt: skip
     follow_every_ms: Annotated[int, Ge(10), Le(60_000)] = _setting(
-        200, "Several processes", "how often the writer publishes a changed model and the followers poll for one, milliseconds",
-        "as often as the writer publishes locally; a large model is sent less often, so that it uses at most a fifth of the link",
+        200, "Several processes", "how often the writer publishes a changed model and followers poll for one, milliseconds",
+        "as often as the writer publishes locally; a large model uses at most a fifth of the link",
     )  # fmt: skip
     max_staleness_s: Annotated[float, Gt(0), Le(10**9)] = _setting(
-        3600.0, "Several processes", "how long a process that cannot reach the store goes on predicting with its last model, "
-        "seconds",
+        3600.0, "Several processes", "how long a process that cannot reach the store predicts with its last model, seconds",
         "a model one hour old is better than none; a much older one needs a decision by the operator",
     )  # fmt: skip
     lost_events_max: Annotated[int, Ge(0), Le(10**12)] = _setting(
-        0, "Several processes", "most acknowledged events of one model that Redis may lose (for example by a failover to a "
-        "lagging replica) before the processes stop; up to it they count the loss and go on, beyond it they wait for `riata "
-        "repair --store URL`",
-        "no acknowledged event is lost without the operator's consent; with Sentinel or a cluster set the loss that you accept",
+        0, "Several processes",
+        "most acknowledged events of one model that Redis may lose, for example by a failover to a lagging replica. Up to "
+        "it the processes count the loss and go on, beyond it they wait for `riata repair --store URL`",
+        "no event is lost without the operator's consent; with Sentinel or a cluster set the loss that you accept",
     )  # fmt: skip
     durability_attested: bool = _setting(
-        False, "Several processes", "run although Redis does not allow its configuration to be read; you attest that it is "
-        "durable",
+        False, "Several processes",
+        "run although Redis does not allow its configuration to be read; you attest that it is durable",
         "durability that cannot be checked is not promised; readiness then warns `attested, not verified`",
     )  # fmt: skip
     health_host: Annotated[str, MinLen(1)] = _setting(
-        "127.0.0.1", "Address and storage", "address of the second listener, for probes and metrics, if health_port is set",
-        "the metrics contain the names of the models and need no key",
+        "127.0.0.1", "Address and storage", "address of the second listener, if health_port is set",
+        "metrics contain the names of the models and need no key",
     )  # fmt: skip
     health_port: Annotated[int, Ge(0), Le(65_535)] | None = _setting(
-        None, "Address and storage", "TCP port of a second listener for probes and metrics; 0 chooses a free one, none opens no "
-        "second listener",
-        "a second port is needed only if probes or a scraper should not use the main one",
+        None, "Address and storage",
+        "TCP port of a second listener for probes and metrics; 0 chooses a free one, none opens none",
+        "needed only if probes or a scraper should not use the main port",
     )  # fmt: skip
     allow_unauthenticated: bool = _setting(
-        False, "Access", "serve without authentication on an address that other machines can reach",
-        "any client that reaches the port could train the models; this has to be allowed explicitly",
+        False, "Access", "serve without keys on an address that other machines can reach",
+        "any client that reaches the port could train the models",
     )  # fmt: skip
     allowed_hosts: Annotated[str, AfterValidator(check_hosts)] = _setting(
-        "", "Access", "without keys, and on the health listener: values of the Host header that are accepted besides loopback "
-        "addresses, localhost and the setting host, separated by commas: names, addresses, networks such as "
-        "10.0.0.0/8, or * for all; ports are ignored",
+        "", "Access",
+        "without keys, and on the health listener: values of the Host header that are accepted besides loopback "
+        "addresses, localhost and host, separated by commas: names, addresses, networks such as 10.0.0.0/8, or * for all; "
+        "ports are ignored",
         "a web page that makes its own name resolve to this machine (DNS rebinding) sends that name in Host",
     )  # fmt: skip
     keys_file: Path | None = _setting(
@@ -122,46 +121,49 @@ class Settings(BaseSettings):
     )  # fmt: skip
     requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
         0.0, "Access", "requests per second of one key, with bursts of twice as many; 0 for no limit",
-        "the right limit depends on the client, and the key file can set it for each key",
+        "it depends on the client; the key file can set it for each key",
     )  # fmt: skip
     total_requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
-        0.0, "Access", "requests per second of all clients together, probes not counted; 0 for no limit",
+        0.0, "Access", "requests per second of all clients, probes not counted; 0 for no limit",
         "the queue of the log already refuses overload",
     )  # fmt: skip
     docs: bool = _setting(
-        True, "Access", "serve /docs and /openapi.json", "the contract is public, and the page loads nothing from other hosts"
-    )
+        True, "Access", "serve /docs and /openapi.json",
+        "the contract is public, and the page loads nothing from other hosts",
+    )  # fmt: skip
     console: bool = _setting(True, "Access", "serve /console", "the page reads nothing without the key that a person gives it")
     busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
-        100, "Requests", "how long the event loop polls for the next request after an answer before it sleeps, microseconds, if "
-        "the answer before was no longer ago; 0, or a process that may use one core only, sleeps at once",
-        "waking a core takes longer than a prediction, and a client that sends one request after another is mostly back in that "
-        "time; at 100 predictions per second it costs at most 1 % of a core",
+        100, "Requests",
+        "how long the event loop polls for the next request after an answer before it sleeps, microseconds, if the answer "
+        "before was no longer ago; 0, or a process that may use one core only, sleeps at once",
+        "waking a core takes longer than a prediction; at 100 predictions per second it costs at most 1 % of a core",
     )  # fmt: skip
     body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(
         limits.BODY_BYTES_MAX, "Requests", "largest body of one request, bytes",
-        "about ten times a request of 1000 rows with 75 features; memory stays bounded",
+        "about ten times a request of 1000 rows with 75 features",
     )  # fmt: skip
     bodies_bytes_max: Annotated[int, Ge(1024), Le(2**40)] = _setting(
-        512 * 2**20, "Requests", "memory of all request bodies being read, bytes; beyond it a body of more than 64 KiB is "
-        "refused with 503 `bodies_full`; shorter ones are not counted",
+        512 * 2**20, "Requests",
+        "memory of all request bodies being read, bytes; beyond it a body of more than 64 KiB is refused with 503 "
+        "`bodies_full`; shorter ones are not counted",
         "the largest import, or 32 of the largest batches; parsed rows that wait for the log take about as much again",
     )  # fmt: skip
     connections_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
         1024, "Requests", "connections open at once; the next one is answered 503 and closed",
-        "an open connection costs about 10 kB and a file descriptor; half as many are enough for 1000 requests per second",
+        "each costs about 10 kB and a file descriptor; half as many are enough for 1000 requests per second",
     )  # fmt: skip
     head_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
-        5.0, "Requests", "longest time for the head of a request, from its first byte or from the start of the connection, "
-        "seconds",
-        "a head fits in a few packets; a client that sends it slowly occupies a connection",
+        5.0, "Requests",
+        "longest time for the head of a request, from its first byte or from the start of the connection, seconds",
+        "a head fits in a few packets",
     )  # fmt: skip
     body_idle_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
         15.0, "Requests", "longest time without a byte of a request body, seconds", "longer than any pause of a working network"
     )
     body_timeout_s: Annotated[float, Gt(0), Le(3600)] = _setting(
-        60.0, "Requests", "longest time for a whole request body, seconds", "16 MiB at 2.3 Mbit/s; slower bodies occupy memory"
-    )
+        60.0, "Requests", "longest time for a whole request body, seconds",
+        "16 MiB at 2.3 Mbit/s",
+    )  # fmt: skip
     write_timeout_s: Annotated[float, Gt(0), Le(600)] = _setting(
         10.0, "Requests", "longest time without the client reading any of its answer, seconds",
         "after it the answer only occupies memory",
@@ -171,63 +173,66 @@ class Settings(BaseSettings):
         "longer than load balancers keep idle connections, so that they close them and not the service",
     )  # fmt: skip
     memory_bytes_max: Annotated[int, Ge(0), Le(2**50)] = _setting(
-        0, "Requests", "memory of all models, bytes, as `GET /models` reports it; from there on new models and events are "
-        "refused with 507 `memory_full`, with a warning from nine tenths on; 0 for no bound",
-        "how much a service may take depends on what else runs there; leave room for request bodies, the store and a snapshot",
+        0, "Requests",
+        "memory of all models, bytes, as `GET /models` reports it. From there on new models and events are refused with "
+        "507 `memory_full`, with a warning from nine tenths on; 0 for no bound",
+        "it depends on what else runs there; leave room for request bodies, the store and a snapshot",
     )  # fmt: skip
     inbox_requests_max: Annotated[int, Ge(1), Le(65_536)] = _setting(
-        1024, "Requests", "requests that may wait for the log before further ones are refused with Retry-After",
-        "a queue of more than one second of work only hides that the disk is too slow",
+        1024, "Requests", "requests that may wait for the log; further ones are refused with Retry-After",
+        "more than one second of work only hides that the disk is too slow",
     )  # fmt: skip
     lag_events_max: Annotated[int, Ge(1)] = _setting(
-        250_000, "Requests", "events that may be logged but not yet learnt before further ones are refused with Retry-After",
-        "a few seconds of learning; with 75 features each they take about 250 MB of memory while they wait",
+        250_000, "Requests", "events that may be logged but not yet learnt; further ones are refused with Retry-After",
+        "a few seconds of learning; with 75 features each they take about 250 MB",
     )  # fmt: skip
     observe_timeout_ms: Annotated[int, Ge(1), Le(600_000)] = _setting(
         10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer reports a timeout, milliseconds",
         "longer than a busy disk takes",
     )  # fmt: skip
     min_seq_wait_ms: Annotated[int, Ge(0), Le(600_000)] = _setting(
-        2000, "Requests", "longest wait of a prediction for the event that its min_seq names, milliseconds",
+        2000, "Requests", "longest wait of a prediction for the event of its min_seq, milliseconds",
         "ten times the usual delay until an event is served",
     )  # fmt: skip
     generations_kept: Annotated[int, Ge(limits.GENERATIONS_KEPT_MIN), Le(1000)] = _setting(
-        limits.GENERATIONS_KEPT_MIN, "Retention", "newest snapshots kept of each model, and the events of the log after them",
+        limits.GENERATIONS_KEPT_MIN, "Retention", "newest snapshots kept of each model, with the events of the log after them",
         "the newest may be damaged, and the one before it may hold the mistake to be undone",
     )  # fmt: skip
     snapshots_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
         64 * 2**20, "Retention", "bytes of the older snapshots of one model, one for each doubling of age; the oldest go first",
-        "a model of 2 MB can go back a year; they do not hold the log back, so from those that are older than it one can go back "
-        "to their own event only",
+        "a model of 2 MB can go back a year. From a snapshot older than the log one can go back to its own event only",
     )  # fmt: skip
     saved_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
-        256 * 2**20, "Retention", "bytes of the snapshots of one model that people save (`riata snapshots --new`), kept until "
-        "they are deleted; another is refused beyond it",
-        "nobody can fill the disk by saving; room for a hundred of 2 MB",
+        256 * 2**20, "Retention",
+        "bytes of the snapshots of one model that people save (`riata snapshots --new`), kept until they are deleted; "
+        "another is refused beyond it",
+        "room for a hundred of 2 MB",
     )  # fmt: skip
     log_keep_events: Annotated[int, Ge(0)] = _setting(
         1_000_000, "Retention", "events kept in the log, at least; those after the newest snapshots stay in any case",
-        "enough to learn again under other settings, and the disk space stays bounded",
+        "enough to learn again under other settings",
     )  # fmt: skip
     archive_bytes_max: Annotated[int, Ge(0), Le(2**60)] = _setting(
-        0, "Retention", "disk space of one model for its archive: the events that the log no longer keeps, in data/segments, "
-        "bytes; the oldest are deleted beyond it; 0 for no archive: what is trimmed is gone",
+        0, "Retention",
+        "disk space of one model for events that the log no longer keeps, in data/segments, bytes; the oldest are deleted "
+        "beyond it; 0 for no archive",
         "the log is enough for most; a refit over everything, or an export, needs what was trimmed too",
     )  # fmt: skip
     refit_every_s: Annotated[float, Ge(0), Le(10**9)] = _setting(
-        0.0, "Refits", "how often the batch optimum of each model is found and compared with the model, seconds; a model without "
-        "new examples is left out; 0 only when asked (POST refits)",
+        0.0, "Refits",
+        "how often the batch optimum of each model with new examples is found and compared with the model, seconds; 0 "
+        "only when asked (POST refits)",
         "it takes processor time and disk space; whether it pays depends on the stream",
     )  # fmt: skip
     refit_promote: Literal["never", "if_better"] = _setting(
-        "never", "Refits", "what happens to a refit of refit_every_s: if_better lets the model go on from it if the gate says "
-        "PROMOTE",
+        "never", "Refits", "if_better lets the model go on from a refit of refit_every_s if the gate says PROMOTE",
         "whether a model may replace itself is the operator's decision",
     )  # fmt: skip
     refit_nice: Annotated[int, Ge(0), Le(19)] = _setting(
-        10, "Refits", "niceness of a refit, as of nice(1): on a busy processor 10 gets about a tenth of it, 19 a seventieth, 0 "
-        "as much as anything else",
-        "predictions and learning come first, and a refit ends on a machine that is never idle: at 19 it took minutes to load",
+        10, "Refits",
+        "niceness of a refit: on a busy processor 10 gets about a tenth of it, 19 a seventieth, 0 as much as anything "
+        "else",
+        "predictions and learning come first; at 19 it took minutes to load",
     )  # fmt: skip
     dedupe_events: Annotated[int, Ge(0)] = _setting(
         limits.DEDUPE_EVENTS, "Retention", "how many events back an event id is recognised as a duplicate",
@@ -238,7 +243,7 @@ class Settings(BaseSettings):
         "a quarter of a million predictions of 75 features; beyond it requests with remember=true are refused",
     )  # fmt: skip
     disk_reserve_bytes: Annotated[int, Ge(0)] = _setting(
-        64 * 2**20, "Retention", "disk space reserved so that a snapshot can still be written to a full disk, bytes",
+        64 * 2**20, "Retention", "disk space reserved so that a full disk still takes a snapshot, bytes",
         "several snapshots of a model of usual size",
     )  # fmt: skip
     graceful_stop_s: Annotated[int, Ge(0), Le(3600)] = _setting(
@@ -252,8 +257,9 @@ class Settings(BaseSettings):
         "text", "Shutdown and logging", "json: each message is one line with a JSON object", "people read it first"
     )
     otlp_endpoint: str | None = _setting(
-        None, "Shutdown and logging", "trace requests, and send the spans to the OpenTelemetry collector at this address, such "
-        "as http://127.0.0.1:4318, by OTLP over HTTP; needs the extra riata[otel]",
+        None, "Shutdown and logging",
+        "send spans of requests to the OpenTelemetry collector at this address, such as http://127.0.0.1:4318, by OTLP "
+        "over HTTP; needs the extra riata[otel]",
         "traces need a collector, and a span costs more time than a prediction",
     )  # fmt: skip
 

@@ -17,8 +17,8 @@ from riata.wire.encoder import EncoderConfig
 
 HEAD: Final = """# Settings
 
-What the operator of a service sets. Given, in this order of precedence, as an option of `riata serve`, as an environment
-variable, in the TOML file that `--config` or `RIATA_CONFIG` names (by the name in the first column), or by default. An empty
+What the operator of a service sets. The order of precedence: an option of `riata serve` (`--lease-ttl-ms`), an environment
+variable (`RIATA_LEASE_TTL_MS`), the TOML file that `--config` or `RIATA_CONFIG` names (`lease_ttl_ms`), the default. An empty
 variable counts as not given. An unknown name is an error that names the nearest known one.
 This page is written by `python -m riata.cli.reference > service/docs/settings.md`; a test compares it.
 
@@ -26,9 +26,8 @@ This page is written by `python -m riata.cli.reference > service/docs/settings.m
 MODEL_HEAD: Final = """
 # Configuration of a model
 
-The configuration of one model is the body of `PUT /models/{model}` and the first event of the model's log. Every key may be
-left out. Settings marked * can be changed while the model learns, with `PATCH /models/{model}`. The others are fixed when the
-model is created, because everything that it has learnt depends on them.
+The body of `PUT /models/{model}`, and the first event of the model's log. Every key may be left out. Settings marked * can be
+changed while the model learns, with `PATCH /models/{model}`. The others are fixed, because what was learnt depends on them.
 
 """
 
@@ -41,31 +40,29 @@ def reference() -> str:
 def _sections() -> Iterator[str]:
     whole = schema_of(ModelConfig)["properties"]
     nested = {"learner", "encoder"}
-    yield _table("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
+    yield _listed("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
     yield _excluded(ModelConfig)
-    yield _table("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset())
+    yield _listed("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset())
     yield _excluded(EncoderConfig)
     for kind, spec in SPECS.items():
         settings = {name: setting for name, setting in schema_of(spec.config)["properties"].items() if name != "kind"}
-        yield _table(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)
+        yield _listed(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)
         if exclusions_of(spec.config):
             yield _excluded(spec.config)
 
 
-def _table(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:
-    head = [f"## {title}", "", "| setting | values | default | what it does, and why this default |", "| --- | --- | --- | --- |"]
+def _listed(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:
     rows = [
-        f"| `{name}`{'*' if name in may_change else ''} | {_values(setting)} | `{json.dumps(setting.get('default'))}` "
-        f"| {_escaped(setting.get('description', ''))} |"
+        f"- `{name}`{'*' if name in may_change else ''} ({_values(setting)}), default `{json.dumps(setting.get('default'))}`: "
+        f"{setting.get('description', '')}"
         for name, setting in settings.items()
     ]
-    return "\n".join([*head, *rows]) + "\n"
+    return "\n".join([f"## {title}", "", *rows]) + "\n"
 
 
 def _excluded(kind: type) -> str:
-    """Return the table of the settings that exclude each other."""
-    rows = [f"| {one.setting} | {one.other} |" for one in exclusions_of(kind)]
-    return "\n".join(["| this setting | excludes |", "| --- | --- |", *rows]) + "\n"
+    """Return the list of the settings that exclude each other."""
+    return "\n".join(["Exclusions:\n", *(f"- {one.setting} excludes {one.other}" for one in exclusions_of(kind))]) + "\n"
 
 
 def _values(setting: Mapping[str, Any]) -> str:
@@ -88,10 +85,6 @@ def _bounds(setting: Mapping[str, Any]) -> Iterator[str]:
     for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<")):
         if key in setting:
             yield f"{sign} {setting[key]:,}" if isinstance(setting[key], int) else f"{sign} {setting[key]:g}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

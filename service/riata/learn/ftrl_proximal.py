@@ -48,11 +48,10 @@ class FtrlProximalConfig(LearnerSettings):
         Gt(0),
         Le(1e6),
         doc(
-            "Step size, in units of the features: a gradient g moves a weight by about alpha g / (beta + the root of the sum of "
-            "its squared gradients). Default 0.15, for one-hot rows and short texts: over five streams the log loss with 0.2 is "
-            "1 % better and with 0.1 is 4 % worse. Rows of several hundred counts overshoot with it: they need 0.05, or to "
-            'be normalised to length one (the encoder\'s normalise "l2"), for which 1.5 is a good value: on three of seven texts '
-            "the log loss is less than half of that with 0.15, and on none is it worse."
+            "Step size: a gradient g moves a weight by about alpha g / (beta + the root of the sum of its squared gradients). "
+            "Default 0.15, for one-hot rows and short texts: over five streams the log loss with 0.2 is 1 % better and with "
+            "0.1 is 4 % worse. Rows of several hundred counts overshoot: they need 0.05, or 1.5 with the encoder's normalise "
+            '"l2", which on three of seven texts has less than half of the log loss, and on none more.'
         ),
     ] = 0.15
     beta: Annotated[
@@ -60,8 +59,8 @@ class FtrlProximalConfig(LearnerSettings):
         Gt(0),
         Le(1e12),
         doc(
-            "Makes the first steps of a feature smaller than full size. Default 0.1: over the same streams the log loss with "
-            "0.01 is 1 % better, but 3 % worse on clicks; with 1, which the paper finds good enough, it is 7 % worse."
+            "Makes the first steps of a feature smaller. Default 0.1: with 0.01 the log loss is 1 % better, but 3 % worse on "
+            "clicks; with 1, as in the paper, it is 7 % worse."
         ),
     ] = 0.1
     l1: Annotated[
@@ -69,9 +68,8 @@ class FtrlProximalConfig(LearnerSettings):
         Ge(0),
         Le(1e12),
         doc(
-            "L1 penalty of every weight, on the sum of the losses; the intercept is not penalised. Default 0.1: 55 to 96 % of "
-            "words and click values then have weight zero, at the cost of 1 % of the log loss; with 0.5 it is 81 to 98 %, at the "
-            "cost of 4 % more."
+            "L1 penalty of every weight but the intercept, on the sum of the losses. Default 0.1: 55 to 96 % of words and "
+            "click values have weight zero, for 1 % of the log loss; with 0.5 it is 81 to 98 %, for 4 % more."
         ),
     ] = 0.1
     l2: Annotated[
@@ -79,23 +77,20 @@ class FtrlProximalConfig(LearnerSettings):
         Ge(0),
         Le(1e12),
         doc(
-            "L2 penalty of every weight, on the sum of the losses; the intercept is not penalised. Default 0: with 1 none of "
-            "five streams gains more than 1 %, and two lose 5 and 7 %."
+            "L2 penalty of every weight but the intercept, on the sum of the losses. Default 0: with 1 none of five streams "
+            "gains more than 1 %, and two lose 5 and 7 %."
         ),
     ] = 0.0
     intercept: Annotated[
         bool,
-        doc(
-            "Learn an intercept: a feature that is always 1, without a penalty. Default true: the base rate is learnt directly "
-            "and not through the features."
-        ),
+        doc("Learn an intercept: a feature that is always 1, without a penalty. Default true: the base rate is learnt directly."),
     ] = True
     standardised: Annotated[
         bool,
         doc(
-            "Learn values other than 1 in units of their own, taken from the first 1024 rows: less the mean and over the spread "
-            "for features of nine rows of ten, over the root mean square for others where it is above 1. Weights stay in the "
-            "units of the input. Default true: units and origins of columns do not matter. False: values as they are sent."
+            "Learn values other than 1 in units of their own, taken from the first 1024 rows: less the mean and over the "
+            "spread for features of nine rows of ten, over the root mean square for others where it is above 1. Weights stay "
+            "in the units of the input. Default true: units and origins of columns do not matter."
         ),
     ] = True
 

@@ -114,8 +114,8 @@ class ParticleFilterConfig(LearnerSettings):
         Ge(1),
         doc(
             "Maximum number of features, without the intercept, at most 32. A row with a further feature is refused "
-            "(vocabulary_full). Default 16: above it the kernel by which particles move is hardly more than a normal "
-            "distribution fitted to them, and the model says so in its description."
+            "(vocabulary_full). Default 16: above it the particles are hardly more than a normal distribution, and the model's "
+            "description says so."
         ),
     ] = FEATURES_ADVISED
     gamma: Annotated[
@@ -123,17 +123,17 @@ class ParticleFilterConfig(LearnerSettings):
         Gt(0),
         Le(1e6),
         doc(
-            "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|), so its scale is "
-            "1 / gamma. Default 1: weakly informative, if features are of the order of one. Features of the order of 0.01 need "
-            "a smaller gamma, or to be rescaled."
+            "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|). Default 1: "
+            "weakly informative, if features are of the order of one. Features of the order of 0.01 need a smaller gamma, or "
+            "to be rescaled."
         ),
     ] = 1.0
     gamma_intercept: Annotated[float, Gt(0), Le(1e6), doc("Prior of the intercept, as gamma. Default 0.2.")] = 0.2
     particles: Annotated[
         int | None,
         doc(
-            "Number of particles, 100 to 1,000,000; of a new model, times the number of parameters at most 5,000,000, and times "
-            "start too at most 10^10. Time per event and memory are proportional to it. Default null: 200 for each "
+            "Number of particles, 100 to 1,000,000. In a new model, times the number of parameters it is at most 5,000,000, "
+            "and times start too at most 10^10. Time per event and memory are proportional to it. Default null: 200 for each "
             "feature of features_max and for the intercept, at least 1000. The error of a posterior mean falls about as their "
             "number grows."
         ),
@@ -143,8 +143,8 @@ class ParticleFilterConfig(LearnerSettings):
         Ge(1),
         Le(100_000),
         doc(
-            "Number of first events that are held in memory. At 16, 32, 64, ... and start of them the particles are drawn anew "
-            "from their exact posterior by a Markov chain; then the events are dropped. They should be typical of the stream. "
+            "First events that are held in memory. At 16, 32, 64, ... and start of them the particles are drawn anew from "
+            "their exact posterior by a Markov chain; then the events are dropped. They should be typical of the stream. "
             "Default 2000: takes about a second."
         ),
     ] = 2000
@@ -153,8 +153,8 @@ class ParticleFilterConfig(LearnerSettings):
         Gt(0),
         Le(0.9),
         doc(
-            "The particles move when the effective sample size has fallen below this fraction of their number. Default 0.5; with "
-            "a smaller one they move less often, from fewer of them, and means are less accurate."
+            "The particles move when the effective sample size has fallen below this fraction of their number. Default 0.5; "
+            "with a smaller one means are less accurate."
         ),
     ] = 0.5
     widen: Annotated[

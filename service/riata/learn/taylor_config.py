@@ -68,29 +68,26 @@ class TaylorSketchConfig(LearnerSettings):
     mode: Annotated[
         Literal["exact", "strict", "hybrid", "diag"],
         doc(
-            "exact: every feature is in the block of cross curvature, up to features_max of them. strict: k selected features "
-            "are in the block, and no other feature ever has a weight. hybrid: k features are in the block, and all others are "
-            "updated one coordinate at a time. diag: only the intercept is in the block. Default hybrid: any number of features, "
-            "bounded memory."
+            "exact: every feature is in the block of cross curvature, up to features_max. strict: k selected features are in "
+            "the block, and no other has a weight. hybrid: k features are in the block, and all others are updated one by one. "
+            "diag: only the intercept is in the block. Default hybrid: any number of features, bounded memory."
         ),
     ] = "hybrid"
-    link: Annotated[
-        Literal["logistic", "probit"], doc("Link from margin to probability. Default logistic: weights are log-odds.")
-    ] = "logistic"
+    link: Annotated[Literal["logistic", "probit"], doc("From margin to probability. Default logistic: weights are log-odds.")] = (
+        "logistic"
+    )
     gamma: Annotated[
-        float, Ge(0), Le(1e12), doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events. Default 0.1.")
+        float, Ge(0), Le(1e12), doc("L1 penalty of every weight, on the sum of the log-likelihoods of all events.")
     ] = 0.1
     gamma_schedule: Annotated[
         Literal["fixed", "linear", "sqrt"],
         doc(
-            "Schedule of the penalty. fixed: gamma. linear, sqrt: at event i gamma times i / gamma_events, or times its root, at "
-            "least gamma_floor times gamma. With linear the number of non-zero weights stays about constant as the stream grows; "
-            "with fixed the penalty loses influence. Default fixed."
+            "fixed: gamma. linear, sqrt: at event i gamma times i / gamma_events, or times its root, at least gamma_floor "
+            "times gamma. With linear the number of non-zero weights stays about constant as the stream grows; with fixed the "
+            "penalty loses influence."
         ),
     ] = "fixed"
-    gamma_events: Annotated[
-        int, Ge(1), Le(10**12), doc("The event at which a growing penalty reaches gamma. Default 10,000.")
-    ] = 10_000
+    gamma_events: Annotated[int, Ge(1), Le(10**12), doc("The event at which a growing penalty reaches gamma.")] = 10_000
     gamma_floor: Annotated[
         float,
         Gt(0),
@@ -101,17 +98,17 @@ class TaylorSketchConfig(LearnerSettings):
     gamma_of: Annotated[
         tuple[FeatureGamma, ...],
         MaxLen(OWN_GAMMAS_MAX),
-        doc("Penalties of single features instead of gamma; they follow the same schedule. 0: the feature is not penalised."),
+        doc("Penalties of single features instead of gamma, with the same schedule. 0: not penalised."),
     ] = ()
     k: Annotated[
         int,
         Ge(1),
         Le(MEMBERS_MAX),
-        doc("Number of features in the block in the bounded modes, including the intercept. Default 300."),
+        doc("Features in the block in the bounded modes, including the intercept."),
     ] = 300
-    features_max: Annotated[
-        int, Ge(1), Le(MEMBERS_MAX), doc("exact: maximum number of features, including the intercept. Default 4096.")
-    ] = MEMBERS_MAX
+    features_max: Annotated[int, Ge(1), Le(MEMBERS_MAX), doc("exact: maximum number of features, including the intercept.")] = (
+        MEMBERS_MAX
+    )
     beyond: Annotated[
         Literal["refuse", "strict", "hybrid"],
         doc(
@@ -119,27 +116,27 @@ class TaylorSketchConfig(LearnerSettings):
             "like a feature outside the block in that mode. Default refuse: the result stays exact."
         ),
     ] = "refuse"
-    block: Annotated[int, Ge(1), Le(10**6), doc("Events between two solves. Default 100.")] = 100
+    block: Annotated[int, Ge(1), Le(10**6), doc("Events between two solves.")] = 100
     ramp: Annotated[
         float,
         Ge(0),
         Le(1),
         doc(
-            "Bounded modes: the first blocks are short. While this fraction of the events so far is less than a full block, a "
-            "solve and a round come after that many events, at the start after every event. 0: every block has its full length. "
-            "Default 0.05: without it no feature has a weight before the first round, and over the first thousand events of a "
-            "text stream the log loss of strict is twice as high."
+            "Bounded modes: while this fraction of the events so far is less than a block, a solve and a round come after that "
+            "many events, at the start after every event. 0: every block is full. Default 0.05: without it no feature has a "
+            "weight before the first round, and over the first thousand events of a text stream the log loss of strict is "
+            "twice as high."
         ),
     ] = 0.05
     rounds: Annotated[int, Ge(1), Le(10**6), doc("Bounded modes: solves between two rounds of eviction and admission.")] = 4
     admit: Annotated[
-        float, Gt(0), Le(10), doc("A feature may enter the block if its |Omega| reaches this fraction of its gamma. Default 0.8.")
+        float, Gt(0), Le(10), doc("A feature may enter the block if its |Omega| reaches this fraction of its gamma.")
     ] = 0.8
     hysteresis: Annotated[
         float,
         Ge(1),
         Le(100),
-        doc("strict: factor by which a feature must be stronger than a member of the block to replace it. Default 1.1."),
+        doc("strict: factor by which a feature must be stronger than a member of the block to replace it."),
     ] = 1.1
     prior_curvature: Annotated[
         float,
@@ -153,18 +150,16 @@ class TaylorSketchConfig(LearnerSettings):
     prior_by_row: Annotated[
         bool,
         doc(
-            "hybrid, diag: measure the prior curvature of a feature outside the block by 0.3 |x|^1.5 (sum of |x| of the row)^0.5"
-            " instead of x^2, because the features of a row are updated together but independently. Default true: with it a "
-            "gamma that is thirty times too small costs little on texts; without it the log loss doubles."
+            "hybrid, diag: measure the prior curvature of a feature outside the block by 0.3 |x|^1.5 (sum of |x| of the "
+            "row)^0.5 instead of x^2. Default true: with it a gamma that is thirty times too small costs little on texts; "
+            "without it the log loss doubles."
         ),
     ] = True
     curvature_floor: Annotated[
         float,
         Ge(0),
         Le(1),
-        doc(
-            "Smallest curvature of an event as a fraction of its |residual|; bounds the step of a confident mistake. Default 1/4."
-        ),
+        doc("Smallest curvature of an event as a fraction of its |residual|; bounds the step of a confident mistake."),
     ] = 0.25
     rho: Annotated[
         float,
@@ -176,29 +171,27 @@ class TaylorSketchConfig(LearnerSettings):
         int,
         Ge(0),
         Le(2**62),
-        doc("Length in events of the burn-in, during which early events are forgotten polynomially. Default 0: no burn-in."),
+        doc("Events during which early events are forgotten polynomially. Default 0: no burn-in."),
     ] = 0
-    burn_in_power: Annotated[
-        float, Gt(0), Le(10), doc("An event s weighs (s / i)^power at event i of the burn-in. Default 2.")
-    ] = 2.0
+    burn_in_power: Annotated[float, Gt(0), Le(10), doc("An event s weighs (s / i)^power at event i of the burn-in.")] = 2.0
     warm_up: Annotated[
         int | None,
         doc(
-            "Number of first events that are held, at most 100,000, and of a new model 2*10^11 over the square of features_max "
-            "(exact) or k, and linearised again until they fit, so that errors of the first, poor predictions do not remain. "
-            "Default null: 1000 in exact; 0 in the bounded modes, whose first blocks are short instead (ramp)."
+            "First events that are held and linearised again until they fit, so that errors of the first predictions do not "
+            "remain. At most 100,000, and in a new model 2*10^11 over the square of features_max (exact) or k. Default null: "
+            "1000 in exact; 0 in the bounded modes, which have ramp instead."
         ),
     ] = None
     reexpand: Annotated[
-        int, Ge(0), Le(10_000), doc("exact: number of events that are held and then linearised again together. Default 0: none.")
+        int, Ge(0), Le(10_000), doc("exact: events that are held and then linearised again together. Default 0: none.")
     ] = 0
     tolerance: Annotated[
         float,
         Gt(0),
         Le(1),
         doc(
-            "A solve ends when no optimality condition is violated by more than this fraction of gamma, or of 0.001 if gamma is "
-            "smaller. Default 0.01: a smaller value changes the weights by less than the next events do."
+            "A solve ends when no optimality condition is violated by more than this fraction of gamma, or of 0.001 if gamma "
+            "is smaller. Default 0.01: a smaller value changes the weights by less than the next events do."
         ),
     ] = 0.01
     sweeps_max: Annotated[
@@ -206,25 +199,23 @@ class TaylorSketchConfig(LearnerSettings):
         Ge(1),
         Le(10**6),
         doc(
-            "Maximum number of sweeps of a solve; the next solve continues from there. Of a new model, at most 10^11 over the "
-            "square of features_max (exact) or k, and at most 10,000 with a tolerance below 1e-10. Default 10: few solves need "
-            "that many, and more did not change any log loss."
+            "Maximum number of sweeps of a solve; the next solve continues from there. In a new model at most 10^11 over the "
+            "square of features_max (exact) or k, and at most 10,000 with a tolerance below 1e-10. Default 10: more did not "
+            "change any log loss."
         ),
     ] = 10
-    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event. Default true.")] = True
+    intercept: Annotated[bool, doc("Learn an intercept: a feature that is 1 in every event.")] = True
     standardised: Annotated[
         bool,
         doc(
-            "Learn values other than 1 in units of their own, taken from the first 1024 rows: less the mean and over the spread "
-            "for features of nine rows of ten, over the root mean square for others where it is above 1. gamma and "
-            "prior_curvature are in these units; weights are shown in those of the input. Default true: units and origins of "
-            "columns do not matter. False: values as they are sent."
+            "Learn values other than 1 in units of their own, as with ftrl_proximal. gamma and prior_curvature are in these "
+            "units; weights are shown in those of the input. Default true: units and origins of columns do not matter."
         ),
     ] = True
     shadow: Annotated[
         tuple[Annotated[float, Gt(0), Le(1e12)], ...],
         MaxLen(SHADOWS_MAX),
-        doc("Other penalties to try on the same sketch besides gamma, each with its own progressive loss. Default none."),
+        doc("Other penalties to try on the same sketch, each with its own progressive loss."),
     ] = ()
 
     exclusions = EXCLUSIONS

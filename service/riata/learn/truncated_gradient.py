@@ -115,23 +115,23 @@ class TruncatedGradientConfig(LearnerSettings):
     loss: Annotated[
         Literal["logistic", "squared", "hinge"],
         doc(
-            "Loss function. logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only. Default "
-            "logistic: most labels are binary, and most clients need a probability."
+            "logistic gives probabilities; squared is (margin - label)^2; hinge gives margins only. Default logistic: most "
+            "labels are binary, and most clients need a probability."
         ),
     ] = "logistic"
     rate: Annotated[
         Literal["constant", "decaying", "adaptive"],
         doc(
-            "constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: for each feature eta / root "
-            "of the sum of its squared gradients. Default adaptive: rare features still learn after frequent ones have "
-            "converged, and eta needs no tuning to the stream."
+            "constant: eta. decaying: eta (delay / (delay + i))^power at row i = 0, 1, ... adaptive: for each feature eta / "
+            "root of the sum of its squared gradients. Default adaptive: rare features still learn after frequent ones have "
+            "converged."
         ),
     ] = "adaptive"
     normalised: Annotated[
         bool,
         doc(
-            "Divide each feature by its largest value seen so far, inside the update. Only with the adaptive rate. Gravity and "
-            "ceiling then apply to weight times scale. Default true: units do not matter and the input needs no scaling."
+            "Divide each feature by its largest value so far, inside the update. Only with the adaptive rate. Gravity and "
+            "ceiling then apply to weight times scale. Default true: units do not matter."
         ),
     ] = True
     eta: Annotated[
@@ -139,43 +139,40 @@ class TruncatedGradientConfig(LearnerSettings):
         Gt(0),
         Le(1e6),
         doc(
-            "Step size. Default 0.9: larger steps are better if features are informative, smaller ones if labels are noisy. With "
-            "0.5 the noisy stream is 3 % better and texts are 22 % worse; with 1.2 the noisy stream is 4 % worse and texts are 8 "
-            "% better."
+            "Step size. Default 0.9: larger steps are better if features are informative, smaller ones if labels are noisy. "
+            "With 0.5 the noisy stream is 3 % better and texts are 22 % worse; with 1.2 it is 4 % worse and texts are 8 % "
+            "better."
         ),
     ] = ETA
     power: Annotated[
         float, Ge(0), Le(1), doc("Exponent of the decaying rate. Default 1/2: the value from theory without strong convexity.")
     ] = 0.5
-    delay: Annotated[
-        float, Gt(0), Le(1e12), doc("Number of rows before the rate decays noticeably. Default 1: eta / sqrt(1 + i).")
-    ] = 1.0
+    delay: Annotated[float, Gt(0), Le(1e12), doc("Rows before the rate decays noticeably. Default 1: eta / sqrt(1 + i).")] = 1.0
     accumulator: Annotated[
         float,
         Ge(0),
         Le(ACCUMULATOR_MAX),
         doc(
-            "Initial value of the sums of squared gradients of the adaptive rate, including that of the intercept. With 0 the "
-            "first step of a feature would have full size however confident the model is. Default 0.03: this is the square of a "
-            "gradient of 0.17; a stream of rare clicks is not overfitted with it, and values from 0.01 to 0.1 give similar "
-            "results."
+            "Initial value of the sums of squared gradients of the adaptive rate, also for the intercept. With 0 the first "
+            "step of a feature would have full size. Default 0.03: a stream of rare clicks is not overfitted, and values from "
+            "0.01 to 0.1 give similar results."
         ),
     ] = 0.03
     reach: Annotated[
         float,
         Gt(1),
         doc(
-            "Only with normalised: a value counts in the step as at most this many times the largest one seen before, so that "
-            'one outlier cannot disable a feature for good. "infinite": no limit. Default 2: a scale a thousand times too small '
-            "is corrected within ten rows."
+            "Only with normalised: a value counts in the step as at most this many times the largest one before, so that one "
+            'outlier cannot disable a feature. "infinite": no limit. Default 2: a scale a thousand times too small is '
+            "corrected within ten rows."
         ),
     ] = 2.0
     scale: Annotated[
         Literal["largest", "counts"],
         doc(
             "Only with normalised: what a feature that is not a numeric column is divided by. largest: its largest value seen. "
-            "counts: nothing while its values are at most 16, then a sixteenth of the largest one. Default largest: units do not "
-            "matter. counts is better for words, of which one long text would make the steps smaller for good."
+            "counts: nothing while its values are at most 16, then a sixteenth of the largest one. Default largest: units do "
+            "not matter. counts is better for words, of which one long text would make the steps smaller for good."
         ),
     ] = "largest"
     tuned: Annotated[
@@ -193,17 +190,16 @@ class TruncatedGradientConfig(LearnerSettings):
     step: Annotated[
         Literal["invariant", "gradient"],
         doc(
-            "invariant: the update of an importance-weighted row is the limit of many small steps and does not overshoot. "
-            "gradient: importance multiplies the gradient. Default invariant: a large eta or importance cannot move a margin "
-            "past its label."
+            "invariant: the update of an importance-weighted row is the limit of many small steps. gradient: importance "
+            "multiplies the gradient. Default invariant: a large eta or importance cannot move a margin past its label."
         ),
     ] = "invariant"
     rule: Annotated[
         Literal["truncate", "round", "subgradient"],
         doc(
-            "truncate: shrink weights up to the ceiling by eta * gravity * period. round: set weights up to the ceiling to zero. "
-            "subgradient: shrink every weight by eta * gravity at every row, even past zero; hardly ever sparse. Default "
-            "truncate: it gives sparse weights, and a small weight that keeps growing survives."
+            "truncate: shrink weights up to the ceiling by eta * gravity * period. round: set weights up to the ceiling to "
+            "zero. subgradient: shrink every weight by eta * gravity at every row, even past zero; hardly ever sparse. Default "
+            "truncate: weights are sparse, and a small weight that keeps growing survives."
         ),
     ] = "truncate"
     gravity: Annotated[
@@ -212,64 +208,59 @@ class TruncatedGradientConfig(LearnerSettings):
         Le(1e6),
         doc(
             "L1 penalty: how strongly each row pulls weights towards zero. Default 3e-5: half of the words of texts and nearly "
-            "all values of click logs get weight zero, at a cost of less than 1 % of the log loss; noisy streams improve."
+            "all values of click logs get weight zero, for less than 1 % of the log loss; noisy streams improve."
         ),
     ] = 3e-5
     period: Annotated[
         int,
         Ge(1),
         Le(2**31),
-        doc(
-            "Rows between truncations. Default 100: a feature in one row of a hundred has one row to outgrow a truncation, and "
-            "rows of common features rarely have an overdue truncation to apply."
-        ),
+        doc("Rows between truncations. Default 100: a feature in one row of a hundred has one row to outgrow a truncation."),
     ] = 100
     ceiling: Annotated[
         float,
         Gt(0),
         doc(
-            'Weights above it are not truncated; "infinite": all are. Default 0.1: large weights stay unbiased, and weights that '
-            "move a margin by less than a tenth may become zero."
+            'Weights above it are not truncated; "infinite": all are. Default 0.1: large weights stay unbiased, and weights '
+            "that move a margin by less than a tenth may become zero."
         ),
     ] = 0.1
     intercept: Annotated[
         bool,
         doc(
-            "Learn an intercept: a feature that is always 1, is never truncated, and has its own step size, independent of the "
-            "number of features of a row. Default true: the base rate is learnt directly and not through the features."
+            "Learn an intercept: a feature that is always 1, never truncated, with a step size of its own. Default true: the "
+            "base rate is learnt directly."
         ),
     ] = True
     centred: Annotated[
         bool,
         doc(
-            "Steps of numeric columns, features in more than half of the rows with values other than 1, are those of the value "
-            "less its running mean; the intercept moves against them. Weights stay in the units of the input. Only with "
-            "normalised and an intercept. Default true: where zero lies does not matter. On streams of numbers the log loss is "
-            "0 to 16 % less, and up to 28 % if they are far from zero. False: as in the paper."
+            "Steps of numeric columns are those of the value less its running mean; the intercept moves against them. Numeric "
+            "columns are features in more than half of the rows with values other than 1. Weights stay in the units of the "
+            "input. Only with normalised and an intercept. Default true: on streams of numbers the log loss is 0 to 16 % less, "
+            "and up to 28 % if they are far from zero. False: as in the paper."
         ),
     ] = True
     calibrated: Annotated[
         bool,
         doc(
-            "Multiply margins by a number, and add one, both learnt online from the margins before learning, and fold them into "
-            "the weights that are served. Only with the logistic loss, and with normalised. Default true: on "
-            "texts, where the learner is under-confident, the log loss is 12 to 22 % less; elsewhere it differs by at most 1 %. "
-            "False: as in the paper."
+            "Multiply margins by a number, and add one, both learnt online and folded into the weights that are served. Only "
+            "with the logistic loss, and with normalised. Default true: on texts the log loss is 12 to 22 % less; elsewhere it "
+            "differs by at most 1 %. False: as in the paper."
         ),
     ] = True
     scaled_label: Annotated[
         bool,
         doc(
-            "Learn labels less their mean and over their spread, both taken from the first 1024 rows; weights and predictions "
-            "are in the units of the label. Only with the squared loss and the adaptive rate. Default true: the step of the "
-            "adaptive rate has the size of eta whatever the label, so a mean of thousands would be out of reach. False: as in "
-            "the paper."
+            "Learn labels less their mean and over their spread, both of the first 1024 rows; predictions are in the units of "
+            "the label. Only with the squared loss and the adaptive rate. Default true: steps have the size of eta whatever "
+            "the label. False: as in the paper."
         ),
     ] = True
     grid: Annotated[
         bool,
         doc(
-            "Round weights and truncations to multiples of 2^-40, which makes their sums exact. Not with normalised. Default "
+            "Round weights and truncations to multiples of 2^-40, so that their sums are exact. Not with normalised. Default "
             "false: float64 is accurate enough."
         ),
     ] = False

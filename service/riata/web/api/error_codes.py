@@ -13,12 +13,13 @@ _ROW: Final = 0  # the status that stands for a code of one row
 
 HEAD: Final = """# Error codes
 
-Every error of the HTTP API is a problem document (RFC 9457). Programs test its member `code`; `detail` is for people and names
-what was expected, what was received, and what to do. `retryable` says whether the same request may succeed later. `outcome` says
-whether events were accepted: after `unknown`, send the same event ids again.
+Every error of the HTTP API is a problem document (RFC 9457). Programs test its member `code`. `detail` is for people: what was
+expected, what was received, and what to do. `retryable` says whether the same request may succeed later. `outcome` says whether
+events were accepted; after `unknown`, send the same event ids again.
 
-A refused row has its own `code` in the list `errors`, with its position in the body. These codes have the status "row" here. The
-answer is 202 (200 with `wait=applied`) if other rows were accepted, otherwise 422.
+A line has the code, the status of the answer, the cause and the remedy. A code with the status "row" is of one refused row: it
+is in the list `errors`, with the row's position. The answer is then 202 (200 with `wait=applied`) if other rows were accepted,
+otherwise 422.
 
 This page is written by `python -m riata.web.api.error_codes > service/docs/errors.md`; a test compares it, and checks
 that it has every code.
@@ -47,8 +48,8 @@ def page() -> str:
     """Return the page in Markdown."""
     parts = [HEAD]
     for title, codes in sections().items():
-        rows = [f"| `{code}` | {_statuses(one)} | {one.cause} | {one.remedy} |" for code, one in sorted(codes.items())]
-        parts.append("\n".join([f"## {title}", "", "| code | status | cause | remedy |", "| --- | --- | --- | --- |", *rows, ""]))
+        lines = [f"- `{code}` ({_statuses(one)}): {one.cause} {one.remedy}" for code, one in sorted(codes.items())]
+        parts.append("\n".join([f"## {title}", "", *lines, ""]))
     return "\n".join(parts)
 
 
