@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
-from riata.base.document import read_document, write_document
+from riata.base.document import ByKind, read_document, write_document
 from riata.base.errors import BadInput
 
 
@@ -23,6 +23,9 @@ class Square:
     side: float = 1.0
 
 
+FORMS: dict[str, type[Any]] = {"circle": Circle, "square": Square}
+
+
 @dataclass(frozen=True, slots=True)
 class Margins:
     left: float = 1.0
@@ -32,7 +35,7 @@ class Margins:
 @dataclass(frozen=True, slots=True)
 class Page:
     title: Annotated[str, MaxLen(5)]
-    shape: Circle | Square = field(default_factory=Circle)
+    shape: Annotated[Any, ByKind(("circle", "square"), FORMS.__getitem__)] = field(default_factory=Circle)
     words: tuple[str, ...] = ()
     count: Annotated[int, Ge(1), Le(9)] = 1
     ceiling: Annotated[float, Gt(0.0)] = math.inf

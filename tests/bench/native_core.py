@@ -124,7 +124,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     csv = str(folder / "rows.csv")
     return {
         "`riata --help`": ["--help"],
-        "`riata fit`": ["fit", csv],
+        "`riata fit --online`": ["fit", "--online", csv],
         "`riata fit --batch`": ["fit", "--batch", csv],
         "`riata posterior`": ["posterior", csv],
         "`riata tree`": ["tree", str(folder / "curves.ndjson")],

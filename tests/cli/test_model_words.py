@@ -86,7 +86,7 @@ def test_values_of_options_and_words_after_two_dashes_are_not_taken_for_the_mode
 
 def test_a_word_without_a_value_is_the_model_of_explain() -> None:
     assert parsed("explain", "age=40")["model"] == "default"
-    assert parsed("explain", "clicks", "age=40", "b=1")["features"] == ["age=40", "b=1"]
+    assert list(parsed("explain", "clicks", "age=40", "b=1")["features"]) == ["age=40", "b=1"]
 
 
 @pytest.mark.usefixtures("service")

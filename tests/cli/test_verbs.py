@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import typer
@@ -221,10 +220,9 @@ def test_an_invalid_learner_is_refused_before_anything_is_sent(
 
 
 def test_the_learners_that_a_verb_knows_are_those_there_are() -> None:
-    from riata.learn.kinds import KINDS
-    from riata.learn.registry import LearnerConfig
+    from riata.learn.registry import SPECS
 
-    assert sorted(kind().kind for kind in get_args(LearnerConfig)) == sorted(KINDS)
+    assert [spec.config().kind for spec in SPECS.values()] == list(SPECS)
 
 
 @pytest.mark.usefixtures("service")

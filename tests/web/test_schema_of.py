@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, doc
 
+from riata.base.document import ByKind
 from riata.web.api.schema_of import schema_of
 
 
@@ -23,13 +24,16 @@ class Other:
     side: Annotated[float, doc("how long")] = 1.0
 
 
+FORMS: dict[str, type[Any]] = {"inner": Inner, "other": Other}
+
+
 @dataclass(frozen=True)
 class Outer:
     needed: int
     part: Inner = field(default_factory=Inner)
     either: Inner | None = None
     names: Annotated[tuple[Annotated[str, MaxLen(3)], ...], MaxLen(2)] = ()
-    shape: Inner | Other | None = None
+    shape: Annotated[Any, ByKind(("inner", "other"), FORMS.__getitem__)] | None = None
     ceiling: Annotated[float, Ge(0), Le(math.inf), "no bound"] = math.inf
 
 
@@ -58,7 +62,7 @@ def test_every_key_has_type_bounds_default_and_reason() -> None:
             "part": inner,
             "either": {"anyOf": [inner, {"type": "null"}], "default": None},
             "names": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 2, "default": []},
-            "shape": {"anyOf": [inner, other, {"type": "null"}], "default": None},
+            "shape": {"anyOf": [{"anyOf": [inner, other]}, {"type": "null"}], "default": None},
             "ceiling": {"type": "number", "minimum": 0, "default": "infinite", "description": "no bound"},
         },
         "additionalProperties": False,

@@ -3,7 +3,7 @@
 The dataclass is the only definition: a field carries its default, its bounds (`annotated_types`) and its reason (the field's
 `doc`). The same class is used for validation here, for the OpenAPI schema and for the written reference.
 
-If a field takes one of several dataclasses, the key `kind` selects one; without it, the first is used.
+If a field takes one of several dataclasses (`ByKind`), the key `kind` selects one; without it, the first is used.
 """
 
 from __future__ import annotations
@@ -40,13 +40,25 @@ class DocumentValue:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True)
+class ByKind:
+    """In the annotation of a field: its value is one of several dataclasses. Each has a field `kind` with its name.
+
+    names : the first is meant without `kind`
+    of    : returns the dataclass of a name, which need not be imported before
+    """
+
+    names: tuple[str, ...]
+    of: Callable[[str], type[Any]]
+
+
 def read_document(kind: type[T], document: object, path: str = "") -> T:
     """Build `kind`, a frozen dataclass, from a mapping.
 
     Unknown keys, wrong types (the only coercion is int to float) and values out of bounds raise `BadInput`
     (code `unknown_key`, `wrong_type` or `out_of_range`) with the path of the key and what was expected.
     """
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = _keys(kind)
     if not isinstance(document, Mapping):
         keys = f"; keys: {', '.join(known)}" if path else ""
         raise BadInput(f"{path or 'document'}: expected an object, got {_name(document)}{keys}", "wrong_type")
@@ -80,6 +92,10 @@ def _hints(kind: typing.Hashable) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)  # slow, and always the same result
 
 
+def _keys(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
 def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
@@ -97,6 +113,8 @@ def _read(hint: Any, value: object, path: str) -> Any:
     origin = get_origin(hint)
     if origin is typing.Annotated:
         base, *bounds = get_args(hint)
+        if isinstance(bounds[0], ByKind):
+            return _read_kind(bounds[0], value, path)
         if base is float and (value is None or isinstance(value, str)) and value != "infinite" and not _has_upper(bounds):
             raise BadInput(f'{path}: expected a number or "infinite", got {_name(value)}', "wrong_type")
         result = _read(base, value, path)
@@ -130,16 +148,6 @@ def _read_choice(choices: tuple[Any, ...], value: object, path: str) -> object:
 def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
     if value is None and type(None) in options:
         return None
-    tagged = {_kind_of(option): option for option in options if dataclasses.is_dataclass(option)}
-    if tagged and isinstance(value, Mapping):
-        kind = value.get("kind", next(iter(tagged)))
-        if not isinstance(kind, str):
-            raise BadInput(f"{_at(path, 'kind')}: expected a string, got {_name(kind)}", "wrong_type")
-        if kind not in tagged:
-            raise BadInput(f"{_at(path, 'kind')}: {kind[:64]!r} is not known; {nearest(kind[:64], tagged)}", "unknown_kind")
-        if "kind" not in value:
-            _check_kind_is_not_missing(tagged, value, path)
-        return read_document(typing.cast(type, tagged[kind]), value, path)
     failure: BadInput | None = None
     for option in options:
         try:
@@ -149,20 +157,27 @@ def _read_union(options: tuple[Any, ...], value: object, path: str) -> Any:
     raise failure or BadInput(f"{path}: not understood", "wrong_type")
 
 
-def _check_kind_is_not_missing(tagged: Mapping[str, Any], value: Mapping[Any, Any], path: str) -> None:
+def _read_kind(one_of: ByKind, value: object, path: str) -> Any:
+    kind = value.get("kind", one_of.names[0]) if isinstance(value, Mapping) else one_of.names[0]
+    if not isinstance(kind, str):
+        raise BadInput(f"{_at(path, 'kind')}: expected a string, got {_name(kind)}", "wrong_type")
+    if kind not in one_of.names:
+        raise BadInput(f"{_at(path, 'kind')}: {kind[:64]!r} is not known; {nearest(kind[:64], one_of.names)}", "unknown_kind")
+    if isinstance(value, Mapping) and "kind" not in value:
+        _check_kind_is_not_missing(one_of, value, path)
+    return read_document(one_of.of(kind), value, path)
+
+
+def _check_kind_is_not_missing(one_of: ByKind, value: Mapping[Any, Any], path: str) -> None:
     """Raise a clear error if `kind` is missing and a key belongs to a form other than the default one."""
-    known = {kind: {field.name for field in dataclasses.fields(option)} for kind, option in tagged.items()}
-    meant = next(iter(tagged))
-    for key in value:
-        others = [repr(kind) for kind, names in known.items() if key in names]
-        if others and key not in known[meant]:
+    meant, *rest = one_of.names
+    known = _keys(one_of.of(meant))
+    for key in (key for key in value if key not in known):
+        others = [repr(kind) for kind in rest if key in _keys(one_of.of(kind))]
+        if others:
             kinds = " or ".join(others)
             told = f"{_at(path, key)}: not a key of {meant!r}, which is meant without kind; say kind {kinds}"
             raise BadInput(told, "unknown_key")
-
-
-def _kind_of(option: Any) -> str:
-    return str(next(f.default for f in dataclasses.fields(option) if f.name == "kind"))
 
 
 def _read_scalar(hint: Any, value: object, path: str) -> Any:

@@ -21,7 +21,7 @@ from riata.base.errors import BadInput
 from riata.cli.demo_stream import Stream
 from riata.cli.model_setup import without_label
 from riata.cli.plot import draw, plot_text
-from riata.cli.progress import SpeedColumn
+from riata.cli.progress import speed_column
 from riata.cli.refusals import Refusals
 from riata.cli.show import read_weights
 from riata.cli.source import Chunk, body_of, chunks, line_type
@@ -67,7 +67,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._columns = max(1, min(console.width - MARGIN_COLUMNS, PLOT_COLUMNS_MAX))
         self._progress = Progress(
-            TextColumn("[bold]{task.completed:,.0f}[/] events"), BarColumn(), SpeedColumn("events"), TimeRemainingColumn()
+            TextColumn("[bold]{task.completed:,.0f}[/] events"), BarColumn(), speed_column("events"), TimeRemainingColumn()
         )
         self._task = self._progress.add_task("events", total=None)
         self._live = Live(self._progress, console=console, refresh_per_second=8)

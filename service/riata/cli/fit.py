@@ -211,13 +211,9 @@ def _fit_online(request: Request, strict: bool, progress_table: bool) -> None:
 
 @contextmanager
 def _progress(file: str, run: Fit, table: bool) -> Iterator[Callable[[int], bool]]:
-    """Show a table, or the progress if stderr is a terminal. Yields a function that takes the position in the file and returns
-    true."""
+    """Show a table or the progress. Yields a function that takes the position in the file and returns true."""
     if table:
         show_table(run, lambda line: typer.echo(line, err=True))
-        yield lambda _position: True
-        return
-    if not typer.get_text_stream("stderr").isatty():
         yield lambda _position: True
         return
     from riata.cli.progress import fit_progress

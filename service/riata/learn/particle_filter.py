@@ -404,7 +404,7 @@ class ParticleFilter(Learner):
         check_counts("counts", arrays["counts"], COUNTS)
         counts, key = arrays["counts"].astype(np.int64), arrays["key"]
         learnt, d, n = int(counts[LEARNT]), int(counts[COLUMNS]), int(counts[HELD])
-        if key.dtype != np.int64 or key.shape != (d,) or d > len(self._state.key) or len(np.unique(key)) != d:
+        if key.dtype != np.int64 or key.shape != (d,) or d > len(self._state.key) or (np.diff(np.sort(key)) == 0).any():
             raise Corrupt(f"learner state: key is not up to {len(self._state.key)} features, each once")
         if d and (int(key.min()) < INTERCEPT or int(key.max()) >= 2**HASH_BITS):
             raise Corrupt("learner state: key holds a number that is no hash")

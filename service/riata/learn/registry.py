@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import Annotated, Any, Final
 
+from riata.base.document import ByKind
 from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSettings, LearnerSpec
 
 ALGO_VERSION: Final[int] = 8  # increased with every change that could alter one bit of the result of replaying a log
 
-SPECS: Final[dict[str, LearnerSpec[Any]]] = {kind: import_module(f"riata.learn.{kind}").SPEC for kind in KINDS}
 
-if TYPE_CHECKING:
-    LearnerConfig = LearnerSettings
-else:
-    LearnerConfig = Union[tuple(spec.config for spec in SPECS.values())]  # noqa: UP007  documents are read by its members
+class Specs(Mapping[str, LearnerSpec[Any]]):
+    """The specs by kind. A learner is imported when its spec is asked for."""
+
+    def __getitem__(self, kind: str) -> LearnerSpec[Any]:
+        """Return the spec of a learner."""
+        if kind not in KINDS:
+            raise KeyError(kind)
+        spec: LearnerSpec[Any] = import_module(f"riata.learn.{kind}").SPEC
+        return spec
+
+    def __contains__(self, kind: object) -> bool:
+        """Whether there is such a learner."""
+        return kind in KINDS
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the kinds."""
+        return iter(KINDS)
+
+    def __len__(self) -> int:
+        """Return how many learners there are."""
+        return len(KINDS)
+
+
+SPECS: Final = Specs()
+
+LearnerConfig = Annotated[LearnerSettings, ByKind(KINDS, lambda kind: SPECS[kind].config)]
 
 
 def spec_of(config: LearnerConfig) -> LearnerSpec[Any]:

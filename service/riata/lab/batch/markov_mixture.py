@@ -257,20 +257,23 @@ def draw_start(counts: I64, config: MixtureConfig, states: int, random: np.rando
     those of the draw of the highest likelihood.
     """
     n, c, count = len(counts), config.components, particles_of(config, states)
+    numbers, units = counts.astype(np.float64), np.eye(c)
     label = random.integers(0, c, n)
     pi, chains, height = np.empty((c, count)), np.empty((c, states, states, count)), np.empty(count)
     for sweep in range(BURN_IN + count):
-        one = np.eye(c)[label]
+        one = units[label]
         share = random.dirichlet(config.prior + one.sum(axis=0))
-        rows = random.standard_gamma((one.T @ counts).reshape(c, states, states) + config.prior)
+        rows = random.standard_gamma((one.T @ numbers).reshape(c, states, states) + config.prior)
         rows /= rows.sum(axis=2, keepdims=True)
-        each = counts @ np.log(np.maximum(rows, LEAST)).reshape(c, -1).T + np.log(np.maximum(share, LEAST))
-        part = np.exp(each - each.max(axis=1, keepdims=True))
-        label = (random.random((n, 1)) * part.sum(axis=1, keepdims=True) > np.cumsum(part, axis=1)[:, :-1]).sum(axis=1)
+        each = numbers @ np.log(np.maximum(rows, LEAST)).reshape(c, -1).T + np.log(np.maximum(share, LEAST))
+        top = each.max(axis=1, keepdims=True)
+        part = np.exp(each - top)
+        whole = part.sum(axis=1, keepdims=True)
+        label = (random.random((n, 1)) * whole > np.cumsum(part, axis=1)[:, :-1]).sum(axis=1)
         if sweep >= BURN_IN:
             k = sweep - BURN_IN
             pi[:, k], chains[..., k] = share, rows
-            height[k] = (each.max(axis=1) + np.log(part.sum(axis=1))).sum()
+            height[k] = (top + np.log(whole)).sum()
     relabel(pi, chains, int(height.argmax()))
     return pi, chains
 

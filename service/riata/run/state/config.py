@@ -14,7 +14,6 @@ from riata.base.document import Exclusion, read_document, refuse, write_document
 from riata.base.errors import BadInput, Conflict, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, NAME_BYTES_MAX
 from riata.base.request_trace import ACTOR
-from riata.lab.trees.stage import read_stage
 from riata.learn.kinds import KINDS
 from riata.learn.registry import SPECS, LearnerConfig, default_learner, spec_of
 from riata.run.state.decision import Decision, LabelWeight, answers_probability, is_logistic, margin_shift
@@ -427,6 +426,8 @@ def _read(text: Any, path: str, trees: Mapping[str, CurveTree]) -> CurveTree:
     if not isinstance(text, str):
         raise BadInput(f"{path}: expected the file of a tree in base64, or a digest", "wrong_type")
     if not _DIGEST.fullmatch(text):
+        from riata.lab.trees.stage import read_stage  # only models of curves need trees
+
         return read_stage(text, path)
     if text not in trees:
         raise BadInput(

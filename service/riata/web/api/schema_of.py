@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Final, Union, get_args, get_origin
 
-from riata.base.document import ABSENT, DocumentValue, exclusions_of, write_document
+from riata.base.document import ABSENT, ByKind, DocumentValue, exclusions_of, write_document
 
 Schema = dict[str, Any]
 SCALARS: Final[dict[Any, str]] = {int: "integer", float: "number", str: "string", bool: "boolean"}
@@ -50,6 +50,8 @@ def _schema(hint: Any) -> Schema:
     origin = get_origin(hint)
     if origin is typing.Annotated:
         base, *marks = get_args(hint)
+        if isinstance(marks[0], ByKind):
+            return _by_kind(marks[0])
         schema = _schema(base)
         for mark in marks:
             _constrain(schema, mark)
@@ -57,7 +59,7 @@ def _schema(hint: Any) -> Schema:
     if origin is typing.Literal:
         return {"enum": list(get_args(hint))}
     if origin is Union or origin is types.UnionType:
-        return {"anyOf": _options(get_args(hint))}
+        return {"anyOf": [{"type": "null"} if option is type(None) else _schema(option) for option in get_args(hint)]}
     if origin is tuple:
         return {"type": "array", "items": _schema(get_args(hint)[0])}
     if isinstance(hint, type) and issubclass(hint, DocumentValue):
@@ -67,18 +69,10 @@ def _schema(hint: Any) -> Schema:
     return {"type": SCALARS[hint]}
 
 
-def _options(options: tuple[Any, ...]) -> list[Schema]:
-    """Return the schemas of a union. If `kind` distinguishes its members, it is required in all of them except the first."""
-    found: list[Schema] = []
-    kinds = 0
-    for option in options:
-        schema: Schema = {"type": "null"} if option is type(None) else _schema(option)
-        if "kind" in schema.get("properties", {}):
-            kinds += 1
-            if kinds > 1:
-                schema["required"] = ["kind", *schema.get("required", [])]
-        found.append(schema)
-    return found
+def _by_kind(one_of: ByKind) -> Schema:
+    """Return the schema of one of several dataclasses. `kind` is required in all of them except the first."""
+    first, *others = (schema_of(one_of.of(kind)) for kind in one_of.names)
+    return {"anyOf": [first, *({**schema, "required": ["kind", *schema.get("required", [])]} for schema in others)]}
 
 
 def _constrain(schema: Schema, mark: object) -> None:
