@@ -173,10 +173,9 @@ def what_was_run(fields: Sequence[Field], streams: Sequence[Lines]) -> str:
     minutes = sum(one.seconds for one in runs) / 60.0
     return (
         "## What was run\n\n" + report.table(["stream", "rows", "positive", "features", "features a row"], rows) + "\n"
-        "- Texts (the first four streams) are unit-norm rows of 1 + log(count). Train comes before test. *newsgroups* and\n"
-        "  *lingspam* are shuffled, the others in the order of time or of the file. Numbers of *kddcup* are log(1 + x).\n"
-        "- Every event is predicted before it is learnt, from the same bytes. The intercept is not penalised and not counted,\n"
-        "  except with Vowpal Wabbit, whose constant is penalised and counted like any weight.\n"
+        "- Texts (the first four streams) are unit-norm rows of 1 + log(count). *newsgroups* and *lingspam* are shuffled, the\n"
+        "  others in the order of time or of the file. Numbers of *kddcup* are log(1 + x).\n"
+        "- The intercept is not penalised and not counted, except with Vowpal Wabbit.\n"
         "- All other settings have their defaults. The link is logistic.\n" + grids
         + f"- {len(runs):,} runs, {minutes:.0f} minutes in total.\n"
     )  # fmt: skip
@@ -195,13 +194,10 @@ def main() -> int:
         "# Log loss with a budget of non-zero weights\n\n"
         "One pass, test then train, over eight public streams: the mean log loss of the second half for the best setting of each "
         "contender's grid, among the runs that **end** with at most n non-zeros. Choosing the setting by the loss that is shown "
-        "favours every contender, and most of all those with larger grids.\n\n"
-        "Only the strict sketch keeps its bound at every event: k members including the intercept, so at most k - 1 weights if "
-        "n = k. The others are within the budget at the end, and may have had many more before (`non_zeros_most` in "
-        "[budgets.csv](budgets.csv), which has the best run of each contender, stream and budget).\n\n"
-        "## The strict sketch and the best of FTRL-Proximal, truncated gradient and Vowpal Wabbit\n\n"
-        "Best strict sketch : best other learner, second half if not stated otherwise. The lower is in bold; *-* means that no "
-        "run ended within the budget. The last column has no budget, and any sketch.\n\n"
+        "favours larger grids. Only the strict sketch keeps its bound at every event (k members with the intercept). "
+        "[budgets.csv](budgets.csv) has the best run of each contender, stream and budget, and the most non-zeros it had.\n\n"
+        "Best strict sketch : best of FTRL-Proximal, truncated gradient and Vowpal Wabbit, second half if not stated otherwise. "
+        "The lower is in bold; *-* means that no run ended within the budget. The last column has no budget, and any sketch.\n\n"
         + summary_table(fields) + "\n" + what_was_run(fields, streams) + "\n"
         + report.conditions("python -m tests.bench.budgets", ["numpy", "vowpalwabbit"])
     )  # fmt: skip

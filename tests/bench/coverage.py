@@ -208,29 +208,27 @@ def write_numbers(judged: Sequence[Judged]) -> None:
 INTRODUCTION: Final = f"""# Are the standard errors of margins right?
 
 Simulated logistic data with known coefficients. After t events the interval margin +- z std_error of {FRESH:,} fresh rows is
-compared with the true margin. Truth and fresh rows are the same for all streams of a design, so the error splits into a part that
-is always the same, the bias, and a part that varies, the scatter. A correct standard error equals the scatter; it cannot include
-the bias. Learners use their defaults except for the settings in their name. [coverage.csv](coverage.csv) has every level, both
-penalties, scatter and bias, and fresh rows that are unlike the training rows.
+compared with the true margin. Over the streams of a design the error splits into a part that is always the same, the bias, and a
+part that varies, the scatter. A correct standard error equals the scatter; it cannot include the bias. Learners use their
+defaults except for the settings in their name. [coverage.csv](coverage.csv) has every level, both penalties, scatter and bias,
+and fresh rows that are unlike the training rows.
 """
 
 READING: Final = """## Conclusions
 
-- **If all relevant features are in the block and the penalty is small, the standard error is right.** Exact, and strict or
-  hybrid with k above the number of features, cover 95 % at t = 100,000, also for fresh rows that are unlike the training rows.
-- **The first events cause a bias**, because they were linearised far from the final weights. The warm-up of 1,000 removes nearly
-  all of it. Right after the warm-up the scatter is larger than the standard error, and more so with more features.
-- **The penalty causes a bias that no variance shows.** At gamma = 10 sparse rows have no weight at all after 1,000 events, and 14
-  or 15 % of the margins are covered; after 100,000 events 72 to 78 % if k is large enough. To judge the uncertainty of a model,
-  use a small gamma.
+- **If all relevant features are in the block and the penalty is small, the standard error is right**, also for fresh rows that
+  are unlike the training rows.
+- **The first events cause a bias.** The warm-up of 1,000 removes nearly all of it. Right after it the scatter is larger than the
+  standard error.
+- **The penalty causes a bias that no variance shows.** At gamma = 10 sparse rows have no weight at all after 1,000 events, and
+  14 or 15 % of the margins are covered; after 100,000 events 72 to 78 % if k is large enough.
 - **A feature with weight zero adds nothing.** So a row whose features have no weights, or are unknown, has the standard error of
   the intercept, which is too small.
-- **Missing cross curvature makes it too small.** On correlated dense rows diag and blocks that are too small for the columns are
-  wrong. This gets worse as t grows, and is worse for rows unlike the training rows (20 % for diag).
+- **Missing cross curvature makes it too small.** On correlated dense rows diag and blocks that are too small are wrong. This
+  gets worse as t grows, and is worse for rows unlike the training rows (20 % for diag).
 - **It can also be too large.** A penalty reduces the scatter of the weights to 0.7 to 0.9 of the standard error.
 
-In short: a standard error measures how much the error would vary between streams of the same kind, not the distance to the truth.
-It is reliable in exact mode, or with k above the number of features, at a small gamma and after some ten thousand events.
+So it is reliable in exact mode, or with k above the number of features, at a small gamma and after some ten thousand events.
 Otherwise it is a lower bound.
 """
 

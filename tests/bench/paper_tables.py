@@ -80,23 +80,23 @@ def gamma_in_force(config: TaylorSketchConfig, i: int) -> float:
     return config.gamma
 
 
-READING_1: Final = """The first events were linearised far from the final weights, and their terms stay in the sketch. The
-algorithm as printed gets closer only as later events outweigh them. A warm-up or a burn-in avoids this and is three to four
-times closer at t = 100,000 with gamma 10. With a fixed gamma of 100 a warm-up hardly helps, and a burn-in helps by a quarter:
-the penalty's share of the sum decreases, so the batch optimum itself keeps moving, and Online lags. With a penalty that grows
-like t the optimum does not move, and Online is 7 and 40 times closer. The prior and the floor of curvature are on by default for
-features that are seen only a few times. They nearly double the distance on this dense design; with the warm-up, which is on by
-default in exact, it is about half of the printed algorithm's.
+READING_1: Final = """\
+The first events were linearised far from the final weights, and their terms stay in the sketch. A warm-up or a burn-in avoids
+this and is three to four times closer at t = 100,000 with gamma 10. With a fixed gamma of 100 a warm-up hardly helps, and a
+burn-in helps by a quarter: the penalty's share of the sum decreases, so the batch optimum itself keeps moving. With a penalty
+that grows like t it does not move, and Online is 7 and 40 times closer. The prior and the floor of curvature, on by default for
+rare features, nearly double the distance on this dense design; with the warm-up, on by default in exact, it is about half of the
+printed algorithm's.
 """
-READING_2: Final = """The paper numbers the passes of MP z = 1, 2, 3, with distances 0.172, 0.003 and 0. These are closest
-to passes 2, 3 and 4 of logistic at gamma 100 here, so the paper seems to count from after the first pass.
+READING_2: Final = """\
+The paper's passes z = 1, 2, 3 of MP, with distances 0.172, 0.003 and 0, are closest to passes 2, 3 and 4 here.
 """
-NOT_COMPARABLE: Final = """- Table 2 prints 0.450 for the coefficient whose truth is 0.761 (logistic, gamma 100, t = 10,000). Here
-  the batch optimum is 0.636 on average, standard deviation 0.025. The batch columns of Table 1 are also further from the truth
-  than the stated design allows. So this page compares no coefficient with a printed one, only distances between Online and batch.
+NOT_COMPARABLE: Final = """\
+- Table 2 prints 0.450 for the coefficient whose truth is 0.761 (logistic, gamma 100). Here the batch optimum is 0.636 on
+  average, standard deviation 0.025. So this page compares only distances between Online and batch.
 - Table 2 prints 0.074 as the L1 distance of Online in the probit column; the column itself adds up to 0.057.
-- The printed runs are one stream each, without a spread. The paper does not state whether they used its block heuristic or a
-  growing penalty, nor whether the intercept was penalised, as it is in the formula and here.
+- The printed runs are one stream each. The paper does not state whether they used its block heuristic or a growing penalty, nor
+  whether the intercept was penalised.
 """
 
 
@@ -232,12 +232,10 @@ def introduction(seeds: Sequence[Seed], liblinear: float) -> str:
     """The paragraph about the method and the accuracy of the reference."""
     return (
         f"The paper's simulated design: an intercept and {D - 1} standard normal features, {len(SEEDS)} streams, means with "
-        "standard deviations in brackets. Distances are L1 distances of all coefficients to the batch optimum of the penalised "
-        "likelihood of the same events, at the penalty in force. The intercept is penalised like the others, as in the paper's "
-        "formula. Unless stated otherwise the learner is exact, solves after every 100 events and has no prior or floor of "
-        "curvature. Batch optima are computed with Newton's method by separate code; their optimality conditions are violated "
-        "by at most "
-        f"{max(seed.kkt for seed in seeds):.0e} gamma. One of them was compared with scikit-learn's liblinear "
+        "standard deviations in brackets. Distances are L1 distances of all coefficients to the batch optimum at the penalty in "
+        "force. The intercept is penalised, as in the paper's formula. Unless stated otherwise the learner is exact, solves "
+        "after every 100 events and has no prior or floor of curvature. Batch optima violate their optimality conditions by at "
+        f"most {max(seed.kkt for seed in seeds):.0e} gamma. One was compared with scikit-learn's liblinear "
         f"(t = {T:,}, gamma {GAMMAS[0]:g}): no coefficient differs by more than {liblinear:.0e}.\n"
     )
 
