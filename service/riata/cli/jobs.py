@@ -17,7 +17,7 @@ JobArgument = Annotated[str, typer.Argument(help="Id of the job, as `riata jobs 
 
 app = typer.Typer(
     cls=NearestGroup,
-    help="List, await and cancel the jobs of a running service: what goes on after its request.",
+    help="List, await and cancel the jobs of a running service, the work that goes on after a request.",
     no_args_is_help=True,
     epilog=EXAMPLE,
     rich_markup_mode="markdown",
@@ -83,12 +83,12 @@ def forget(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Forget the rows of subjects: learn the log again without them, and delete the states and predictions that contain them,
-    also snapshots that were saved.
+    """Make a model forget what it learnt from some subjects: the log is learnt again without their rows.
+
+    Stored states and remembered predictions that contain the rows are deleted, also snapshots that were saved. The bytes of the
+    rows stay in the log until it is trimmed; the guide lists what else is not deleted.
 
     Without --model, the first of several words is the model if the service has one of that name, and a subject otherwise.
-
-    What is not deleted is listed in the guide: above all the stored bytes of the rows, which leave when the log is trimmed.
     """
     from riata.cli.progress import share_progress
 

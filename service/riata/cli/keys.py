@@ -54,7 +54,7 @@ def new(
             min=0, help="Most requests a second with this key. [default: the setting requests_per_s_max of the service]"
         ),
     ] = None,
-    models_max: Annotated[int | None, typer.Option(min=1, help="Most models that the key may see while it creates one.")] = None,
+    models_max: Annotated[int | None, typer.Option(min=1, help="With access to so many models the key can create none.")] = None,
     events_a_day: Annotated[int | None, typer.Option(min=1, help="Most events that are accepted in a day of UTC.")] = None,
     bytes_a_day: Annotated[int | None, typer.Option(min=1, help="Most bytes of request bodies in a day of UTC.")] = None,
     expires: Annotated[

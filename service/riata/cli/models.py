@@ -77,7 +77,7 @@ def create(
     ] = None,
     follow: Annotated[
         str | None,
-        typer.Option(help="A model whose events this one learns. It has the settings of that model where none are given."),
+        typer.Option(help="A model whose events this one learns. Settings that are not given are those of that model."),
     ] = None,
     backfill: Annotated[
         bool, typer.Option("--backfill", help="With --follow: learn what the log of that model still has first.")
@@ -139,10 +139,10 @@ def _difference(one: dict[str, Any]) -> str:
 def promote(
     name: ModelArgument,
     challenger: Annotated[str, typer.Argument(help="A model that follows it.")],
-    force: Annotated[bool, typer.Option("--force", help="Even if it is not better beyond doubt.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Promote also if the challenger is not better beyond doubt.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Have a model go on with the learner of one of its challengers. It is an event of the log; a restore undoes it."""
+    """Replace the learner of a model by that of one of its challengers. This is an event of the log, so a restore undoes it."""
     with connected(url) as riata:
         answer = riata.promote(name, challenger, force=force)
     typer.echo(f"model {name!r} goes on as {challenger!r} from event {answer['seq']:,} on: {answer['verdict']['why']}")

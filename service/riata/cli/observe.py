@@ -96,7 +96,7 @@ def observe(
 ) -> None:
     """Send a file of labelled rows to a running service.
 
-    What the columns of a CSV or Parquet file are is found and shown before anything is sent: the label, numbers, and categories.
+    Of a CSV or Parquet file the command shows what each column is before anything is sent: label, number or category.
     Every row counted as accepted is durable. Rejected rows are counted by code, the first ten are reported with line and column,
     and the exit code is then 1.
 

@@ -64,7 +64,7 @@ def predict(
     ] = False,
     level: Annotated[
         float | None,
-        typer.Option(help="Add the interval that holds it with this probability, such as 0.95; needs standard errors."),
+        typer.Option(help="Add an interval of the probability at this level, such as 0.95; needs standard errors."),
     ] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="Predict with this file of `riata fit --out` or `riata export`, without a service.")

@@ -234,7 +234,7 @@ def regret(
 ) -> None:
     """Show how far a model was from the best weights for its events, at its last refit.
 
-    Three figures, each for what it is: the objective of both on the same events; the loss of both on events that neither had
+    It prints three figures: the objective of both on the same events; the loss of both on events that neither had
     learnt; and the sum of the losses that the model had while it learnt, less that of the optimum.
     """
     from riata.cli.refit_running import regret_lines

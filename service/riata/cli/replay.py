@@ -71,7 +71,7 @@ def replay(
     learnt under the present version; 3 if everything is sound, but an older part was learnt under another version or arithmetic
     and differs here, so it cannot be compared.
 
-    With --set the log is the test of other settings. The configuration in force and each of those given learn every event that
+    With --set other settings are compared on the log. The configuration in force and each of those given learn every event that
     counts, in one pass, from nothing, and predict each before they learn it. The table shows the loss over all events and faded,
     the calibration (predicted over observed positives), the weights that are not zero, and the mean difference of the losses to
     the configuration in force. The interval allows for neighbouring events that resemble each other. Settings of the learner, of

@@ -37,7 +37,7 @@ def sequences(
         int, typer.Option(min=1, max=10**6, help="Number of first sequences whose exact posterior the filter begins with.")
     ] = 1000,
     level: Annotated[float, typer.Option(help="Posterior probability of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Find the Markov chains that a file of sequences is a mixture of, with intervals of shares and transition probabilities.

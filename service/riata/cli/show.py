@@ -26,7 +26,7 @@ BAR_COLUMNS: Final = 24
 def weights(
     model: ModelArgument = "default",
     top: Annotated[int, typer.Option(min=1, max=10_000, help="Number of weights to show.")] = 20,
-    prefix: Annotated[str, typer.Option(help="Only features whose names begin so.")] = "",
+    prefix: Annotated[str, typer.Option(help="Show only features whose names begin with this text, such as country=.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:

@@ -23,15 +23,15 @@ SNAPSHOTS_EXAMPLE: Final = """Examples:
 def snapshots(
     model: ModelArgument = "default",
     new: Annotated[bool, typer.Option("--new", help="Save a snapshot, which is kept until it is deleted.")] = False,
-    note: Annotated[str, typer.Option(help="Save a snapshot, and what to say of it.")] = "",
+    note: Annotated[str, typer.Option(help="Save a snapshot with this note.")] = "",
     delete: Annotated[int | None, typer.Option(min=1, help="Number of a saved snapshot to delete.")] = None,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
     """List the snapshots of a model that the store keeps, save one, or delete a saved one.
 
     Besides those that are saved, the service keeps the newest by itself, and of the older ones one for each doubling of age. As
-    long as the log has the events after a snapshot, the model can go back to any of these events, else only to that of the
-    snapshot: `riata restore MODEL --to EVENT`.
+    long as the log has the events after a snapshot, the model can go back to any of these events with
+    `riata restore MODEL --to EVENT`; otherwise only to that of the snapshot.
     """
     from rich.console import Console
     from rich.markup import escape

@@ -65,7 +65,7 @@ PassesOption = Annotated[
     int | None, typer.Option(min=1, help="Most passes over the rows. [default: by the solver]", rich_help_panel=PANEL)
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(min=0, help="Of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
+    int | None, typer.Option(min=0, help="Seed of solvers that draw random numbers. [default: 0]", rich_help_panel=PANEL)
 ]
 GroupsOption = Annotated[Path | None, typer.Option("--groups", help="Groups by name, in TOML or JSON.")]
 GroupOption = Annotated[

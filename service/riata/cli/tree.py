@@ -36,7 +36,7 @@ def tree(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same tree.")] = 0,
     threads: Annotated[int, typer.Option(min=1, max=16, help="Threads. They do not change the result.")] = 2,
     memory_bytes_max: Annotated[
-        int, typer.Option(min=1, help="Of the distances between curves; nodes with more search among a sample.")
+        int, typer.Option(min=1, help="Memory for the distances between curves; a node that needs more takes a sample.")
     ] = 2**30,
     test: Annotated[str | None, typer.Option(help="Rows whose errors are counted.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the tree with its prototype curves to this file.")] = None,

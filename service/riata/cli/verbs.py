@@ -65,10 +65,7 @@ VERBS: Final = (
     Verb(
         "forget",
         "jobs:forget",
-        (
-            "Forget the rows of subjects: learn the log again without them, and delete the states and predictions that "
-            "contain them, also snapshots that were saved."
-        ),
+        "Make a model forget what it learnt from some subjects: the log is learnt again without their rows.",
         of_model=True,
     ),
     Verb(
@@ -158,7 +155,7 @@ VERBS: Final = (
     Verb("demo", "demo", "Stream rows into a running service and plot its learning curve.", of_model=True),
     Verb("tree", "tree", "Learn classes of curves by a decision tree that can be drawn."),
     Verb("warm", "verbs:warm", "Do nothing: no code is compiled at a start."),
-    Verb("jobs", "jobs:app", "List, await and cancel the jobs of a running service: what goes on after its request."),
+    Verb("jobs", "jobs:app", "List, await and cancel the jobs of a running service, the work that goes on after a request."),
     Verb("keys", "keys:app", "Create, list and revoke API keys."),
     Verb("log", "log:app", "Export the events of a model, and make the segments of its log."),
     Verb("version", "verbs:version", "Print the installed version of Riata, of Python, of SQLite and of the operating system."),
