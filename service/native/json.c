@@ -25,6 +25,7 @@ typedef struct {
     const riata_rules *rules;
     u8 *data, *side;             /* the body; the first free byte of the side area */
     const u8 *body_end, *room_end;
+    i64 limit;                   /* where the body ends in `data` */
     i64 n, held;                 /* records of this row so far; places of `row` in which there was a record of this body */
     int code;                    /* why reading stopped */
     const u8 *stopped;           /* where */
@@ -50,6 +51,13 @@ static const u8 *refuse(reader *r, int code) {
 static inline const u8 *skip_space(const u8 *p, const u8 *stop) {
     while (p < stop && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++;
+    return p;
+}
+
+/* Behind the blank at p, if there is one. A branch, since bodies have it always or never, and what follows need not wait for it. */
+static inline const u8 *after_blank(const u8 *p) {
+    if (__builtin_expect(*p == ' ', 0))
+        return p + 1;
     return p;
 }
 
@@ -583,10 +591,8 @@ static inline const u8 *read_value(reader *r, const u8 *p, const u8 *stop, span 
 
 static const u8 *read_object(reader *r, const u8 *p, const u8 *stop, span space, u64 key);
 
-/* Read one member of any kind. `key` is the model's, or the hash of the namespace `space`, empty for none. */
+/* Read a value of any kind, of the member `blame`. `key` is the model's, or the hash of the namespace `space`, empty for none. */
 static const u8 *read_feature(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
-    if (!(p = read_key(r, p, stop)))
-        return NULL;
     if (*p != '{' || space.start < space.stop)
         return read_value(r, p, stop, space, key);
     span name = r->blame;
@@ -595,65 +601,82 @@ static const u8 *read_feature(reader *r, const u8 *p, const u8 *stop, span space
     return read_object(r, p, stop, name, hash_span(name, key, FIELD_NAMESPACE));
 }
 
-/* Read a member that is a plain name with a number or a plain string, outside of namespaces, as `read_feature` does. Returns NULL,
- * and nothing is written, for any other. `row` is a copy, so that the compiler knows its pointers stay as they are. */
-static inline const u8 *read_usual(reader *r, const riata_records row, const u8 *p, const u8 *stop, u64 key, bool texts) {
-    i64 n = r->n, *where = row.span + 4 * n;
-    if (n + 2 > row.capacity)
+/* Read a member that is a plain name with a number or a string without escapes, outside of namespaces, as `read_key` and `read_feature`
+ * do. Returns NULL for any other; *value is then where its value begins if at least its name was read, into `blame`. `row` is a copy, so
+ * that the compiler knows its pointers stay as they are. */
+static inline __attribute__((always_inline)) const u8 *read_usual(reader *r, const riata_records *row, const u8 *p, const u8 *stop,
+                                                                  u64 key, const u8 **value) {
+    const u8 *const data = r->data;
+    const i64 n = r->n;
+    i64 *where = row->span + 4 * n;
+    if (n + 2 > row->capacity)
         return NULL;
+    const u8 *name = p + 1, *end;
     /* A name of the body that stood in this place and was accepted is plain, or its characters were checked. */
-    const bool known = n < r->held && (row.kind[n] & ~SHADOWED) == (PLAIN | KEY) && where[3] < r->body_end - r->data &&
-                       equal(p, r->data + where[2] - 1, where[3] - where[2] + 2);
-    const u8 *name = p + 1, *end = known ? name + (where[3] - where[2]) : plain_end(name), *at = end + 2;
-    i64 size = end - name, first = name - r->data, last = end - r->data;
-    if (end[1] != ':' || (!known && (*p != '"' || *end != '"' || size == 0 || size > NAME_BYTES_MAX)))
-        return NULL;
-    at += *at == ' ';
-    if (begins_number(*at)) {
-        int status;
-        double value;
-        if (!(p = whole_number(at, stop, &value, &status)))
+    if (n < r->held && (row->kind[n] & ~SHADOWED) == (PLAIN | KEY) && where[3] < r->limit &&
+        equal(p, data + where[2] - 1, where[3] - where[2] + 2)) {
+        end = name + (where[3] - where[2]);
+    } else {
+        end = plain_end(name);
+        if (*p != '"' || *end != '"' || end == name || end - name > NAME_BYTES_MAX)
             return NULL;
-        if (!known)
-            row.fingerprint[n] = hash_name(name, size, key, NUMBER), r->row->sorted = 0;
-        row.value[n] = value, row.kind[n] = PLAIN | KEY;
-        put_span4(where, first, first, first, last);
-        r->n = n + 1;
-        return p;
+        row->fingerprint[n] = hash_name(name, end - name, key, NUMBER);
+        row->kind[n] = PLAIN | KEY;
+        r->row->sorted = 0;
     }
-    if (*at != '"' || texts)
+    put_span4(where, name - data, name - data, name - data, end - data);
+    if (end[1] != ':')
         return NULL;
-    const u8 *said = at + 1, *close = plain_end(said);
-    if (*close != '"' || close - said > NAME_BYTES_MAX)
+    const u8 *at = after_blank(end + 2);
+    if (*at != '"') {
+        int status;
+        const u8 *after = short_number(at, row->value + n);
+        if (!after || (*after != ',' && continues_number(*after)))
+            after = begins_number(*at) ? long_number(at, stop, row->value + n, &status) : NULL;
+        if (after) {
+            row->kind[n] = PLAIN | KEY;
+            r->n = n + 1;
+            return after;
+        }
+    }
+    int holds = 0;
+    const u8 *said = at + 1, *fault, *close = at;
+    if (*at == '"' && r->rules->texts == 0 && *(close = plain_end(said)) > '~')
+        close = scan_unusual(close, stop, &holds, &fault);
+    if (!close || close == at || *close != '"' || holds & HAS_ESCAPE || name_fault((span){said, close}, holds) != OK) {
+        r->blame = (span){name, end};
+        *value = at < stop && *at > ' ' ? at : NULL;
         return NULL;
-    if (!known)
-        row.fingerprint[n] = hash_name(name, size, key, NUMBER), r->row->sorted = 0;
-    if (!known || !(row.kind[n] & SHADOWED))
-        row.field[n] = hash_name(name, size, key, FIELD_EQUALS);
-    row.value[n] = 0.0, row.kind[n] = PLAIN | KEY | SHADOWED;
-    put_span4(where, first, first, first, last);
-    u64 fingerprint = hash_name(said, close - said, row.field[n++], NUMBER);
-    if (row.fingerprint[n] != fingerprint)
-        row.fingerprint[n] = fingerprint, r->row->sorted = 0;
-    row.value[n] = 1.0, row.kind[n] = EQUALS;
-    put_span4(where + 4, first, last, said - r->data, close - r->data);
-    r->n = n + 1;
+    }
+    if (!(row->kind[n] & SHADOWED))
+        row->field[n] = hash_name(name, end - name, key, FIELD_EQUALS);
+    row->value[n] = 0.0, row->kind[n] = PLAIN | KEY | SHADOWED;
+    u64 fingerprint = hash_name(said, close - said, row->field[n], NUMBER);
+    if (row->fingerprint[n + 1] != fingerprint)
+        row->fingerprint[n + 1] = fingerprint, r->row->sorted = 0;
+    row->value[n + 1] = 1.0, row->kind[n + 1] = EQUALS;
+    put_span4(where + 4, name - data, end - data, said - data, close - data);
+    r->n = n + 2;
     return close + 1;
 }
 
 /* Read the members of the object at p: features, or those of the namespace `space`, which are no objects. */
 static const u8 *read_object(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
     const riata_records row = *r->row;
-    const bool inside = space.start < space.stop, texts = r->rules->texts > 0;
+    const bool inside = space.start < space.stop;
     p = skip_space(p + 1, stop);
     if (p < stop && *p == '}')
         return p + 1;
     r->inside = true;
     for (;;) {
-        const u8 *after = inside ? NULL : read_usual(r, row, p, stop, key, texts);
-        if (!after && !(after = read_feature(r, p, stop, space, key)))
-            return NULL;
-        p = after + 1 + (after[1] == ' ');
+        const u8 *value = NULL, *after = inside ? NULL : read_usual(r, &row, p, stop, key, &value);
+        if (!after) {
+            if (!value && !(value = read_key(r, p, stop)))
+                return NULL;
+            if (!(after = read_feature(r, value, stop, space, key)))
+                return NULL;
+        }
+        p = after_blank(after + 1);
         if (*after == ',' && *p == '"')
             continue;
         bool closed;
@@ -984,6 +1007,7 @@ EXPORT i64 riata_read_json(riata_text *text, riata_records *row, riata_sink *sin
         .data = text->data,
         .side = text->data + text->size + 1,
         .body_end = text->data + text->size,
+        .limit = text->size,
         .room_end = text->data + text->room,
     };
     text->lines = 0;

@@ -40,27 +40,27 @@ static inline double with_sign(double x, bool negative) {
     return x;
 }
 
-/* Read an optional minus and up to eight bytes, digits with at most one point among them, without a branch for each digit. The digits
- * are moved to the end of a word, the point is taken out, and one division rounds (Clinger 1990). Returns where they end: if the byte
- * there continues a number, it is of another form. NULL if a digit follows a leading zero, or if there is none on one side of a point.
- * For both grammars. */
+/* Read an optional minus and up to eight bytes, digits with at most one point among them, without a branch that depends on them. The
+ * point, or behind a whole number the byte there, is taken out of the word, the digits are moved to its end, and one division rounds
+ * (Clinger 1990). Returns where they end: if the byte there continues a number, it is of another form. NULL if a digit follows a leading
+ * zero, if there is none on one side of a point, for a second point, or for eight digits without one. For both grammars. */
 static inline __attribute__((always_inline)) const u8 *short_number(const u8 *p, double *value) {
-    bool negative = *p == '-';
-    p += negative;
-    u64 word = load_word(p) ^ ONES * '0';
-    u64 other = ((word + ONES * 0x76) | word) & TOPS;                               /* the bytes that are no digits */
-    u64 rest = other & (other - 1);                                                 /* all of them but the first */
-    bool has_point = other && (u8)(word >> (__builtin_ctzll(other) & 56)) == ('.' ^ '0');
-    u64 end = has_point ? rest : other;
-    i64 size = end ? __builtin_ctzll(end) >> 3 : 8, whole = other ? __builtin_ctzll(other) >> 3 : 8;
-    i64 places = has_point ? size - 1 - whole : 0;
-    if (whole == 0 || (has_point & (places == 0)) || ((u8)word == 0 && whole > 1))
+    u64 word = load_word(p), next = load_word(p + 1);
+    const bool negative = (u8)word == '-';
+    word = (negative ? next : word) ^ ONES * '0';
+    u64 points = zero_bytes(word ^ ONES * ('.' ^ '0')); /* behind a point, a slash may be taken for one */
+    u64 end = ((word + ONES * 0x76) | word) & TOPS & ~points;
+    points &= end ^ (end - 1); /* those before the end */
+    u64 marks = points | end, point = marks & (0 - marks);
+    if (!marks)
         return NULL;
-    word <<= 64 - 8 * size;
-    u64 below = has_point ? (1ull << (56 - 8 * places)) - 1 : 0; /* the bytes before the point */
-    word = ((word & below) << 8) | (word & ~(below << 8 | (has_point ? 0xFF : 0)));
+    i64 size = end ? __builtin_ctzll(end) >> 3 : 8, whole = __builtin_ctzll(point) >> 3, places = size - whole - (points != 0);
+    if (whole == 0 || (points & (points - 1)) || ((points != 0) & (places == 0)) || (((u8)word == 0) & (whole > 1)))
+        return NULL;
+    word = (word & ((point >> 7) - 1)) << 8 | (word & (0 - (point << 1)));
+    word <<= 56 - 8 * (whole + places);
     *value = with_sign((double)(i64)eight_digits_of(word) / riata_powers_of_ten[places], negative);
-    return p + size;
+    return p + negative + size;
 }
 
 /* Read a number from `p` on, as far as it goes; *stop is no byte of a number, and 8 bytes are readable behind it.

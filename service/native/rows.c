@@ -7,20 +7,37 @@
 #define SQUARES_SMALL 0x1p-900 /* below this the sum of squares has lost digits to underflow */
 #define LIFT 0x1p600           /* exact; the smallest normal number times this has a normal square */
 
-enum { INSERT_MAX = 32, LISTED = (1 << 14) - 1 };
+enum { INSERT_MAX = 32, RANKED_FROM = 6, RANKED_MAX = 64, LISTED = (1 << 14) - 1 };
 enum { PREFETCHED_FROM = 1 << 14 }; /* places of a table of names, two for each: a smaller one stays in the L2 cache */
 
 #define NONE (~0ull) /* no record, no field, or a record that is not listed */
 
 /* ---- sorting: linear for keys that are spread, as hashes are; n log n for keys that were chosen to collide ----------- */
 
-static void insert_sort(u64 *keys, i64 n) {
-    for (i64 i = 1; i < n; i++) {
+/* Sort few keys without a branch that depends on them: a key goes behind as many as are smaller. Returns false if the upper halves of
+ * two are equal; `sorted` is then without sense. */
+static bool rank_sort(const u64 *keys, u64 *sorted, i64 n) {
+    u32 high[RANKED_MAX], smaller[RANKED_MAX], pairs = 0;
+    for (i64 i = 0; i < n; i++)
+        high[i] = (u32)(keys[i] >> 32);
+    for (i64 i = 0; i < n; i++)
+        smaller[i] = high[0] < high[i];
+    for (i64 j = 1; j < n; j++)
+        for (i64 i = 0; i < n; i++)
+            smaller[i] += high[j] < high[i];
+    for (i64 i = 0; i < n; i++)
+        sorted[smaller[i]] = keys[i], pairs += smaller[i];
+    return pairs == (u32)(n * (n - 1) / 2);
+}
+
+/* `sorted` may be `keys`. */
+static void insert_sort(const u64 *keys, u64 *sorted, i64 n) {
+    for (i64 i = 0; i < n; i++) {
         u64 held = keys[i];
         i64 j = i;
-        for (; j > 0 && keys[j - 1] > held; j--)
-            keys[j] = keys[j - 1];
-        keys[j] = held;
+        for (; j > 0 && sorted[j - 1] > held; j--)
+            sorted[j] = sorted[j - 1];
+        sorted[j] = held;
     }
 }
 
@@ -53,13 +70,15 @@ static void sort_range(u64 *keys, i64 n) {
     if (n > INSERT_MAX)
         heap_sort(keys, n);
     else
-        insert_sort(keys, n);
+        insert_sort(keys, keys, n);
 }
 
-/* Sort keys[:n], first into buckets by the top bits, about as many as there are keys. */
-static void sort_keys(u64 *keys, u64 *scratch, i64 n) {
+/* Sort keys[:n] into sorted[:n], many of them first into buckets by the top bits, about as many as there are keys. */
+static void sort_keys(const u64 *keys, u64 *sorted, i64 n) {
+    if (n >= RANKED_FROM && n <= RANKED_MAX && rank_sort(keys, sorted, n))
+        return;
     if (n <= INSERT_MAX / 2) {
-        insert_sort(keys, n);
+        insert_sort(keys, sorted, n);
         return;
     }
     u32 ends[257], largest = 0;
@@ -72,14 +91,13 @@ static void sort_keys(u64 *keys, u64 *scratch, i64 n) {
         ends[b + 1] += ends[b];
     }
     for (i64 i = 0; i < n; i++)
-        scratch[ends[keys[i] >> shift]++] = keys[i];
+        sorted[ends[keys[i] >> shift]++] = keys[i];
     if (largest <= INSERT_MAX) {
-        insert_sort(scratch, n); /* every key is near its place */
+        insert_sort(sorted, sorted, n); /* every key is near its place */
     } else {
         for (i64 b = 0, start = 0; b < 1 << bits; start = ends[b], b++)
-            sort_range(scratch + start, (i64)ends[b] - start);
+            sort_range(sorted + start, (i64)ends[b] - start);
     }
-    memcpy(keys, scratch, (size_t)n * sizeof *keys);
 }
 
 /* The same, quickly for a name in its first place. */
@@ -223,8 +241,8 @@ static int sum_row(riata_records *row, i64 n, riata_sink *sink, i64 start, i64 *
     u64 *order = row->order;
     if (row->sorted != n) {
         for (i64 i = 0; i < n; i++)
-            order[i] = (row->fingerprint[i] >> 32) << 32 | (u64)i;
-        sort_keys(order, row->bucket, n);
+            row->bucket[i] = (row->fingerprint[i] >> 32) << 32 | (u64)i;
+        sort_keys(row->bucket, order, n);
         row->sorted = n;
         row->known = 0;
     }

@@ -80,16 +80,19 @@ static int read_pairs(const u8 *data, const u8 *p, const u8 *stop, riata_records
             break;
         }
         const u8 *colon = short_index(p);
-        if (!colon)
+        if (!colon) {
             colon = index_end(p, stop, &code);
-        *blame = (span){p, code == BAD_INDEX ? colon : p};
-        if (code != OK)
-            break;
+            if (code != OK) {
+                *blame = (span){p, code == BAD_INDEX ? colon : p};
+                break;
+            }
+        }
         u64 fingerprint = hash_name(p, colon - p, key, NUMBER);
         const u8 *after = read_value(colon + 1, stop, row.value + n, &code);
-        *blame = (span){p, code == BAD_NUMBER ? colon : p};
-        if (code != OK)
+        if (code != OK) {
+            *blame = (span){p, code == BAD_NUMBER ? colon : p};
             break;
+        }
         changed |= row.fingerprint[n] ^ fingerprint;
         row.fingerprint[n] = fingerprint;
         row.kind[n] = PLAIN | KEY; /* KEY, so that an index that comes twice is detected */

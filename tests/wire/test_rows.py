@@ -49,7 +49,7 @@ def finished(records: list[Record], l2: bool = False) -> tuple[int, list[int], l
     return code, sink.hash[:stop].tolist(), sink.value[:stop].tolist()
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 16, 17, 32, 33, 63, 64, 65, 100, 5000])
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 6, 7, 8, 9, 16, 17, 32, 33, 63, 64, 65, 100, 5000])
 @pytest.mark.parametrize("spread", [1, 2, 300, 2**32])
 def test_rows_of_any_length_are_sorted_however_their_hashes_collide(n: int, spread: int) -> None:
     rng = random.Random(n)

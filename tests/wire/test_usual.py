@@ -255,3 +255,27 @@ def test_rows_of_the_same_names_come_out_as_each_alone(normalise: str) -> None:
         names.update(name for _, name in alone.names)
     assert {name for _, name in whole.names} == names
     assert names == {b"n%d" % k for k in (1, 3, 7, 9, 11, 13, 17, 19)}
+
+
+def test_rows_after_refused_ones_come_out_as_each_alone() -> None:
+    """A name is remembered by its place in the row before, which may have ended at any member."""
+    rng, context = random.Random(6), Context(EncoderConfig())
+    names = ("a", "b", "länge", "a_name_of_many_bytes", "東京")
+    values = ("1", "-2.5", "0.125", '"x"', '"München"', '"東京"', "true", "null", '["y","ü"]', '{"z":1}')
+    wrong = ('"u\u0308"', '"\\u0000"', "[1]", "01", "1.2.3", "1e", "--1", "12345678a", '"', "[", "{}x")
+    lines = []
+    for _ in range(2000):
+        chosen = [values if rng.random() < 0.97 else wrong for _ in range(rng.randrange(1, 6))]
+        members = [f'"{rng.choice(names)}":{rng.choice(some)}' for some in chosen]
+        lines.append(f'{{"features":{{{",".join(members)}}},"label":1}}'.encode())
+    whole = parse_examples(b"\n".join(lines), "application/x-ndjson", context, labelled=True)
+    codes = {error.index: error.code for error in whole.errors}
+    read = {row: k for k, row in enumerate(whole.row.tolist())}
+    assert 500 < len(read) < 1900
+    for row, line in enumerate(lines):
+        alone = parse_examples(line, "application/x-ndjson", context, labelled=True)
+        assert codes.get(row, "ok") == next((error.code for error in alone.errors), "ok"), line
+        if row in read:
+            span = slice(int(whole.batch.indptr[read[row]]), int(whole.batch.indptr[read[row] + 1]))
+            assert whole.batch.hash[span].tobytes() == alone.batch.hash.tobytes(), line
+            assert whole.batch.value[span].tobytes() == alone.batch.value.tobytes(), line
