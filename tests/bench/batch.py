@@ -17,6 +17,7 @@ glmnet leaves out columns that are constant, as is the column of ones: so the fi
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import statistics
@@ -40,6 +41,7 @@ from riata.lab.batch.pool import Serial, Threads
 from riata.lab.batch.problem import Problem, Solution
 from riata.lab.batch.rmmp import Rmmp
 from tests.bench import report
+from tests.bench.sketch_runs import write_csv
 from tests.bench.streams import count_words, open_lines
 
 ZIPF: Final = 0.9  # word frequency falls with this power of the rank
@@ -166,12 +168,13 @@ CELLS: Final[dict[str, Callable[[], Matrix]]] = {
 }
 
 
-READING: Final = """The peers hold all columns in memory. Here only the columns of the working set are held, and they are gathered
-within the time that is shown, as is the sample of the rows that gives the first of them. Every solution ends with a pass over all
-rows that certifies it by a duality gap, so it is usually nearer to the optimum than was asked for."""
+HEADS: Final = ("data", "rows x features", "penalty", "non-zeros", "solver", "s", *PEERS, "ratio", "ratio, 2 threads")
 
-COLUMNS: Final = """A ratio is our time over that of the fastest peer. An empty cell: the
-peer did not reach the objective on its ladder of tolerances, or was too slow."""
+READING: Final = """The peers hold all columns in memory; here only those of the working set are held. Gathering them, and
+the sample of rows that gives the first of them, is within the time."""
+
+COLUMNS: Final = """A ratio is our time over that of the fastest peer, by penalty. [batch.csv](batch.csv) has all times; an empty
+cell there: the peer did not reach the objective on its ladder of tolerances, or was too slow."""
 
 Fit = Callable[[Any, Any, float, float], Any]  # rows, labels, gamma, tolerance; its weights
 
@@ -306,12 +309,15 @@ def summary(cells: list[Cell]) -> str:
 
 def page(cells: list[Cell]) -> str:
     """The evidence page."""
-    heads = ["data", "rows x features", "penalty", "non-zeros", "solver", "s", *PEERS, "ratio"]
+    ratios = []
+    for name, group in itertools.groupby(cells, key=lambda cell: cell.data):
+        of = list(group)
+        ratios.append([name, of[0].shape, *(f"{ratio(medians(cell.seconds), 'ours'):.2f}" for cell in of)])
     texts = [
         "# Batch optima beside liblinear, skglm, celer and glmnet",
         (__doc__ or "").split("\n\n")[1].replace("\n", " "),
         COLUMNS,
-        report.table([*heads, "ratio, 2 threads"], [row_of(cell) for cell in cells]),
+        report.table(["ratio", "rows x features", *SHARES], ratios),
         summary(cells),
         READING,
         report.conditions("python -m tests.bench.batch", ["scikit-learn", "numpy"]),
@@ -329,6 +335,7 @@ def main(names: list[str]) -> None:
             cells.append(measure(matrix, data, penalty, REPEATS))
             print(" | ".join(row_of(cells[-1])), flush=True)
             report.publish("batch", page(cells), write=True)
+            write_csv("batch", HEADS, map(row_of, cells))
 
 
 if __name__ == "__main__":
