@@ -89,11 +89,6 @@ BANNED_CALLS = {"print", "eval", "exec", "__import__"}
 BANNED_IMPORTS = {"pickle", "dill", "joblib", "marshal", "shelve"}
 FUNCTION_LINES_MAX = 60
 ARGUMENTS_MAX = 6
-WITHOUT_TWIN = {
-    "about",
-    "unicode",
-    "query",
-}  # files of the native core: no arithmetic, or read through `wire.scan` in their tests
 ADR_HEADINGS = ["Status", "Context", "Decision", "Consequences"]
 ADR_LINES_MAX = 40
 ADR_WIDTH_MAX = 140
@@ -516,7 +511,7 @@ def twins_of(trees: Iterator[ast.Module]) -> set[str]:
 
 
 def test_every_file_of_the_native_core_has_a_slow_twin() -> None:
-    files = {path.stem for path in NATIVE.glob("*.c")} - WITHOUT_TWIN
+    files = {path.stem for path in NATIVE.glob("*.c")}
     twins = twins_of(ast.parse(path.read_text(encoding="utf-8")) for path in TWINS.rglob("*.py"))
     assert (files - twins, twins - files) == (set(), set())
 

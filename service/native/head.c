@@ -1,5 +1,5 @@
 /* Plain HTTP/1.1 request heads. What is plain: riata/web/server/head_parser.py. Source: RFC 9112 (request line, field lines); RFC 9110. */
-#include "bytes.h"
+#include "text.h"
 
 enum { HEAD_NOT_PLAIN = 0, HEAD_INCOMPLETE = -1, IN_CHUNKS = -2, LENGTH_DIGITS_MAX = 18 };
 enum { IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES, HOST, HEAD_WORDS = 17 };

@@ -1,6 +1,6 @@
 /* JSON and NDJSON bytes to features in one pass.
  *
- * Every row goes from its bytes straight into records (rows.h). Strings with escapes are written without them to the side area
+ * Every row goes from its bytes straight into records (rows.c). Strings with escapes are written without them to the side area
  * behind the body, words of texts folded. A row ends in one of three ways: accepted; refused, with a code and the name at fault;
  * or handed over to the reference reader: a number of more than 19 digits too close to a tie, or a text of the old rule of words.
  * `skip_value` scans refused rows again. It finds their end, and gives a syntax error, and after it bytes that are not UTF-8,
@@ -10,7 +10,7 @@
  * no comparison with the end of the row.
  *
  * Functions that read return where they stopped, or NULL with `code` and perhaps `stopped` set. */
-#include "hash.h"
+#include "text.h"
 #include "lines.h"
 #include "riata.h"
 

@@ -4,9 +4,7 @@
 
 #include <math.h>
 
-#include "bytes.h"
-#include "numbers.h"
-#include "unicode.h"
+#include "text.h"
 
 enum { FEATURES, FOUND, ROWS }; /* places of sink->count */
 enum { CLASSES = 3 };           /* rules->labels */

@@ -215,7 +215,7 @@ QUICK i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *sin
  * Source    riata/wire/rows.py */
 QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at);
 
-/* ---- rows.h, table.h ---------------------------------------------------------------------------------------------- */
+/* ---- table.h ------------------------------------------------------------------------------------------------------ */
 
 /* The events of a batch in the form that learners take; read only. Two hashes of a row that share a slot are adjacent, since slots are
  * the top bits of sorted hashes.
@@ -434,7 +434,7 @@ EXPORT void riata_normalise_l2(const i64 *indptr, i64 n, u32 *hash, double *valu
  * Source    RFC 9112 (request line, field lines) */
 QUICK i64 riata_parse_head(const u8 *head, i64 size, i64 *found);
 
-/* ---- names.c ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows.c: names ------------------------------------------------------------------------------------------------ */
 
 /* Whether a fingerprint is certainly not in the table of names seen, u64[size], size = 2^k; 0 counts as 1. False if the probe gave up.
  * Source: riata/wire/names.py */
@@ -555,7 +555,7 @@ EXPORT void riata_log_losses(const double *margin, const bool *refused, const do
  * Source    Zadrozny & Elkan 2002, section 4 */
 EXPORT void riata_class_probabilities(const double *margin, i64 n, i64 classes, i64 link, double *probability, i64 *winner);
 
-/* ---- drift.c ------------------------------------------------------------------------------------------------------- */
+/* ---- figures.c: drift --------------------------------------------------------------------------------------------- */
 
 enum { DRIFT_SIGNALS = 3, BLOCK_SUMS = 6, DRIFT_REFERENCE = 3, DRIFT_SIDE = 4, DRIFT_ALARM = 6, ALARMS_KEPT = 8, SEEN_BITS = 20 };
 
@@ -574,10 +574,10 @@ typedef struct {
 
 /* Take events first, first + 1, .., and note the alarms they raise. In `rest` events after an alarm, and at the start, none is raised.
  * Events that were not learnt are left out: rows with a true `skip`. margin f64[n] is that before learning; values are not read.
- * Source    Page 1954; Hinkley 1971; drift.c */
+ * Source    Page 1954; Hinkley 1971; figures.c */
 EXPORT void riata_watch_drift(riata_drift *state, i64 link, i64 rest, const riata_rows *rows, const double *margin, i64 first);
 
-/* ---- warping.c ----------------------------------------------------------------------------------------------------- */
+/* ---- trees.c: warping --------------------------------------------------------------------------------------------- */
 
 /* Curves of any lengths, stored channel by channel: curve i is value[channels start[i] .. channels start[i + 1]], first all points of
  * channel 0, then those of channel 1.
@@ -626,7 +626,7 @@ typedef struct {
 EXPORT double riata_best_means(const riata_split *split, const double *x, i64 points, double *prototypes);
 EXPORT double riata_best_medoids(const riata_split *split, const double *distance, i64 *prototypes);
 
-/* ---- links.c ------------------------------------------------------------------------------------------------------- */
+/* ---- losses.c: links ---------------------------------------------------------------------------------------------- */
 
 /* Turn n margins, which are finite, into probabilities, NaN if the link has none, and labels.
  *   link       0 logistic, 1 identity (clipped to 0..1), 2 hinge, 3 any number, 4 probit
@@ -678,7 +678,7 @@ EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double
  * the first event in the highest: bits u8[ceil(n / 8)], or NULL. Source: riata/store/payload.py. */
 EXPORT void riata_put_counts(const i64 *indptr, const double *label, i64 n, u8 *length, i64 width, u8 *bits);
 
-/* ---- numerics.c ---------------------------------------------------------------------------------------------------- */
+/* ---- about.c: numerics -------------------------------------------------------------------------------------------- */
 
 enum { LEAVES = 8 };
 
@@ -687,7 +687,7 @@ enum { LEAVES = 8 };
  *   out        f64[n, 8]    exp(-|x|), expm1(-|x|), log(|x|) (of 0: -inf), log1p(|x|), erfc(x), (1 + |x|)^-|power|, sqrt(|x|), and
  *                           x * power + rest, which is 0 unless both were done with one rounding */
 EXPORT void riata_leaves(i64 n, const double *x, const double *power, const double *rest, double *out);
-/* ---- taylor.h ------------------------------------------------------------------------------------------------------- */
+/* ---- losses.h: taylor --------------------------------------------------------------------------------------------- */
 
 /* Slope r and curvature h of the log-likelihood of n labels, each at its margin, and the log-likelihood itself.
  *   link              0 logistic, 4 probit
@@ -758,7 +758,7 @@ EXPORT i64 riata_shoot(riata_quadratic *problem, double slack, i64 sweeps_max);
 EXPORT i64 riata_shoot_active(riata_quadratic *problem, double slack, i64 sweeps_max, double *work);
 QUICK i64 riata_shoot_active_room(i64 size);
 
-/* ---- block.c -------------------------------------------------------------------------------------------------------- */
+/* ---- taylor_sketch.c: block --------------------------------------------------------------------------------------- */
 
 /* A quadratic in up to `cap` weights. In the units of the owner: G, D, H and h may all be divided by one common scale.
  *   beta, gradient, curvature f64[cap]   weights; G; D without the prior
@@ -913,7 +913,7 @@ EXPORT void riata_sketch_renormalise(riata_sketch *s);
 /* Rebuild a map from key i64[n]: key[i] to i, unless it is -1. Source: open addressing with linear probing. */
 EXPORT void riata_fill_key_map(const riata_key_map *map, const i64 *key, i64 n);
 
-/* ---- particles.c ---------------------------------------------------------------------------------------------------- */
+/* ---- particle_filter.c: particles --------------------------------------------------------------------------------- */
 
 /* Weighted particles: theta f64[d, M], the M particles of a parameter adjacent, and weight f64[M], >= 0. `line` is f64[M], overwritten.
  * Random numbers are those of `seed` and `stream` (Philox4x32-10; Salmon, Moraes, Dror & Shaw 2011). */
@@ -964,7 +964,7 @@ typedef struct {
 EXPORT void riata_rejuvenate(i64 d, i64 particles, double *theta, double *weight, double b, u64 seed, u64 stream,
                              riata_particle_room *room);
 
-/* ---- metropolis.c --------------------------------------------------------------------------------------------------- */
+/* ---- particle_filter.c: metropolis -------------------------------------------------------------------------------- */
 
 enum { BURN_IN = 500 }; /* sweeps */
 
@@ -998,7 +998,7 @@ EXPORT bool riata_mode(const riata_labelled *rows, const double *gamma, double *
 /* Draw from the posterior under the Laplace prior exp(-gamma_j |beta_j|): theta f64[d, count] gets one draw after each sweep, after
  * BURN_IN sweeps without. Random numbers are those of `seed` and `stream`.
  * Returns   the acceptance over the draws; -1 if the curvature at the mode is not positive definite: theta is then unchanged
- * Source    Balakrishnan 2007, section 2.2; metropolis.c */
+ * Source    Balakrishnan 2007, section 2.2; particle_filter.c */
 EXPORT double riata_draw_posterior(const riata_labelled *rows, const double *gamma, u64 seed, u64 stream, i64 count, double *theta,
                                    riata_chain_room *room);
 
@@ -1039,7 +1039,7 @@ typedef struct {
  * Source    Balakrishnan 2007, figure 2.2 */
 EXPORT i64 riata_filter_learn(riata_filter *filter, const riata_rows *rows, i64 start, double *margin, bool *refused, bool *no_room);
 
-/* ---- columns.c ----------------------------------------------------------------------------------------------------- */
+/* ---- batch_pass.c: columns ---------------------------------------------------------------------------------------- */
 
 /* Rows of a batch solver. Features are ranks, the most frequent first.
  *   indptr  i64[n + 1]   row i is indptr[i] to indptr[i + 1]
@@ -1069,7 +1069,7 @@ typedef struct {
 
 /* Count the slots, hash >> shift, of the rows start .. n - 1 that are kept: row i is hash[indptr[i] .. indptr[i + 1]], increasing.
  * Returns   n, or a row before which it stopped because the map may lack room
- * Source    columns.c */
+ * Source    batch_pass.c */
 EXPORT i64 riata_count_slots(const i64 *indptr, i64 n, const u32 *hash, const bool *keep, i64 shift, i64 start, riata_slot_counts *counts);
 
 /* Copy the entries of a map i64[size] to an empty one, i64[larger_size], which has room for them; sizes are powers of two. */
@@ -1143,7 +1143,7 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
                                i64 *reads, double *work);
 QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size);
 
-/* ---- sgd.c --------------------------------------------------------------------------------------------------------- */
+/* ---- stochastic.c: sgd -------------------------------------------------------------------------------------------- */
 
 /* The state of one machine; arrays of `features`.
  *   beta      weights; the penalty of the steps since `seen` is still to be applied
@@ -1163,7 +1163,7 @@ typedef struct {
     bool adaptive, free;
 } riata_rates;
 
-/* Learn the rows order[m]. Source: Zinkevich, Weimer, Smola & Li 2010, algorithm 1; others in sgd.c. */
+/* Learn the rows order[m]. Source: Zinkevich, Weimer, Smola & Li 2010, algorithm 1; others in stochastic.c. */
 EXPORT void riata_walk_rows(const riata_ranked *rows, i64 link, riata_walk *walk, const riata_rates *rates, const i64 *order, i64 m);
 
 /* Apply the penalty of all steps to all weights. Source: Langford, Li & Zhang 2009, section 5. */
@@ -1172,7 +1172,7 @@ EXPORT void riata_settle_walk(riata_walk *walk, const riata_rates *rates);
 /* Permute order[n] at random, by permutation number `epoch` of a seed. Source: Fisher & Yates 1938, in the form of Durstenfeld 1964. */
 EXPORT void riata_shuffle(i64 *order, i64 n, u64 seed, i64 epoch);
 
-/* ---- shotgun.c ----------------------------------------------------------------------------------------------------- */
+/* ---- coordinate_descent.c: shotgun -------------------------------------------------------------------------------- */
 
 /* Where the solver is, for d features and n rows, and what is known of each feature.
  *   part f64[2 d]       coordinates, >= 0;  reach f64[2 d]   how far each may move; inf: any distance
@@ -1212,7 +1212,7 @@ EXPORT double riata_shotgun_settle(const riata_columns *columns, i64 link, riata
 EXPORT double riata_spectral_radius(const riata_columns *columns, const i64 *features, i64 m, const double *norm, i64 iterations, u64 seed,
                                     double *work);
 
-/* ---- sublinear.c --------------------------------------------------------------------------------------------------- */
+/* ---- stochastic.c: sublinear -------------------------------------------------------------------------------------- */
 
 /* Where SLLR is, for d features and n rows.
  *   u, w, total f64[d]        the sum of steps, its projection to |w| <= 1, and the sum of w over the rounds
@@ -1231,10 +1231,10 @@ typedef struct {
 
 /* Do `count` rounds: `rows`, none longer than 1, and the same by feature.
  * Cost      one row and one column, and n + d, for each round; SLLR-L2 sorts the rows
- * Source    Peng et al. 2012, algorithms 1 (SLLR-L2) and 2 (SLLR-L1), corrected as sublinear.c says */
+ * Source    Peng et al. 2012, algorithms 1 (SLLR-L2) and 2 (SLLR-L1), corrected as stochastic.c says */
 EXPORT void riata_sublinear_rounds(const riata_ranked *rows, const riata_columns *columns, riata_sublinear *search, i64 count);
 
-/* ---- lars.c -------------------------------------------------------------------------------------------------------- */
+/* ---- shooting.c: lars --------------------------------------------------------------------------------------------- */
 
 /* a f64[k, k], symmetric, positive semidefinite; c f64[k]; allowed bool[k]: columns that may enter, those with a positive diagonal. */
 typedef struct {

@@ -1,3 +1,49 @@
+/* Runs of features: their norms, and the optimum under them. */
+#include <math.h>
+#include <string.h>
+
+#include "losses.h"
+#include "rank_update.h"
+#include "riata.h"
+#include "work.h"
+
+/* Norms of runs: weights of neighbouring features that are in the model, or out of it, together. riata/lab/batch/runs.py has the theory:
+ * b = L a has |b|_K = |a|_2, and L, its inverse and its transpose are recursions. A run has at least one weight. */
+
+/* b := L a; the same array or two. */
+static inline void unfold(const double *a, i64 n, double k, double *b) {
+    double root = sqrt(1.0 - k * k);
+    b[0] = a[0];
+    for (i64 i = 1; i < n; i++)
+        b[i] = k * b[i - 1] + root * a[i];
+}
+
+/* a := L^-1 b; two arrays. */
+static inline void fold(const double *b, i64 n, double k, double *a) {
+    double root = sqrt(1.0 - k * k);
+    a[0] = b[0];
+    for (i64 i = 1; i < n; i++)
+        a[i] = (b[i] - k * b[i - 1]) / root;
+}
+
+/* out := L'g; the same array or two. */
+static inline void fold_gradient(const double *g, i64 n, double k, double *out) {
+    double root = sqrt(1.0 - k * k), t = 0.0;
+    for (i64 i = n - 1; i > 0; i--) {
+        t = g[i] + k * t;
+        out[i] = root * t;
+    }
+    out[0] = g[0] + k * t;
+}
+
+/* The Euclidean norm. */
+static inline double length_of(const double *a, i64 n) {
+    double total = 0.0;
+    for (i64 i = 0; i < n; i++)
+        total += a[i] * a[i];
+    return sqrt(total);
+}
+
 /* Descent to the weights of least  -log-likelihood + lambda sum_j s_j |b_j|_K  for given runs, on rows held in memory.
  *
  * One step: margins, G of every feature, and the violation of each optimality condition, all at the present weights. If the largest is
@@ -5,18 +51,10 @@
  * condition; the quadratic approximation is minimised over these runs one after the other; Armijo's rule shortens the move if the
  * objective does not fall.
  *
- * H is summed in the weights b, whatever the runs. In the coordinates a of run_norm.h, b = L a, the penalty of a run is the Euclidean norm
+ * H is summed in the weights b, whatever the runs. In the coordinates a of run_descent.c, b = L a, the penalty of a run is the Euclidean norm
  * of its a, and G and H become L'G and L'HL, by recursions. The intercept has no penalty: it is eliminated from the quadratic before, so
  * it moves along with every run.
  * Source: Balakrishnan 2007, section 4.3; proximal Newton with working sets. */
-#include <math.h>
-#include <string.h>
-
-#include "order.h"
-#include "rank_update.h"
-#include "run_norm.h"
-#include "taylor.h"
-#include "work.h"
 
 enum { SWEEPS_MAX = 1000, HALVINGS_MAX = 40, ENTERING = 100, NEWTON_MAX = 100, PANEL_ROWS = 256 };
 #define ARMIJO 1e-4

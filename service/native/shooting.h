@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "halt.h"
+#include "work.h"
 #include "lanes.h"
 
 #define LEAST 0.25             /* share of the slack that a violation may have and not be mended, after the first sweep */

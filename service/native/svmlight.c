@@ -7,7 +7,7 @@
  * feature's name: `3` here is `"3"` in JSON and `| 3` in VW text. Indices come in any order, without repetitions. Query ids are
  * refused: to drop them silently would lose what ranking needs. A blank line, or one that is only a comment, is not a row. A carriage
  * return before the newline is dropped. Lines with a number next to a tie are left to the reference reader. */
-#include "hash.h"
+#include "text.h"
 #include "lines.h"
 #include "riata.h"
 

@@ -5,7 +5,6 @@
 #define RIATA_TABLE_ROWS_H
 
 #include "four_lanes.h"
-#include "rows.h"
 #include "table.h"
 
 enum { SPREAD_MAX = AHEAD / 2 }; /* features: longer rows prefetch everything as they are gathered, it would come too late otherwise */

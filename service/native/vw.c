@@ -21,7 +21,7 @@
  * tie are left to the reference reader.
  *
  * A line that is not UTF-8 is refused for that before any other reason. So the line of a row that is refused is searched for it again. */
-#include "hash.h"
+#include "text.h"
 #include "lines.h"
 #include "riata.h"
 

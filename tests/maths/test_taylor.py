@@ -20,7 +20,7 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "links.json").read_t
 LINKS = {"logistic": LOGISTIC, "probit": PROBIT}
 LARGEST = sys.float_info.max
 CURVATURE_MAX = {LOGISTIC: 0.25, PROBIT: 1.0}
-TAIL_FROM, FLAT_FROM = 3.0, 40.0  # where taylor.h changes its formula
+TAIL_FROM, FLAT_FROM = 3.0, 40.0  # where losses.h changes its formula
 ABSOLUTE = 1e-300  # below it double precision runs out of digits
 
 link_codes = st.sampled_from(sorted(LINKS.values()))

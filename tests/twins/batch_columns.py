@@ -11,7 +11,7 @@ from tests.twins.batch import log_p
 from tests.twins.batch import slope as slope_of
 
 FLAT = 1e-4  # least curvature of a row of weight 1
-TWINS_OF = ("columns", "coordinate_descent")
+TWINS_OF = ("batch_pass", "coordinate_descent")
 
 
 def keep_features(rows: Rows, chosen: I64, position: I32) -> Rows:

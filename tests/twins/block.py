@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `block.c`: nothing waits, every gradient is always current, H is a whole square."""
+"""Slow, obvious twin of `taylor_sketch.c`: nothing waits, every gradient is always current, H is a whole square."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from riata.maths.shooting import Quadratic
 from tests.twins.rank_update import exact_fma
 from tests.twins.shooting import shoot
 
-TWINS_OF = ("block",)
+TWINS_OF = ("taylor_sketch",)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from riata.maths.links import REAL, WITH_PROBABILITY
 from tests.twins.accumulate import score_event
 
-TWINS_OF = ("drift",)
+TWINS_OF = ("figures",)
 
 BLOCK, WARM, MEMORY, SLACK, CLIP, ALARM_AT = 100, 50, 500, 0.5, 4.0, 20.0
 LEAST = (0.01, 0.002, 0.005)

@@ -8,7 +8,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64
 
-TWINS_OF = ("lars",)
+TWINS_OF = ("shooting",)
 SWEEPS = 5000
 
 

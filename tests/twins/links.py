@@ -9,7 +9,7 @@ import mpmath
 from riata.base.arrays import F64
 from riata.maths.links import HINGE, IDENTITY, LOGISTIC, PROBIT, REAL
 
-TWINS_OF = ("links",)
+TWINS_OF = ("losses",)
 
 
 def sigma(margin: float) -> float:

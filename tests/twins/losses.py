@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mpmath
 
-TWINS_OF = ("links",)
+TWINS_OF = ("losses",)
 
 LOGISTIC, SQUARED, HINGE = 0, 1, 2
 _DIGITS = 50

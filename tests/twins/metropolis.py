@@ -11,7 +11,7 @@ from riata.base.arrays import F64
 from riata.learn.particle_filter import Events
 from tests.twins.particles import normals
 
-TWINS_OF = ("metropolis",)
+TWINS_OF = ("particle_filter",)
 
 
 def log_likelihood(margin: F64, events: Events) -> float:

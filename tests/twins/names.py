@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("names",)
+TWINS_OF = ("rows",)
 
 
 def lacks(known: set[int], fingerprint: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("names",)
+TWINS_OF = ("rows",)
 
 _BETWEEN = (b"", b"=", b":", b"^")
 

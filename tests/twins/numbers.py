@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-TWINS_OF = ("numbers",)
+TWINS_OF = ("text",)
 
 _JSON = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ANY = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -8,7 +8,7 @@ import mpmath
 
 from riata.base.arrays import F64
 
-TWINS_OF = ("numerics",)
+TWINS_OF = ("about",)
 
 
 def leaves(x: F64, power: F64, rest: F64, out: F64) -> None:

@@ -8,7 +8,7 @@ from riata.predict.model import Model, RowAnswer
 from riata.wire.parse import Context, parse_examples, parse_query
 from riata.wire.parsed import Parsed
 
-TWINS_OF = ("predict",)
+TWINS_OF = ("scoring",)
 
 
 def answer_row(model: Model, context: Context, row: bytes, json: bool) -> RowAnswer | None:

@@ -9,7 +9,7 @@ import numpy as np
 from riata.base.arrays import F64
 from tests.twins.philox import philox
 
-TWINS_OF = ("particles",)
+TWINS_OF = ("particle_filter",)
 
 
 def uniform(seed: int, stream: int, draw: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TWINS_OF = ("links",)
+TWINS_OF = ("losses",)
 
 _WORD = 2**32
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
 
-TWINS_OF = ("columns",)
+TWINS_OF = ("batch_pass",)
 
 
 def count_slots(indptr: I64, hashes: U32, keep: BOOL, shift: int) -> tuple[dict[int, int], int]:

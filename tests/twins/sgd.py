@@ -9,7 +9,7 @@ from riata.lab.batch.data import Rows
 from riata.lab.batch.passes import INTERCEPT, SQUARES, STEPS, Rates, Walk
 from tests.twins.batch import dense_rows, slope
 
-TWINS_OF = ("sgd",)
+TWINS_OF = ("stochastic",)
 
 
 def rate(walk: Walk, rates: Rates) -> F64:

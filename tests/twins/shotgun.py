@@ -9,7 +9,7 @@ from riata.lab.batch.passes import Columns, Limits, Place
 from tests.twins import philox as random
 from tests.twins.batch import log_p, slope
 
-TWINS_OF = ("shotgun",)
+TWINS_OF = ("coordinate_descent",)
 
 
 def dense_columns(columns: Columns) -> F64:

@@ -11,7 +11,7 @@ from riata.lab.batch.sublinear import ACCESSES, DONE, INTERCEPT, TOTAL, Search, 
 from tests.twins import philox as random
 from tests.twins.batch import dense_rows
 
-TWINS_OF = ("sublinear",)
+TWINS_OF = ("stochastic",)
 
 
 def uniform(seed: int, stream: int, draw: int) -> float:

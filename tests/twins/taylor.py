@@ -1,4 +1,4 @@
-"""Slow, obvious twin of `taylor.h`: the definitions, with as many digits as the cancellation takes."""
+"""Slow, obvious twin of `losses.h`: the definitions, with as many digits as the cancellation takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mpmath
 
 from riata.maths.links import LOGISTIC
 
-TWINS_OF = ("taylor",)
+TWINS_OF = ("losses",)
 
 DIGITS = 60
 

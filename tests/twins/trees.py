@@ -9,7 +9,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64
 from riata.lab.trees.curves import NO_WINDOW, Curves
 
-TWINS_OF = ("trees", "warping")
+TWINS_OF = ("trees",)
 
 
 def points(values: F64, channels: int) -> F64:

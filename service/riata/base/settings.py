@@ -254,7 +254,7 @@ class Settings(BaseSettings):
         "info", "Shutdown and logging", "lowest severity of messages written to stderr", "one line for each event worth knowing"
     )
     log_format: LogFormat = _setting(
-        "text", "Shutdown and logging", "json: each message is one line with a JSON object", "people read it first"
+        "text", "Shutdown and logging", "text, or json for one JSON object a line", "people read it first"
     )
     otlp_endpoint: str | None = _setting(
         None, "Shutdown and logging",

@@ -237,7 +237,7 @@ def filter_struct(config: ParticleFilterConfig) -> Any:
 
 
 class ParticleFilter(Learner):
-    """Balakrishnan 2007, chapter 2. The theory of operation is in `service/native/particle_filter.c` and `particles.c`.
+    """Balakrishnan 2007, chapter 2. The theory of operation is in `service/native/particle_filter.c`.
 
     Features are identified by all 32 bits of their hashes, so no two share a weight.
     """
@@ -429,7 +429,7 @@ def dependent_column(x: F64) -> int:
     return factorise(scaled @ scaled.T)[1]
 
 
-# Draws from the posterior of logistic regression, given all its events; `service/native/metropolis.c` has the theory.
+# Draws from the posterior of logistic regression, given all its events; `service/native/particle_filter.c` has the theory.
 
 
 class Events(NamedTuple):

@@ -19,8 +19,8 @@ from riata.native.reading import hash_of
 
 # The arrays of a block: a quadratic in up to `cap` weights, and the rows that wait to be added to it.
 #
-# `service/native/block.c` has the theory of operation. An owner that reads `cross`, or writes to any array of the block, flushes
-# it first (`core.block_flush`). A member whose numbers are all zero may be added at any time, by a larger SIZE.
+# `service/native/taylor_sketch.c` has the theory of operation. An owner that reads `cross`, or writes to any array of the
+# block, flushes it first (`core.block_flush`). A member whose numbers are all zero may be added at any time, by a larger SIZE.
 
 ROWS: Final = 128  # rows that wait together
 

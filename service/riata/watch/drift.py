@@ -1,4 +1,4 @@
-"""The drift detector: what it keeps, the alarms it raised, and its figures. The method is in `service/native/drift.c`."""
+"""The drift detector: what it keeps, the alarms it raised, and its figures. The method is in `service/native/figures.c`."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _held(problem: Problem, gamma: float) -> F64:
     return np.where(np.isfinite(problem.penalties), gamma, math.inf)
 
 
-# The path of an L1 penalty on a quadratic, by least angle regression; the method is in `service/native/lars.c`.
+# The path of an L1 penalty on a quadratic, by least angle regression; the method is in `service/native/shooting.c`.
 
 
 def lars(a: F64, c: F64, allowed: BOOL, lowest: float, most: float) -> tuple[F64, float, BOOL]:

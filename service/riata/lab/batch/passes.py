@@ -79,7 +79,7 @@ def columns_of(data: Data) -> Columns:
 #
 #     G_j = sum_i r_i x_ij        D_j = sum_i h_i x_ij^2        H_jl = sum_i h_i x_ij x_il, for members j, l of the working set S
 #
-# with r and h of `service/native/taylor.h` times the weight of the row. G and D are kept for all features, H only on S: memory is
+# with r and h of `service/native/losses.h` times the weight of the row. G and D are kept for all features, H only on S: memory is
 # d + k^2 and does not depend on the number of rows. All sums are f64.
 #
 # G and the sums are kept for both labels separately, [0] for -1 and [1] for 1. So a dual point in which the residuals sum to
@@ -203,7 +203,7 @@ def _native_walk(walk: Walk) -> Any:
     return struct("riata_walk", features=len(walk.beta), **walk._asdict())
 
 
-# Rounds of Shotgun: P weights move at the same time, each as if it were the only one; see `service/native/shotgun.c`.
+# Rounds of Shotgun: P weights move at the same time, each as if it were the only one; see `service/native/coordinate_descent.c`.
 
 
 class Place(NamedTuple):

@@ -25,7 +25,7 @@ from riata.wire.batch import UNWEIGHTED, Batch, ByLabel, join_batches, select_ro
 #
 # Theory of operation
 #     A solver's arrays are dense over the features that occur, the frequent ones first, so that they share the cache lines that
-#     are used most. A feature is a slot, the top bits of a hash. The map from slots is that of `service/native/columns.c`: an
+#     are used most. A feature is a slot, the top bits of a hash. The map from slots is that of `service/native/batch_pass.c`: an
 #     entry is slot * 2^32 + number, a count while the data is counted and rank + 1 afterwards.
 
 _WORD: Final = 0xFFFFFFFF

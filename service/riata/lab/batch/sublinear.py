@@ -168,7 +168,7 @@ class _Run:
         return float(at[0]), float(at[1])
 
 
-# Rounds of SLLR: each reads one row and one column (Peng et al. 2012); see `service/native/sublinear.c`.
+# Rounds of SLLR: each reads one row and one column (Peng et al. 2012); see `service/native/stochastic.c`.
 
 
 class Search(NamedTuple):

@@ -12,7 +12,7 @@ from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput
 from riata.native.library import core, struct
 
-# Dynamic time warping of curves with any number of channels; the method is in `service/native/warping.c`.
+# Dynamic time warping of curves with any number of channels; the method is in `service/native/trees.c`.
 
 NO_WINDOW: Final = -1
 

@@ -29,7 +29,7 @@ from riata.lab.trees.curves import (
 from riata.native.library import core
 from riata.store.layout import decode_checkpoint, encode_checkpoint
 
-# Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011), from `service/native/philox.h`.
+# Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011), from `service/native/arithmetic.h`.
 #
 # Theory of operation
 #     A number is a pure function of a key and a counter, so there is no state to keep, to seed, or to share between threads:

@@ -1,3 +1,70 @@
+/* Bytes, numbers, hashes and characters, as readers take them. */
+#ifndef RIATA_TEXT_H
+#define RIATA_TEXT_H
+
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include "riata.h"
+
+/* Eight bytes at a time in one 64-bit word. */
+
+#define ONES 0x0101010101010101ull
+#define TOPS 0x8080808080808080ull
+
+static inline u64 load_word(const u8 *p) {
+    u64 word;
+    memcpy(&word, p, 8);
+    return word;
+}
+
+/* The top bit of each byte of `word` that is 0. Exact up to the first such byte. */
+static inline u64 zero_bytes(u64 word) { return (word - ONES) & ~word & TOPS; }
+
+static inline bool is_digit(u8 c) { return (u8)(c - '0') < 10; }
+
+/* Where the first byte from p on is that is `one`, `other`, below `least`, DEL, or above. There has to be one, and 16 bytes must be
+ * readable behind it. */
+static inline __attribute__((always_inline)) const u8 *first_special(const u8 *p, u8 one, u8 other, u8 least) {
+    for (;; p += 16) {
+#ifdef __SSE2__
+        __m128i c = _mm_loadu_si128((const __m128i *)p);
+        __m128i special = _mm_or_si128(_mm_cmpeq_epi8(c, _mm_set1_epi8((char)one)), _mm_cmpeq_epi8(c, _mm_set1_epi8((char)other)));
+        special = _mm_or_si128(special, _mm_cmpgt_epi8(_mm_set1_epi8((char)least), c)); /* signed: bytes above 0x7F are negative */
+        int found = _mm_movemask_epi8(_mm_or_si128(special, _mm_cmpeq_epi8(c, _mm_set1_epi8(0x7F))));
+        if (found)
+            return p + __builtin_ctz((unsigned)found);
+#else
+        for (int i = 0; i < 16; i += 8) {
+            u64 w = load_word(p + i);
+            u64 found = zero_bytes(w ^ ONES * one) | zero_bytes(w ^ ONES * other);
+            found = (found | ((w - ONES * least) & ~w) | (w + ONES) | w) & TOPS;
+            if (found)
+                return p + i + (__builtin_ctzll(found) >> 3);
+        }
+#endif
+    }
+}
+
+/* The end of a run of plain bytes of a string in JSON: a quote, a backslash, a control character, DEL, or above. */
+static inline const u8 *plain_end(const u8 *p) { return first_special(p, '"', '\\', ' '); }
+
+/* Whether the eight bytes are digits, and their value. Source: Lemire 2018, "Quickly parsing eight digits". */
+static inline bool is_eight_digits(u64 word) {
+    return ((word & (ONES * 0xF0)) | (((word + ONES * 6) & (ONES * 0xF0)) >> 4)) == ONES * 0x33;
+}
+
+/* The number whose digits, each 0 to 9, are the bytes of a word. */
+static inline u64 eight_digits_of(u64 word) {
+    word = word * 2561 >> 8;
+    word = (word & 0x00FF00FF00FF00FFull) * 6553601 >> 16;
+    return (word & 0x0000FFFF0000FFFFull) * 42949672960001ull >> 32;
+}
+
+static inline u64 eight_digits(u64 word) { return eight_digits_of(word & (ONES * 0x0F)); }
+
 /* Decimal text to the nearest double, exactly.
  *
  * A number is scanned to digits * 10^exponent. At most 19 digits are kept, and whether a dropped digit was not zero is recorded. If both
@@ -5,10 +72,6 @@
  * approximation of the power of ten decides all 53 bits and the rounding (Lemire 2021). The few inputs that it cannot decide are handed
  * to the caller, which uses Python's float. A number too large is infinite and one too small is zero, as in Python. The caller checks
  * bounds. */
-#ifndef RIATA_NUMBERS_H
-#define RIATA_NUMBERS_H
-
-#include "bytes.h"
 
 enum { EXACT = 0, NOT_A_NUMBER = 1, HAND_OVER = 2 };
 
@@ -110,6 +173,54 @@ static inline const u8 *read_number(const u8 *p, const u8 *stop, bool json, doub
     *value = with_sign(x, negative);
     *status = sure ? EXACT : HAND_OVER;
     return p;
+}
+
+/* The feature hash, version 1. Source: the theory of operation of riata/maths/hashing.py. */
+
+#define M1 0x9E3779B97F4A7C15ull
+#define M2 0xD6E8FEB86659FD93ull
+
+enum { NUMBER = 0, FIELD_EQUALS = 1, FIELD_WORD = 2, FIELD_NAMESPACE = 3, CROSS = 4 };
+
+static inline u64 fold_half(u64 h) { return h ^ (h >> 32); }
+
+/* H(key, tag, p[:size]). Eight bytes must be readable before and behind them. */
+static inline u64 hash_name(const u8 *p, i64 size, u64 key, u64 tag) {
+    u64 h = key ^ ((u64)size * M1) ^ (tag * M2);
+    for (; size > 8; p += 8, size -= 8)
+        h = fold_half((h ^ load_word(p)) * M1);
+    if (size > 0)
+        h = fold_half((h ^ load_word(p + size - 8) >> (64 - 8 * size)) * M1);
+    return fold_half(h * M2);
+}
+
+/* The fingerprint of a combination: H(first, CROSS, the eight bytes of second). */
+static inline u64 hash_cross(u64 first, u64 second) {
+    return fold_half(fold_half((first ^ (8 * M1) ^ (CROSS * M2) ^ second) * M1) * M2);
+}
+
+/* Characters of one pinned version of Unicode. Theory of operation: riata/wire/scan.py. */
+
+/* Flags of a character; its canonical combining class from CLASS_SHIFT on. */
+enum { LETTER = 1, IDEOGRAPH = 2, CONTROL = 4, NEVER = 8, MAYBE = 16, DROPPED = 32, CLASS_SHIFT = 8 };
+
+u32 flags_of(u32 point);
+u32 folded(u32 point);             /* simple case folding */
+i64 composed(u32 first, u32 second); /* 0: no composed form, but not in form C; -1: in form C as it is */
+
+/* Decode the character at *p, which is before `stop`; *p moves behind it. Returns -1 if it is not UTF-8. */
+i64 code_point(const u8 **p, const u8 *stop);
+
+/* Write a character in UTF-8; returns where it ends. */
+u8 *put_point(u8 *at, u32 point);
+
+/* INVALID_UTF8; otherwise BAD_NAME if there is a control character; otherwise NOT_NFC or OK. */
+int string_code(const u8 *p, const u8 *stop);
+
+/* Check a part of a name, which may be empty: OK, INVALID_UTF8, BAD_NAME, NAME_TOO_LONG or NOT_NFC, in this precedence. */
+static inline int name_code(const u8 *p, const u8 *stop) {
+    int code = string_code(p, stop);
+    return stop - p > NAME_BYTES_MAX && (code == OK || code == NOT_NFC) ? NAME_TOO_LONG : code;
 }
 
 #endif

@@ -1,6 +1,6 @@
-/* Links, losses and random numbers for Python; `links.h`, `losses.h` and `philox.h` have the formulas. */
+/* Links, losses, Taylor coefficients and random numbers for Python; losses.h and arithmetic.h have the formulas. */
+#include "arithmetic.h"
 #include "losses.h"
-#include "philox.h"
 
 EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative, double *probability, double *label) {
     for (i64 i = 0; i < n; i++)
@@ -16,4 +16,11 @@ QUICK double riata_travel(i64 loss, double margin, double label, double strength
 QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second) {
     random_bits bits = philox(seed, stream, draw);
     return second ? bits.second : bits.first;
+}
+
+EXPORT void riata_taylor(i64 link, const double *margin, const double *label, i64 n, double *r, double *h, double *log_p) {
+    for (i64 i = 0; i < n; i++) {
+        r[i] = taylor(link, margin[i], label[i], &h[i]);
+        log_p[i] = log_likelihood(link, margin[i], label[i]);
+    }
 }
