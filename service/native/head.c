@@ -1,10 +1,10 @@
 /* Plain HTTP/1.1 request heads. What is plain: riata/web/server/head_parser.py. Source: RFC 9112 (request line, field lines); RFC 9110. */
 #include "text.h"
 
-enum { HEAD_NOT_PLAIN = 0, HEAD_INCOMPLETE = -1, IN_CHUNKS = -2, LENGTH_DIGITS_MAX = 18 };
+enum { HEAD_NOT_PLAIN = 0, HEAD_INCOMPLETE = -1, LENGTH_DIGITS_MAX = 18 };
 enum { IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES, HOST, HEAD_WORDS = 17 };
 /* Headers that are looked at. Those before CONTENT_LENGTH are handed out; those from REFUSED on are not plain. */
-enum { CONTENT_LENGTH = 5, CONNECTION, CODING, REFUSED, OTHER = 14 };
+enum { CONTENT_LENGTH = 5, CONNECTION, REFUSED, OTHER = 14 };
 static const char *const NAMES[OTHER] = {
     "host",       "accept",            "content-type",     "authorization", "idempotency-key", "content-length", "connection",
     "transfer-encoding", "content-encoding", "expect",      "upgrade",         "origin",         "sec-fetch-site", "proxy-connection",
@@ -93,8 +93,6 @@ static bool take_header(const u8 *head, const u8 *value, const u8 *stop, int whi
         return (found[LENGTH] = number_at(value, stop)) >= 0;
     if (which == CONNECTION)
         return says(value, stop, "keep-alive", 10);
-    if (which == CODING)
-        return says(value, stop, "chunked", 7);
     found[HOST + 2 * which] = value - head, found[HOST + 2 * which + 1] = stop - head;
     return true;
 }
@@ -134,12 +132,7 @@ EXPORT i64 riata_parse_head(const u8 *head, i64 size, i64 *found) {
         found[LINES]++;
         p += 2;
     }
-    bool in_chunks = seen >> CODING & 1;
-    if (p[1] != '\n' || found[HOST] < 0 || (in_chunks && found[LENGTH] >= 0))
-        return HEAD_NOT_PLAIN;
-    if (in_chunks)
-        found[LENGTH] = IN_CHUNKS;
-    if (!found[IS_POST] && (found[LENGTH] > 0 || in_chunks)) /* a GET has no body */
+    if (p[1] != '\n' || found[HOST] < 0 || (!found[IS_POST] && found[LENGTH] > 0)) /* a GET has no body */
         return HEAD_NOT_PLAIN;
     found[LINES_BYTES] = p - head - first;
     return p + 2 - head;

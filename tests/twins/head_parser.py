@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from riata.web.server.head_parser import IN_CHUNKS, INCOMPLETE, NOT_PLAIN, WORDS
+from riata.web.server.head_parser import INCOMPLETE, NOT_PLAIN, WORDS
 
 TWINS_OF = ("head",)
 _FIRST = re.compile(rb"(GET|POST) (/[\x21\x22\x24-\x7e]*) HTTP/1\.1")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\t\x20-\x7e]*[\x21-\x7e])?)")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 _HANDED_OUT = (b"host", b"accept", b"content-type", b"authorization", b"idempotency-key")
-_WATCHED = (*_HANDED_OUT, b"content-length", b"connection", b"transfer-encoding")
-_REFUSED = (b"content-encoding", b"expect", b"upgrade", b"origin", b"sec-fetch-site", b"proxy-connection")
+_WATCHED = (*_HANDED_OUT, b"content-length", b"connection")
+_REFUSED = (b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"origin", b"sec-fetch-site", b"proxy-connection")
 
 
 def parse_head(data: bytes) -> tuple[int, list[int] | None]:
@@ -42,17 +42,12 @@ def parse_head(data: bytes) -> tuple[int, list[int] | None]:
             words[4] = int(value)
         if name == b"connection" and value.lower() != b"keep-alive":
             return NOT_PLAIN, None
-        if name == b"transfer-encoding" and value.lower() != b"chunked":
-            return NOT_PLAIN, None
         if name in _HANDED_OUT:
             which = 7 + 2 * _HANDED_OUT.index(name)
             words[which], words[which + 1] = at + split.start(2), at + split.end(2)
         at += len(line) + 2
-    in_chunks = b"transfer-encoding" in seen
-    if b"host" not in seen or (in_chunks and words[4] >= 0) or (found[1] == b"GET" and (words[4] > 0 or in_chunks)):
+    if b"host" not in seen or (found[1] == b"GET" and words[4] > 0):
         return NOT_PLAIN, None
-    if in_chunks:
-        words[4] = IN_CHUNKS
     words[0] = 5 if found[1] == b"POST" else 0
     words[1], words[3] = found.start(2), found.end(2)
     words[2] = words[1] + len(found[2].partition(b"?")[0])

@@ -8,8 +8,8 @@ import httptools
 import pytest
 
 from riata.web.server import bounds
-from riata.web.server.bodies import FRAMING_BYTES_MAX, LINE_BYTES_MAX, ChunkScanner, unchunk
 from riata.web.server.bounds import Refused
+from riata.web.server.framing import FRAMING_BYTES_MAX, LINE_BYTES_MAX, ChunkedBody
 
 HEAD = b"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -30,9 +30,9 @@ class Seen:
         self.done = True
 
 
-def scanned(data: bytes, cut: random.Random | None = None) -> tuple[ChunkScanner, int]:
+def scanned(data: bytes, cut: random.Random | None = None) -> tuple[ChunkedBody, int]:
     """Scan `data`, in pieces if these are given; returns the scanner and the number of bytes it consumed."""
-    scanner, taken = ChunkScanner(), 0
+    scanner, taken = ChunkedBody(), 0
     while taken < len(data) and not scanner.done:
         size = len(data) - taken if cut is None else cut.randint(1, 5)
         taken += scanner.feed(data[taken : taken + size])
@@ -47,9 +47,9 @@ def test_the_end_is_found_however_the_body_is_cut() -> None:
         body = b"".join(b"%b\r\n%b\r\n" % pair for pair in zip(sizes, parts, strict=True)) + b"0\r\n\r\n"
         for cut in (None, chance):
             scanner, taken = scanned(body + b"GET / HTTP/1.1\r\n", cut)
-            assert (scanner.done, taken, scanner.body_bytes) == (True, len(body), sum(map(len, parts)))
-            assert scanner.framing_bytes == len(body) - scanner.body_bytes
-        assert unchunk(body) == b"".join(parts)
+            assert (scanner.done, taken, scanner.size) == (True, len(body), sum(map(len, parts)))
+            assert scanner.take() == b"".join(parts)
+            assert scanner.framing_bytes == len(body) - scanner.size
 
 
 MALFORMED = [
@@ -88,7 +88,6 @@ def test_bodies_that_the_scanner_accepts_are_accepted_by_httptools() -> None:
             seen = Seen()
             seen.parser.feed_data(data[:taken])
             assert seen.done, data
-            assert len(seen.body) == scanner.body_bytes
-            assert unchunk(data[:taken]) == seen.body
+            assert scanner.take() == seen.body
             ended += 1
     assert ended > 3000

@@ -20,8 +20,7 @@ from riata.run.admin import Admin
 from riata.run.engine import Engine
 from riata.run.service import Service
 from riata.web.app import create_app
-from riata.web.server import bodies as long_body
-from riata.web.server import connection
+from riata.web.server import connection, long_body
 from riata.web.server.body import SMALL_BYTES
 from riata.web.server.connection import Connection
 from riata.wiring import build_engine

@@ -30,7 +30,7 @@ class WebSettings:
     parse_threads    : threads that parse and score large bodies, so that the event loop answers the small ones meanwhile
     docs             : whether /docs and /openapi.json are served
     console          : whether /console is served
-    fast_path        : whether hot requests are answered on the fast path; without it the stock server answers all, the same
+    fast_path        : whether hot requests are answered on the fast path; without it the application answers all, the same
     streams_max      : streams of events open at once
     streams_per_key  : of these, for one API key
     busy_poll_us     : µs for which the event loop polls instead of sleeping after an answer of the fast path

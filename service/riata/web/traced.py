@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,15 +12,12 @@ from riata.base.request_trace import RequestTrace, tracing
 from riata.web.api.options import is_model_name
 from riata.web.server.answers import Answer
 from riata.web.server.fast_path import FastPath
-from riata.web.server.head_parser import LINES_BYTES, TARGET_STOP, Words
+from riata.web.server.heads import HeadReader
 from riata.web.server.instrumented import METHODS, TRACE, UNMATCHED, known, status_of, template
 from riata.web.server.request import Deferred, Reply, Request
 
 if TYPE_CHECKING:
     from riata.web.spans import Spans
-
-_VERSION_BYTES: Final = len(b" HTTP/1.1\r\n")  # between the target of a plain head and its lines
-_TRACEPARENT: Final = re.compile(rb"\r\ntraceparent:[ \t]*([!-~]{1,512})\r\n", re.IGNORECASE)
 
 
 def trace_requests(app: FastAPI, spans: Spans) -> None:
@@ -38,15 +34,17 @@ class TracedFastPath(FastPath):
         super().__init__(fast.router, fast.meters, fast.service, fast.gate, fast.bodies, fast.awake)
         self.spans = spans
 
-    def find(self, data: bytes, words: Words) -> Request | None:
+    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:  # noqa: ARG002
+        """Leave every head to `heads`, which keeps its Traceparent."""
+        return None
+
+    def find(self, request: Request) -> bool:
         """As `FastPath`, with what is traced of the request."""
-        request = super().find(data, words)
-        if request is not None:
-            stop = words[TARGET_STOP]
-            found = _TRACEPARENT.search(data, stop, stop + _VERSION_BYTES + words[LINES_BYTES])
-            parent = None if found is None else found[1].decode("ascii")
-            request.trace = RequestTrace(request.started, parent, request.model)
-        return request
+        found = super().find(request)
+        if found:
+            parent = request.values.get(b"traceparent")
+            request.trace = RequestTrace(request.started, None if parent is None else parent.decode("latin-1"), request.model)
+        return found
 
     def handle(self, request: Request, reply: Reply) -> Answer | Deferred:
         """As `FastPath`."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from riata.web.server.bodies import BODY_WAIT_S
+from riata.web.server.connection import BODY_WAIT_S
 from tests.settings import connection_bounds
 from tests.web.attack.conftest import Start, Target, begin
 from tests.web.attack.raw import ROW, Received, get, listen_to, post, talk

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import cache
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,6 +13,8 @@ from starlette.types import Send
 JSON: Final = b"application/json"
 NDJSON: Final = b"application/x-ndjson"
 ARROW: Final = b"application/vnd.apache.arrow.stream"
+CLOSE_HEADER: Final = (b"connection", b"close")
+IS_STOPPING: Final = "riata.is_stopping"  # in the scope: whether the server shuts down, so that an answer without an end ends
 STANDING_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))  # in every answer
 
 
@@ -29,6 +33,12 @@ class Stream(NamedTuple):
 
     parts: AsyncIterator[bytes]
     content_type: bytes
+
+
+@cache
+def status_line(status: int) -> bytes:
+    """Return the first line of an answer."""
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
 
 
 def json_answer(document: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:

@@ -1,57 +1,119 @@
-"""The protocol at the socket: it reads each request head, answers hot requests, and gives all others to the stock protocol.
+"""The protocol at the socket: it reads requests, answers those to hot routes, and has an ASGI application answer all others.
 
-Heads are read by one strict parser (`head_parser.py`). What it does not accept is checked by `heads.py`, and then given to
-uvicorn's protocol (`stock.py`) with the bytes as they came, like every request whose route is not hot. So is a hot request
-whose body is late or too long. A request is begun when the one before it has been answered; until then what follows on the
-connection waits, and no more is read. A middleware could not enforce the limits: it runs after the head was read, and never
-sees a connection that sends no head.
+Every head is read and checked by `heads.py`, and begins one `Request`; that of a usual request to a hot route is read faster by
+`fast_path.py`. A request to a hot route is answered by its handler, unless its body is late or too long. Every other is answered
+by the ASGI application (`asgi.py`). A request is begun when the one before it has been answered; until then what follows on the
+connection waits, and no more is read.
+
+What a connection may do next is a table (`states.py`). Its deadlines are plain numbers that `Server` checks a few times a second;
+a request sets no timer. A middleware could not enforce the limits: it runs after the head was read, and never sees a connection
+that sends no head.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from riata.web.auth.gate import Caller
+from riata.web.auth.gate import ADMITTED, Caller
+from riata.web.auth.keys import KEY
 from riata.web.server import bounds
-from riata.web.server.answers import Answer
-from riata.web.server.bodies import BODY_WAIT_S, BodyConnection, PendingBody, marks_of
+from riata.web.server.answers import CLOSE_HEADER, Answer
+from riata.web.server.asgi import AsgiCall
 from riata.web.server.body import counted_bytes
-from riata.web.server.bounds import ListenerState, Refused
-from riata.web.server.fast_path import CLOSE_HEADER, FastPath
-from riata.web.server.head_parser import HOST, IN_CHUNKS, LENGTH, LINES, LINES_BYTES, TARGET, TARGET_STOP, Words
-from riata.web.server.heads import CHUNKED, HeadChecker, check_host
-from riata.web.server.request import Request
+from riata.web.server.bounds import ListenerState, Refusal, Refused
+from riata.web.server.fast_path import FastPath
+from riata.web.server.framing import Body, body_of
+from riata.web.server.heads import HeadReader
+from riata.web.server.long_body import WORTH_BYTES, LongBody
+from riata.web.server.request import CHUNKED, Request
+from riata.web.server.states import (
+    ANSWERING,
+    BODY,
+    CLOSING,
+    HEAD,
+    IDLE,
+    INCOMPLETE,
+    LINGERING,
+    LOST,
+    MOVES,
+    UNREAD,
+    State,
+)  # fmt: skip
+from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.workspace import PaddedBuffer
 
-FIRST_LINE_BYTES: Final = 64  # of a request line without its target
-HEAD_END: Final = b"\r\n\r\n"
+BODY_WAIT_S: Final = 1.0  # to wait for a body after its head; a slower one goes to the ASGI route, which has a deadline
+HELD_BYTES_MAX: Final = 64 * 2**10  # of a body; if more of it waits for the application, no more is read
 
 
-class Connection(BodyConnection):
-    """One connection. `fast` is None if the fast path is off: then the stock protocol answers everything."""
+class Connection(asyncio.Protocol):
+    """One connection. `front` is shared by all of a listener. `fast` is None if the fast path is off: then the ASGI application
+    answers everything.
+
+    ended   : the client has sent EOF
+    stopping: the server shuts down: the connection closes after the answer that it owes
+    request : the hot request whose body or answer is awaited
+    call    : the request that the ASGI application answers
+    body    : what arrives of the body of either
+    rest    : received, and not processed: it waits for an answer, or until the client has taken one
+    """
 
     def __init__(
         self, front: ListenerState, fast: FastPath | None, config: uvicorn.Config, server_state: ServerState,
         app_state: dict[str, Any], _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(front, fast, config, server_state, app_state, _loop)
+        self.front = front
+        self.bounds = front.bounds
+        self.fast = fast
+        self.loop = _loop or asyncio.get_running_loop()
+        self.wire: asyncio.Transport = None  # type: ignore[assignment]
         self.caller = Caller()
-        self.waiting: Request | None = None  # complete; its handler will call `reply`
-        self._checker: HeadChecker | None = None
-        self._host = b""  # the last one that was checked: a connection sends the same every time
+        self.state = IDLE
+        self.ended = self.stopping = False
+        self.write_paused = self.read_paused = False
+        self.deadline = self.take_by = self.take_next_by = (
+            math.inf
+        )  # the latter: for taking the whole answer, and some more of it
+        self.request: Request | None = None
+        self.call: AsgiCall | None = None
+        self.body = Body(0)
+        self.long_body: LongBody | None = None
+        self.rest = b""
+        self._app = cast(ASGIApp, config.loaded_app)
+        self._app_state = app_state
+        self._server_state = server_state
+        self._heads = HeadReader(front.bounds, front.hosts)
         self._begun = 0  # requests since bytes arrived
+        self._until = math.inf  # a body of a hot request that has not arrived by then goes to the application
+        self._counted = 0  # bytes of the body of a hot request that are counted in `Bodies`
+        self._dropped = 0  # bytes
+        self._unsent = 0  # bytes of an answer, when the client was last seen to take some
 
     # -- called by the transport
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set up the connection, or refuse it if too many are open."""
+        self.wire = cast(asyncio.Transport, transport)
+        connections = self._server_state.connections
+        connections.add(self)  # type: ignore[arg-type]
+        self.deadline = self.loop.time() + self.bounds.head_s
+        if transport.get_extra_info("socket").fileno() >= self.front.files_max:
+            self.front.refused[bounds.CONNECTIONS_FULL.code] += 1
+            self.wire.write(bounds.CONNECTIONS_FULL.raw)
+            self._close()
+        elif len(connections) - self.front.lingering > self.bounds.connections_max:
+            self.refuse(bounds.CONNECTIONS_FULL)
+
     def data_received(self, data: bytes) -> None:
         """Process received bytes."""
-        if self.discarding:
-            self.drop(len(data))
+        if self.is_closing:
+            self._drop(len(data))
         else:
             self._begun = 0
             self._process(data)
@@ -59,224 +121,410 @@ class Connection(BodyConnection):
     def eof_received(self) -> bool:
         """Answer complete requests although the client sends no more; refuse an incomplete one."""
         self.ended = True
-        if self.discarding:
-            return False
-        if self.in_head or self.in_body:
+        if self.state in INCOMPLETE:
             self.refuse(bounds.INCOMPLETE)
-        return self.busy or bool(self.rest)
+        return self.state is ANSWERING or bool(self.rest)
 
     def pause_writing(self) -> None:
-        """The client reads slowly: begin no further request."""
-        super().pause_writing()
-        if self.stock is not None:
-            self.stock.pause_writing()
+        """The client reads its answer more slowly than it is written: set deadlines for that, and begin no further request."""
+        self.write_paused = True
+        self._unsent = self.wire.get_write_buffer_size()
+        self.take_next_by = self.loop.time() + self.bounds.write_s
+        self.take_by = self.take_next_by + self._unsent / self.bounds.write_bytes_per_s
+        if self.call is not None:
+            self.call.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has read enough: go on."""
-        super().resume_writing()
-        if self.stock is not None:
-            self.stock.resume_writing()
-        if self.rest and not self.busy and not self.in_head:
+        """The client has read enough of its answer: go on."""
+        self.write_paused = False
+        self.take_by = self.take_next_by = math.inf
+        if self.call is not None:
+            self.call.resume_writing()
+        if self.rest and self.state is IDLE:
             self._next()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Drop all state, with the part of a body that has arrived; tell the stock protocol."""
-        super().connection_lost(exc)
-        self.rest, self._checker = b"", None
-        if self.pending is not None:
-            self.pending = self.long_body = None
-            self.release()
-        if self.stock is not None:
-            self.stock.end()
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Drop all state, with the part of a body that has arrived; tell the application."""
+        self._end(LOST)
+        if self.call is not None:
+            self.call.end()
+        self.deadline = self.take_by = self.take_next_by = math.inf
+        self._heads.close()
+        self._server_state.connections.discard(self)
 
     # -- called by the server
 
     def shutdown(self) -> None:
         """Close after the answer that is owed."""
         self.stopping = True
-        if not self.busy:
+        if self.state not in (BODY, ANSWERING):
             self.leave()
-        elif self.stock is not None and self.stock.owes:
-            self.stock.stop()
 
     def sweep(self, now: float) -> None:
         """Enforce the deadlines. The part of a slow long body that has arrived is processed as if it had just come."""
         if self.long_body is not None and now > self.long_body.until:
             self.long_body.give_back()
-        super().sweep(now)
+        if now > self.take_next_by:
+            unsent = self.wire.get_write_buffer_size()
+            if unsent < self._unsent and now <= self.take_by:
+                self._unsent = unsent
+                self.take_next_by = now + self.bounds.write_s
+            else:
+                self.front.refused["slow_reader"] += 1
+                self.abort()
+        elif now > self.deadline:
+            self._expire(now)
 
-    # -- called by handlers, the stock protocol and long bodies
+    def end_unfinished(self) -> None:
+        """On shutdown, refuse a request that is still being sent; complete ones are answered."""
+        if self.state in INCOMPLETE:
+            self.refuse(bounds.STOPPING)
+
+    def abort(self) -> None:
+        """Abort the connection; the unsent part of an answer is lost."""
+        self._end(CLOSING)
+        self.deadline = self.take_by = self.take_next_by = math.inf
+        self.wire.abort()
+
+    # -- called by handlers, the ASGI call and long bodies
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether no further request is answered; received bytes are dropped."""
+        return self.state >= LINGERING
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that every answer has; a new list each second."""
+        return self._server_state.default_headers
 
     def reply(self, answer: Answer) -> None:
         """Answer the waiting request. If its connection is lost, only count it."""
-        request, self.waiting = self.waiting, None
+        request, self.request = self.request, None
         if request is None or self.fast is None:
             raise RuntimeError("no request of this connection waits for an answer")
-        self.release()
-        self.busy = False
-        if self.lost:
-            self.fast.note(request, answer)
-        else:
+        self._release()
+        if self.state is ANSWERING:
             self._write(self.fast, request, answer)
             self._next()
-
-    def stock_answered(self) -> None:
-        """The stock protocol has written its answer."""
-        self.busy = False
-        self.server_state.total_requests += 1
-        if self.in_body and not self.closing:
-            self.deadline = self.loop.time() + self.bounds.linger_s  # answered before its body came, which is read and dropped
         else:
+            self.fast.note(request, answer)
+
+    def answered(self, closing: bool) -> None:
+        """An answer was written: wait for the rest of the body, or for the next request. closing: it was the last answer"""
+        call, self.call = self.call, None
+        if self.state >= LINGERING:
+            return
+        if closing:
+            self.leave()
+        elif self.state is BODY:
+            self.body.take()
+            self._to(UNREAD)
+            self.deadline = self.loop.time() + self.bounds.linger_s
+        else:
+            if self.state is ANSWERING:
+                self._to(IDLE)
+            self.deadline = self.loop.time() + self.bounds.idle_s
+        if call is not None:
             self._next()
 
-    # -- heads
+    def read_more(self) -> None:
+        """Read from the socket, unless something waits."""
+        if not self.rest:
+            self._read(True)
+
+    def whole(self, body: PaddedBuffer) -> None:
+        """A long body is complete."""
+        self.long_body = None
+        if self.state is BODY:
+            self._complete(body)
+
+    def parted(self, came: bytes) -> None:
+        """A long body arrives in parts from here on, and is counted by them."""
+        self.long_body = None
+        self._release()
+        self.body = body_of(self.body.length)
+        self.data_received(came)
+
+    def leave(self) -> None:
+        """Close: at once if no request is incomplete, otherwise after a time in which the client can read the answer."""
+        if self.state in INCOMPLETE:
+            self._linger()
+        elif not self.is_closing:
+            self._close()
+
+    def refuse(self, answer: Refusal) -> None:
+        """Refuse the request that is being sent, and close. All earlier requests have been answered."""
+        self.front.refused[answer.code] += 1
+        self.rest = b""
+        if self.state is BODY and not self._forget():
+            self.abort()
+            return
+        self.wire.write(answer.raw)
+        if self.ended:
+            self._close()
+        else:
+            self._linger()
+
+    # -- requests
 
     def _process(self, data: bytes) -> None:
         """Process bytes in the order in which they arrived, as far as no earlier request is unanswered."""
         if self.rest:
             data, self.rest = self.rest + data, b""
         try:
-            while data and not self.discarding:
-                if self.in_body:
-                    data = self.take_body(data)
-                elif self.busy or self.write_paused:
-                    self.rest = data
-                    self.read(False)
+            while data:
+                state = self.state
+                if (state is IDLE or state is HEAD) and not self.write_paused:
+                    data = self._take_head(data)
+                elif state is BODY or state is UNREAD:
+                    data = self._take_body(data)
+                elif self.is_closing:
                     return
                 else:
-                    data = self._take_head(data)
+                    self.rest = data
+                    self._read(False)
+                    return
         except Refused as refused:
-            self.rest = b""
             self.refuse(refused.answer)
 
     def _take_head(self, data: bytes) -> bytes:
-        """Begin the request whose head is at the beginning of `data`, if it is complete. Returns what follows it."""
-        checker, fast = self._checker, self.fast
-        if fast is not None and (checker is None or data.find(HEAD_END, max(checker.fed - len(HEAD_END) + 1, 0)) >= 0):
-            end = fast.heads.parse(data)
-            if end > 0:
-                words, limits = fast.heads.words(), self.bounds
-                if (
-                    words[LINES_BYTES] <= limits.head_bytes_max
-                    and words[LINES] <= limits.headers_max
-                    and words[TARGET_STOP] - words[TARGET] <= limits.target_bytes_max
-                ):
-                    self._checker, self.in_head = None, False
-                    return self._begin_plain(fast, data, end, words)
-        return self._check_head(data)
-
-    def _check_head(self, data: bytes) -> bytes:
-        """Check a head that is incomplete or not plain. A complete one goes to the stock protocol."""
-        checker = self._checker
-        if checker is None:
-            data = data.lstrip(b"\r\n")
-            if not data:
-                return b""
-            checker = self._checker = HeadChecker(self.bounds, self.front.hosts)
-        end = data.find(HEAD_END, max(checker.fed - len(HEAD_END) + 1, 0))
-        stop = len(data) if end < 0 else end + len(HEAD_END)
-        checker.feed(data[checker.fed : stop])
-        if checker.complete:
-            self._checker, self.in_head = None, False
-            self._count_request()
-            self.begin_stock(data[:stop], checker.length, {})
-            return data[stop:]
-        if end >= 0:  # the preface of HTTP/2
-            raise Refused(bounds.MALFORMED)
-        if len(checker.target) > self.bounds.target_bytes_max:
-            raise Refused(bounds.TARGET_TOO_LONG)
-        if len(data) - len(checker.target) > self.bounds.head_bytes_max + FIRST_LINE_BYTES:
-            raise Refused(bounds.HEAD_TOO_LARGE)
-        if not self.in_head:
-            self.in_head = True
-            self.deadline = self.loop.time() + self.bounds.head_s
-        self.rest = data
-        return b""
-
-    def _begin_plain(self, fast: FastPath, data: bytes, end: int, words: Words) -> bytes:
-        """Begin a request with a plain head of `end` bytes. Returns what follows it in `data`."""
-        host = data[words[HOST] : words[HOST + 1]]
-        if host != self._host:
-            check_host(host, self.front.hosts)
-            self._host = host
-        self._count_request()
-        length = CHUNKED if words[LENGTH] == IN_CHUNKS else max(words[LENGTH], 0)
-        request = fast.find(data, words)
-        if request is None or length > request.route.bytes_max:
-            self.begin_stock(data[:end], length, {})
-            return data[end:]
-        stop = end + length
-        refusal = fast.admit(request, data, words, self.caller)
-        if len(data) >= stop and length >= 0:
-            if length:
-                request.body = data[end:stop]
-            answer = refusal or fast.handle(request, self.reply)
-            if isinstance(answer, Answer):
-                self._write(fast, request, answer)
-            else:
-                self._wait(fast, request)
-            return data[stop:]
-        if refusal is not None:
-            self.begin_stock(data[:end], length, {})  # which refuses before the body
-        elif not fast.is_welcome(request) or not fast.bodies.has_room(counted_bytes(len(data) - end)):
-            self.begin_stock(data[:end], length, marks_of(request))
-        else:
-            self.busy = self.in_body = True
-            self.pending = PendingBody(request, data[:end], length, self.loop.time() + BODY_WAIT_S)
-            self.deadline = self.loop.time() + self.bounds.body_idle_s
-            if len(data) == end and length > 0:
-                self.read_long(self.pending)
-        return data[end:]
-
-    def _count_request(self) -> None:
+        """Take bytes of a head, and begin its request once it is complete. Returns what is left of `data`."""
+        fast = self.fast
+        usual = None if fast is None or self.state is HEAD else fast.read(data, self._heads)
+        request, data = usual or self._heads.feed(data)
+        if request is None:
+            if self.state is IDLE and self._heads.has_begun:
+                self._to(HEAD)
+                self.deadline = self.loop.time() + self.bounds.head_s
+            return data
+        if self.state is HEAD:
+            self._to(IDLE)
         self._begun += 1
         if self._begun > self.bounds.pipelined_max + 1:
             raise Refused(bounds.PIPELINE_FULL)
         self.deadline = math.inf
+        if fast is not None and (usual is not None or fast.find(request)):
+            return self._begin_hot(fast, request, data)
+        self._await_body(request.length)
+        self._call_app(request, {})
+        return data
+
+    def _begin_hot(self, fast: FastPath, request: Request, data: bytes) -> bytes:
+        """Begin a request to a hot route whose head is followed by `data`. Returns what is left of it."""
+        refusal, length = fast.admit(request, self.caller), request.length
+        if 0 <= length <= len(data):
+            if length:
+                request.body, data = data[:length], data[length:]
+            answer = refusal or fast.handle(request, self.reply)
+            if isinstance(answer, Answer):
+                self._write(fast, request, answer)
+            else:
+                self._to(ANSWERING)
+                self._wait(fast, request)
+            return data
+        self._await_body(length)
+        refusal = refusal or fast.refuse(request)
+        if refusal is not None:
+            self._write(fast, request, refusal)
+        elif not fast.bodies.has_room(counted_bytes(len(data))):
+            self._call_app(request, marks_of(request))
+        else:
+            self.request, self._until = request, self.loop.time() + BODY_WAIT_S
+            if not data and length != CHUNKED:
+                self._read_long(fast)
+        return data
+
+    def _await_body(self, length: int) -> None:
+        self.body = body_of(length)
+        self._to(BODY if length else ANSWERING)
+        if length:
+            self.deadline = self.loop.time() + self.bounds.body_idle_s
+
+    def _take_body(self, data: bytes) -> bytes:
+        """Take bytes of the current body. Returns what follows it in `data`."""
+        body, before = self.body, self.body.size
+        rest = data[body.feed(data) :]
+        if self.state is UNREAD:
+            body.take()
+            self._drop(len(data) - len(rest))
+            if body.done and self.state is UNREAD:
+                self._dropped = 0
+                self._to(IDLE)
+                self.deadline = self.loop.time() + self.bounds.idle_s
+        elif self.request is not None and self.fast is not None:
+            self._collect(self.fast, self.request)
+        elif self.call is not None:
+            self.call.came()
+            if body.held > HELD_BYTES_MAX:
+                self._read(False)
+        if self.state is BODY:
+            if body.done:
+                self._to(ANSWERING)
+                self.deadline = math.inf
+            elif body.size > before:
+                self.deadline = self.loop.time() + self.bounds.body_idle_s
+        return rest
+
+    def _collect(self, fast: FastPath, request: Request) -> None:
+        """A part of the body of a hot request has arrived: answer the request if it was the last one."""
+        body = self.body
+        in_time = self.loop.time() <= self._until and (body.length != CHUNKED or body.size <= INLINE_BYTES_MAX)
+        if not self._count(fast, body.size) or not in_time:
+            self.request = None
+            self._release()
+            self._call_app(request, marks_of(request))
+        elif body.done:
+            self._complete(body.take())
+        elif body.length != CHUNKED:
+            self._read_long(fast)
+
+    def _read_long(self, fast: FastPath) -> None:
+        """Read the rest of a body into one buffer if it is long enough. All of it is counted at once, but only while all bodies
+        together take at most half of `bodies_bytes_max`: an announced length alone cannot keep other bodies out."""
+        body = self.body
+        rest = body.length - body.size
+        if rest < WORTH_BYTES or 2 * (fast.bodies.held + rest) > fast.bodies.bytes_max:
+            return
+        if self._count(fast, body.length):
+            until = min(self._until, self.loop.time() + self.bounds.body_idle_s / 2)  # progress is not seen byte by byte
+            self.long_body = LongBody(self, self.wire, body.take(), body.length, until)
+
+    def _count(self, fast: FastPath, size: int) -> bool:
+        """Count `size` bytes of a body. Returns false, without counting, if all bodies together are too large."""
+        more = counted_bytes(size) - self._counted
+        counted = fast.bodies.take_bytes(more)
+        self._counted += more if counted else 0
+        return counted
+
+    def _release(self) -> None:
+        """Release the bytes that are counted for the body of a hot request."""
+        if self._counted and self.fast is not None:
+            self.fast.bodies.give_bytes(self._counted)
+            self._counted = 0
 
     # -- answers
 
-    def answer_pending(self, fast: FastPath, pending: PendingBody, body: bytes | PaddedBuffer) -> None:
-        """The body of the pending request is complete."""
-        request, self.pending, self.in_body = pending.request, None, False
+    def _complete(self, body: bytes | PaddedBuffer) -> None:
+        """The body of the hot request is complete: answer it."""
+        request, self.request = self.request, None
+        if request is None or self.fast is None:
+            raise RuntimeError("no request of this connection waits for its body")
         request.body = body
+        self._to(ANSWERING)
         self.deadline = math.inf
-        answer = fast.handle(request, self.reply)
+        answer = self.fast.handle(request, self.reply)
         if isinstance(answer, Answer):
-            self.release()
-            self.busy = False
-            self._write(fast, request, answer)
+            self._release()
+            self._write(self.fast, request, answer)
         else:
-            self._wait(fast, request)
+            self._wait(self.fast, request)
 
     def _wait(self, fast: FastPath, request: Request) -> None:
-        """A request will be answered later, by a thread that needs the interpreter's lock."""
-        self.busy, self.waiting = True, request
+        """A hot request will be answered later, by a thread that needs the interpreter's lock."""
+        self.request = request
         fast.awake.rest()
 
+    def _call_app(self, request: Request, more: dict[str, Any]) -> None:
+        """Have the ASGI application answer. `more` is added to the scope."""
+        self.call = AsgiCall(self, request, self.body)
+        task = self.loop.create_task(self.call.run(self._app, {"state": self._app_state.copy(), **more}))
+        tasks = self._server_state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
     def _write(self, fast: FastPath, request: Request, answer: Answer) -> None:
-        closing = self.stopping or CLOSE_HEADER in answer.headers
-        self.server_state.total_requests += 1
-        self.wire.write(fast.written(answer, self.server_state.default_headers, closing))
+        closing = self.stopping or not request.keep_alive or CLOSE_HEADER in answer.headers
+        self.wire.write(fast.written(answer, self._server_state.default_headers, closing))
         fast.note(request, answer)
-        if closing:
-            self.leave()
-        else:
-            self.deadline = self.loop.time() + self.bounds.idle_s
-            if not request.is_long:
-                fast.awake.stay(self.loop)
+        self.answered(closing)
+        if not closing and not request.is_long:
+            fast.awake.stay(self.loop)
 
     def _next(self) -> None:
         """An answer was given: process what has waited for it."""
-        if self.closing:
-            return
-        self.idle()
-        if self.rest:
+        if self.rest and self.state is IDLE:
             self._process(b"")
-        if not self.rest or self.in_head:
-            self.read(True)
-            if self.ended and not self.busy and not self.discarding:
-                if self.in_head or self.in_body:
-                    self.refuse(bounds.INCOMPLETE)
-                else:
-                    self.leave()
+        if self.rest or self.is_closing:
+            return
+        self._read(True)
+        if self.ended and self.state is IDLE:
+            self.leave()
+        elif self.ended and self.state in INCOMPLETE:
+            self.refuse(bounds.INCOMPLETE)
+
+    # -- states
+
+    def _to(self, state: State) -> None:
+        if state not in MOVES[self.state]:
+            raise RuntimeError(f"a connection that is {self.state.name} cannot become {state.name}")
+        self.state = state
+
+    def _end(self, state: State) -> None:
+        """Begin to close, or go on with it."""
+        if self.state is BODY:
+            self._forget()
+        elif self.state is LINGERING:
+            self.front.lingering -= 1
+        if self.state is not state:
+            self._to(state)
+        self.rest = b""
+
+    def _forget(self) -> bool:
+        """Give up the request whose body is incomplete. Returns whether nothing of an answer to it has been written."""
+        call, self.call, self.request = self.call, None, None
+        self._release()
+        if call is not None:
+            call.end()
+        return call is None or not call.started
+
+    def _linger(self) -> None:
+        """Send EOF and drop what the client still sends: closing at once could reset the connection and lose the answer."""
+        if self.wire.is_closing() or self.front.lingering >= self.bounds.lingering_max:
+            self._close()
+            return
+        self._end(LINGERING)
+        self.front.lingering += 1
+        self._read(True)
+        self.deadline = self.loop.time() + self.bounds.linger_s + self._taking_s()
+        self.wire.write_eof()
+
+    def _close(self) -> None:
+        self._end(CLOSING)
+        self.deadline = self.loop.time() + self.bounds.write_s + self._taking_s()
+        self.wire.close()
+
+    def _expire(self, now: float) -> None:
+        if self.is_closing or self.wire.is_closing() or self.state is UNREAD:
+            self.abort()
+        elif self.read_paused:  # the body may have arrived and not been read yet
+            self.deadline = now + self.bounds.body_idle_s
+        elif self.state is HEAD:
+            self.refuse(bounds.HEAD_TOO_SLOW)
+        elif self.state is BODY:
+            self.refuse(bounds.BODY_TOO_SLOW)
+        else:
+            self.leave()
+
+    def _drop(self, size: int) -> None:
+        """Count bytes that are read and dropped; abort the connection beyond the limit."""
+        self._dropped += size
+        if self._dropped > self.bounds.linger_bytes_max:
+            self.abort()
+
+    def _read(self, on: bool) -> None:
+        """Read from the socket, or stop reading."""
+        if on is self.read_paused and self.state is not LOST and not self.wire.is_closing():
+            self.read_paused = not on
+            if on:
+                self.wire.resume_reading()
+            else:
+                self.wire.pause_reading()
+
+    def _taking_s(self) -> float:
+        return self.wire.get_write_buffer_size() / self.bounds.write_bytes_per_s
+
+
+def marks_of(request: Request) -> dict[str, Any]:
+    """Return what the scope of an admitted request says about that."""
+    return {ADMITTED: True} if request.key is None else {ADMITTED: True, KEY: request.key}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from http import HTTPStatus
 from typing import Final
 
 from riata.base.errors import RiataError
@@ -14,26 +13,32 @@ from riata.run.service import Service
 from riata.web.api.problems import answer_error, internal
 from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters
-from riata.web.server.answers import STANDING_HEADERS, Answer
+from riata.web.server.answers import CLOSE_HEADER, STANDING_HEADERS, Answer, status_line
 from riata.web.server.body import Bodies
 from riata.web.server.head_parser import (
     ACCEPT,
     AUTHORIZATION,
     CONTENT_TYPE,
+    HOST,
     IDEMPOTENCY_KEY,
     IS_POST,
+    LENGTH,
+    LINES,
+    LINES_BYTES,
     PATH_STOP,
     TARGET,
     TARGET_STOP,
     HeadParser,
-    Words,
 )
+from riata.web.server.heads import HeadReader
 from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
 
 log = logging.getLogger("riata.web")
 Headers = list[tuple[bytes, bytes]]
-CLOSE_HEADER: Final = (b"connection", b"close")
 PATHS_MAX: Final = 1024  # hot paths that are remembered
+LEFT: Final = frozenset({b"content-encoding", b"expect"})  # headers whose meaning only ASGI routes know
+IN_GET: Final = ((b"authorization", AUTHORIZATION),)  # headers of a plain head that hot routes look at
+IN_POST: Final = (*IN_GET, (b"accept", ACCEPT), (b"content-type", CONTENT_TYPE), (b"idempotency-key", IDEMPOTENCY_KEY))
 _CLOSE: Final = b"connection: close\r\n"
 
 _STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
@@ -54,45 +59,74 @@ class FastPath:
         self.gate = gate
         self.bodies = bodies
         self.awake = awake
-        self.heads = HeadParser()
-        self._paths: dict[bytes, tuple[HotRoute, str]] = {}  # by method and path, as they were sent
+        self._parser = HeadParser()
+        self._paths: dict[tuple[str, bytes], tuple[HotRoute, str]] = {}  # by method and path, as they were sent
         self._asides: set[asyncio.Task[None]] = set()
         self._standing: Headers | None = None
         self._openings: dict[tuple[int, bytes], bytes] = {}
 
-    def find(self, data: bytes, words: Words) -> Request | None:
-        """Return the request that a plain head begins, None if its route is not hot."""
-        path = data[: words[PATH_STOP]]
-        found = self._paths.get(path)
+    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:
+        """Read a usual request, whose head is plain, whose route is hot and whose body has arrived. Returns it, and what follows
+        its head; None if `heads` has to read it. Raises `Refused`."""
+        end = self._parser.parse(data)
+        if end <= 0:
+            return None
+        words, limits = self._parser.words(), heads.limits
+        target, path_stop, stop, length = words[TARGET], words[PATH_STOP], words[TARGET_STOP], max(words[LENGTH], 0)
+        if (
+            len(data) < end + length
+            or stop - target > limits.target_bytes_max
+            or words[LINES_BYTES] > limits.head_bytes_max
+            or words[LINES] > limits.headers_max
+        ):
+            return None
+        heads.check_host(data[words[HOST] : words[HOST + 1]])
+        method, names = ("POST", IN_POST) if words[IS_POST] else ("GET", IN_GET)
+        values = {name: data[words[word] : words[word + 1]] for name, word in names if words[word] > 0}
+        query = data[path_stop + 1 : stop]
+        request = Request(method, data[target:path_stop], query, [], values, time.perf_counter(), "1.1", length)
+        return (request, data[end:]) if self._route(request) else None
+
+    def find(self, request: Request) -> bool:
+        """Set route and model of a request. Returns false if its route is not hot, or it is to be answered through ASGI."""
+        values = request.values
+        return (
+            self._route(request)
+            and len(values) == len(request.headers)
+            and LEFT.isdisjoint(values)
+            and (not request.length or request.method == "POST")
+        )
+
+    def _route(self, request: Request) -> bool:
+        at = (request.method, request.path)
+        found = self._paths.get(at)
         if found is None:
-            found = self.router.find_named(words[IS_POST] > 0, data[words[TARGET] : words[PATH_STOP]].decode("latin-1"))
+            if request.method not in ("GET", "POST"):
+                return False
+            found = self.router.find_named(request.method == "POST", request.path.decode("ascii"))
             if found is None:
-                return None
+                return False
             if len(self._paths) == PATHS_MAX:
                 self._paths.clear()
-            self._paths[path] = found
-        request = Request(*found, data[words[PATH_STOP] + 1 : words[TARGET_STOP]], time.perf_counter())
-        if words[IS_POST]:
-            request.content_type = value_of(data, words, CONTENT_TYPE)
-            request.accept = value_of(data, words, ACCEPT)
-            request.idempotency_key = value_of(data, words, IDEMPOTENCY_KEY)
-        return request
+            self._paths[at] = found
+        request.route, request.model = found
+        return request.length <= found[0].bytes_max
 
-    def admit(self, request: Request, data: bytes, words: Words, caller: Caller) -> Answer | None:
+    def admit(self, request: Request, caller: Caller) -> Answer | None:
         """Ask the gate. Returns the refusal, or None and sets the key of the request."""
         if self.gate is None:
             return None
-        authorization = value_of(data, words, AUTHORIZATION)
+        authorization = request.values.get(b"authorization")
         refusal, request.key = self.gate.ask(request.route.key, request.model, authorization, self.service, caller)
         return refusal
 
-    def is_welcome(self, request: Request) -> bool:
-        """Return whether the head of an admitted request gives no reason to refuse it before its body is read."""
+    def refuse(self, request: Request) -> Answer | None:
+        """Return the refusal of an admitted request whose head is reason enough, None if its body has to be read."""
         try:
             request.route.check_head(request)
-        except RiataError:
-            return False
-        return True
+        except RiataError as error:
+            return answer_error(error)
+        return None
 
     def handle(self, request: Request, reply: Reply) -> Answer | Deferred:
         """Answer a complete and admitted request, or have `reply` called later."""
@@ -124,7 +158,7 @@ class FastPath:
         self.meters.answered(route.method, route.template, answer.status, time.perf_counter() - request.started)
 
     def written(self, answer: Answer, standing: Headers, closing: bool) -> bytes:
-        """Return an answer's bytes as uvicorn would write them. `standing`: uvicorn's default headers, a new list each second."""
+        """Return an answer's bytes, as `asgi.py` writes them. `standing`: uvicorn's default headers, a new list each second."""
         if standing is not self._standing:
             self._standing = standing
             self._openings.clear()
@@ -138,16 +172,9 @@ class FastPath:
     def _opening(self, status: int, content_type: bytes) -> bytes:
         """Write the part of a response head that stays the same for a second, and cache it."""
         lines = b"".join(b"%b: %b\r\n" % pair for pair in self._standing or ())
-        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
-        opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (first, lines, content_type)
+        opening = b"%b%bcontent-type: %b\r\ncontent-length: " % (status_line(status), lines, content_type)
         self._openings[status, content_type] = opening
         return opening
-
-
-def value_of(data: bytes, words: Words, header: int) -> bytes | None:
-    """Return the value of a header of a plain head, None if it was not sent."""
-    start = words[header]
-    return None if start < 0 else data[start : words[header + 1]]
 
 
 def _failed(request: Request) -> Answer:

@@ -1,10 +1,10 @@
-"""Strict parser of plain HTTP/1.1 request heads, `service/native/head.c`.
+"""Fast parser of plain HTTP/1.1 request heads, `service/native/head.c`, for requests to hot routes.
 
 It accepts only heads that can be read in one way: GET or POST, a path in visible ASCII, `HTTP/1.1`, lines that end in CRLF,
 names of token characters, values of visible ASCII, spaces and tabs, exactly one Host, and no header that changes how a message is
-read or that identifies its origin (a Transfer-Encoding other than chunked, Content-Encoding, Expect, Upgrade, Origin,
-Sec-Fetch-Site, a Connection other than keep-alive, Proxy-Connection). Whatever it accepts, httptools parses to the same method,
-target and headers. All other heads are left to `web/server/heads.py`, which checks them with httptools.
+read or that identifies its origin (Transfer-Encoding, Content-Encoding, Expect, Upgrade, Origin, Sec-Fetch-Site, a Connection
+other than keep-alive, Proxy-Connection). Whatever it accepts, `web/server/heads.py` reads as the same request. That one reads all
+other heads.
 
 A `HeadParser` belongs to one thread.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from riata.native.library import core
 
-NOT_PLAIN: Final = 0  # result of `HeadParser.parse`: the head is left to `web/server/heads.py`
+NOT_PLAIN: Final = 0  # result of `HeadParser.parse`: `web/server/heads.py` has to read the head
 INCOMPLETE: Final = -1  # its end has not arrived; as far as it has, it is plain
 HEAD_BYTES_MAX: Final = 96 * 2**10  # of a whole head; longer ones are not plain
 SHORT_BYTES: Final = 2 * 2**10  # copied first: most heads are shorter
@@ -26,7 +26,6 @@ SHORT_BYTES: Final = 2 * 2**10  # copied first: most heads are shorter
 IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES = range(7)
 HOST, ACCEPT, CONTENT_TYPE, AUTHORIZATION, IDEMPOTENCY_KEY = range(7, 17, 2)
 WORDS: Final = 17
-IN_CHUNKS: Final = -2  # LENGTH of a body that arrives in chunks
 
 Words = tuple[int, ...]
 

@@ -1,15 +1,15 @@
-"""Validation of request heads that are not plain (`head_parser.py`), against request smuggling and cross-site requests.
+"""Heads of requests: read by httptools, checked against request smuggling and cross-site requests, and made a `Request`.
 
-httptools reads the head; it accepts a request without Host or with several, trailers after the body, and a body after an upgrade
-request, which it then takes for the next request. Two servers may read each of these differently, so all are refused.
+httptools accepts a request without Host or with several, trailers after the body, and a body after an upgrade request, which it
+then takes for the next request. Two servers may read each of these differently, so all are refused.
 
-If keys are not required, state-changing requests that pages of other sites make a browser send are refused here too
-(`web/server/heads.py`).
+If keys are not required, state-changing requests that pages of other sites make a browser send are refused here too.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from typing import Final
 from urllib.parse import unquote
 
@@ -19,149 +19,163 @@ from riata.base.hosts import Hosts, host_in
 from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.server import bounds
 from riata.web.server.bounds import Bounds, Refused
+from riata.web.server.request import CHUNKED, Request
 
-HOST_SEEN: Final = 1
-
-LENGTH_SEEN: Final = 2
-CODING_SEEN: Final = 4
-UPGRADE_SEEN: Final = 8
-ORIGIN_SEEN: Final = 16
-FOREIGN_SEEN: Final = 32  # sent by a page of another site, according to the browser
-CHUNKED: Final = -1  # the length of a body that arrives in chunks
-
-# Headers that determine where a request ends, its host or its origin. All others are ignored here.
-WATCHED: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade", b"origin", b"sec-fetch-site"})
+HEAD_END: Final = b"\r\n\r\n"
+FIRST_LINE_BYTES: Final = 20  # of a request line without its target, and of the empty line at the end
 
 HOST: Final = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]{0,5})?[ \t]*")
 LENGTH: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
+ONCE: Final = {b"host": bounds.BAD_HOST, b"content-length": bounds.BAD_LENGTH, b"transfer-encoding": bounds.BAD_CODING}
 
 HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; or no page: a typed address or a bookmark
-SAFE: Final = frozenset({b"GET", b"HEAD", b"OPTIONS"})
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 ORIGIN: Final = re.compile(rb"(https?)://([^/?#@]+)", re.IGNORECASE)
 PORTS: Final = {b"http": "80", b"https": "443"}
 
 
-def check_host(value: bytes, hosts: Hosts | None) -> None:
-    """Raise `Refused` unless the value of a Host header is a host, and one of `hosts` if they are limited."""
-    if HOST.fullmatch(value) is None:
-        raise Refused(bounds.BAD_HOST)
-    if hosts is not None and not hosts.answers(value):
-        raise Refused(bounds.HOST_NOT_ALLOWED)
-
-
-class HeadChecker:
-    """Checks one request head, which is fed as it arrives. Raises `Refused`.
-
-    complete : whether the end of the head was fed; `length` is then the number of bytes of the body, or CHUNKED
-    target   : as far as it was fed
-    """
+class HeadReader:
+    """Reads the heads of the requests of one connection, one after the other, as they arrive. Raises `Refused`."""
 
     def __init__(self, limits: Bounds, hosts: Hosts | None) -> None:
-        self.bounds = limits
-        self.hosts = hosts
-        self.fed = 0  # bytes
-        self.complete = False
-        self.length = 0
-        self.target = b""
-        self._seen = 0  # flags of the watched headers
-        self._lines = self._lines_bytes = 0
-        self._host = self._origin = b""
+        self.limits = limits
+        self._hosts = hosts
+        self._host: bytes | None = None  # the last one that was accepted: a connection sends the same every time
         self._parser = httptools.HttpRequestParser(self)
+        self._size = 0  # bytes of the head so far
+        self._last = b""  # the last of them, which may belong to its end
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._request: Request | None = None  # once the head is complete
 
-    def feed(self, data: bytes) -> None:
-        """Check the next part of the head; nothing after the head may be fed."""
-        self.fed += len(data)
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a head has arrived."""
+        return self._size > 0
+
+    def feed(self, data: bytes) -> tuple[Request | None, bytes]:
+        """Read the next bytes. Returns the request if its head is complete, and the bytes that follow the head."""
+        if not self._size:
+            data = data.lstrip(b"\r\n")
+        end = (self._last + data).find(HEAD_END)
+        stop = len(data) if end < 0 else end + len(HEAD_END) - len(self._last)
+        self._size += stop
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(data if stop == len(data) else data[:stop])
         except httptools.HttpParserUpgrade:
             pass  # an upgrade was requested; answering in HTTP/1.1 is allowed
         except httptools.HttpParserError as error:
             cause = error.__context__
             raise (cause if isinstance(cause, Refused) else Refused(bounds.MALFORMED)) from None
+        request, target = self._request, len(self._target)
+        if target > self.limits.target_bytes_max:
+            raise Refused(bounds.TARGET_TOO_LONG)
+        lines_bytes = self._size - target - FIRST_LINE_BYTES
+        if lines_bytes > self.limits.head_bytes_max or len(self._headers) > self.limits.headers_max:
+            raise Refused(bounds.HEAD_TOO_LARGE)
+        if request is None:
+            if end >= 0:  # the preface of HTTP/2
+                raise Refused(bounds.MALFORMED)
+            self._last = (self._last + data)[-len(HEAD_END) + 1 :]
+            return None, b""
+        if request.length or self._parser.should_upgrade():  # what follows is not for this parser
+            self._parser = httptools.HttpRequestParser(self)
+        self._size, self._headers, self._request = 0, [], None
+        self._last = self._target = b""
+        return request, data[stop:]
+
+    def check_host(self, host: bytes) -> None:
+        """Raise `Refused` unless the value of a Host header is a host, and one of those allowed if they are limited."""
+        if host != self._host:
+            if HOST.fullmatch(host) is None:
+                raise Refused(bounds.BAD_HOST)
+            if self._hosts is not None and not self._hosts.answers(host):
+                raise Refused(bounds.HOST_NOT_ALLOWED)
+            self._host = host
+
+    def close(self) -> None:
+        """Drop the parser, which holds this object."""
+        del self._parser
 
     # -- called by the parser
 
     def on_url(self, url: bytes) -> None:
         """Collect the target."""
-        self.target += url
+        self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Check one header line."""
-        name = name.lower()
-        self._lines += 1
-        self._lines_bytes += len(name) + len(value) + len(": \r\n")
-        if name in WATCHED:
-            self._watched(name, value)
+        """Collect a header line."""
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Check the head as a whole."""
-        limits, seen, version = self.bounds, self._seen, self._parser.get_http_version()
+        """Check the head, and make its request."""
+        target, headers, parser = self._target, self._headers, self._parser
+        values, version = dict(headers), parser.get_http_version()
         if version != "1.1" and version != "1.0":
             raise Refused(bounds.MALFORMED)
-        if not seen & HOST_SEEN and version == "1.1":
+        if len(values) != len(headers):
+            check_once(headers)
+        host = values.get(b"host")
+        if host is not None:
+            self.check_host(host)
+        elif version == "1.1":
             raise Refused(bounds.BAD_HOST)
-        if self.target[:1] != b"/":
-            self._check_target()
-        if seen & (ORIGIN_SEEN | FOREIGN_SEEN) and self.hosts is not None:
-            self._check_site()
-        if seen & CODING_SEEN and (seen & LENGTH_SEEN or version == "1.0"):
-            raise Refused(bounds.BAD_LENGTH if seen & LENGTH_SEEN else bounds.BAD_CODING)
-        if seen & UPGRADE_SEEN and seen & (LENGTH_SEEN | CODING_SEEN) and self._parser.should_upgrade():
+        method = parser.get_method().decode()
+        if target[:1] != b"/":
+            check_target(target, host, self._hosts)
+        if self._hosts is not None and (b"origin" in values or b"sec-fetch-site" in values):
+            check_site(method, target, headers, host)
+        length = length_of(values, version)
+        if b"upgrade" in values and (length or b"content-length" in values) and parser.should_upgrade():
             raise Refused(bounds.UPGRADE_WITH_BODY)  # the parser would read the body as the next request
-        if len(self.target) > limits.target_bytes_max:
-            raise Refused(bounds.TARGET_TOO_LONG)
-        if self._lines > limits.headers_max or self._lines_bytes > limits.head_bytes_max:
-            raise Refused(bounds.HEAD_TOO_LARGE)
-        if seen & CODING_SEEN:
-            self.length = CHUNKED
-        self.complete = True
+        path, query = path_and_query(target)
+        keep_alive = version == "1.1" and parser.should_keep_alive()
+        self._request = Request(method, path, query, headers, values, time.perf_counter(), version, length, keep_alive)
 
-    # -- the rest
 
-    def _check_target(self) -> None:
-        """Check a target that is not a path: an absolute URI, as sent to proxies, or the `*` of OPTIONS."""
-        if self.target == b"*":
-            return
-        if self._seen & HOST_SEEN:
-            if not names_same_host(self.target, self._host):
-                raise Refused(bounds.BAD_TARGET)
-        elif self.hosts is not None:  # HTTP/1.0: only the URI names the host
-            raise Refused(bounds.HOST_NOT_ALLOWED)
+def check_once(headers: list[tuple[bytes, bytes]]) -> None:
+    """Raise `Refused` if a header that says what the request is was sent twice."""
+    names = [name for name, _ in headers]
+    for name, answer in ONCE.items():
+        if names.count(name) > 1:
+            raise Refused(answer)
 
-    def _check_site(self) -> None:
-        """Refuse a request of a page of another site that would change state."""
-        seen = self._seen
-        here = not seen & FOREIGN_SEEN
-        if here and seen & ORIGIN_SEEN:
-            here = bool(seen & HOST_SEEN) and is_same_origin(self._origin, self._host)
-        if not here and changes_state(self._parser.get_method(), self.target):
-            raise Refused(bounds.CROSS_SITE)
 
-    def _watched(self, name: bytes, value: bytes) -> None:
-        seen = self._seen
-        if name == b"host":
-            if seen & HOST_SEEN:
-                raise Refused(bounds.BAD_HOST)
-            check_host(value, self.hosts)
-            self._host = value
-            self._seen |= HOST_SEEN
-        elif name == b"content-length":
-            if seen & LENGTH_SEEN or LENGTH.fullmatch(value) is None:
-                raise Refused(bounds.BAD_LENGTH)
-            self.length = int(value)
-            self._seen |= LENGTH_SEEN
-        elif name == b"transfer-encoding":
-            if seen & CODING_SEEN or value.strip(b" \t").lower() != b"chunked":
-                raise Refused(bounds.BAD_CODING)
-            self._seen |= CODING_SEEN
-        elif name == b"upgrade":
-            self._seen |= UPGRADE_SEEN
-        elif name == b"sec-fetch-site":
-            self._seen |= 0 if is_fetched_here(value) else FOREIGN_SEEN
-        else:
-            self._seen |= FOREIGN_SEEN if seen & ORIGIN_SEEN else ORIGIN_SEEN
-            self._origin = value
+def check_target(target: bytes, host: bytes | None, hosts: Hosts | None) -> None:
+    """Raise `Refused` for a target that is neither a path, nor an absolute URI of this host, as sent to proxies, nor `*`."""
+    if target == b"*":
+        return
+    if host is not None:
+        if not names_same_host(target, host):
+            raise Refused(bounds.BAD_TARGET)
+    elif hosts is not None:  # HTTP/1.0: only the URI names the host
+        raise Refused(bounds.HOST_NOT_ALLOWED)
+
+
+def length_of(values: dict[bytes, bytes], version: str) -> int:
+    """Return the bytes of the body, or CHUNKED. Raises `Refused` if its end cannot be known, or could be read in two ways."""
+    length, coding = values.get(b"content-length"), values.get(b"transfer-encoding")
+    if coding is not None:
+        if length is not None:
+            raise Refused(bounds.BAD_LENGTH)
+        if version == "1.0" or coding.strip(b" \t").lower() != b"chunked":
+            raise Refused(bounds.BAD_CODING)
+        return CHUNKED
+    if length is None:
+        return 0
+    if LENGTH.fullmatch(length) is None:
+        raise Refused(bounds.BAD_LENGTH)
+    return int(length)
+
+
+def path_and_query(target: bytes) -> tuple[bytes, bytes]:
+    """Return path and query of a target as they were sent. Raises an error of httptools if it is no address."""
+    if target[:1] == b"/" and b"#" not in target:
+        path, _, query = target.partition(b"?")
+        return path, query
+    url = httptools.parse_url(target)
+    return url.path or b"/", url.query or b""
 
 
 # Detection of cross-site requests (CSRF): requests that a page of another site makes a browser send.
@@ -171,6 +185,17 @@ class HeadChecker:
 # beyond the loopback send only `Origin`, an image sends only `Sec-Fetch-Site`.
 #
 # Requests that change nothing are answered, since a browser does not let a page of another site read the answer.
+
+
+def check_site(method: str, target: bytes, headers: list[tuple[bytes, bytes]], host: bytes | None) -> None:
+    """Raise `Refused` if a page of another site made a browser send a request that would change state."""
+    sites = [value for name, value in headers if name == b"sec-fetch-site"]
+    origins = [value for name, value in headers if name == b"origin"]
+    here = all(map(is_fetched_here, sites)) and len(origins) < 2
+    if here and origins:
+        here = host is not None and is_same_origin(origins[0], host)
+    if not here and changes_state(method, target):
+        raise Refused(bounds.CROSS_SITE)
 
 
 def is_fetched_here(fetch_site: bytes) -> bool:
@@ -191,7 +216,7 @@ def names_same_host(target: bytes, host: bytes) -> bool:
     return found is not None and rest[:1] in (b"", b"/", b"?") and _is_at(found[1], found[2], host)
 
 
-def changes_state(method: bytes, target: bytes) -> bool:
+def changes_state(method: str, target: bytes) -> bool:
     """Return whether a request would change state or write to the store."""
     if method not in SAFE:
         return True

@@ -101,7 +101,7 @@ def known(path: str) -> str:
     return found if found in TEMPLATES else UNMATCHED
 
 
-# Hot routes as ASGI applications: the same handlers as on the fast path, for requests that the stock protocol has read.
+# Hot routes as ASGI applications: the same handlers as on the fast path.
 
 
 GONE_KEY: Final = "riata.gone"  # set in the scope if the client disconnected before it was answered
@@ -147,16 +147,14 @@ class HotApp:
 
 def request_of(route: HotRoute, scope: Scope) -> Request:
     """Read a request without its body from a scope. Raises `Malformed` if a header that matters was sent twice."""
-    return Request(
-        route,
-        scope["path_params"].get("model", DEFAULT_MODEL),
-        scope["query_string"],
-        time.perf_counter(),
-        header(scope, b"content-type"),
-        header(scope, b"accept"),
-        header(scope, b"idempotency-key"),
-        key=scope.get(KEY),
+    for name in (b"content-type", b"accept", b"idempotency-key"):
+        header(scope, name)
+    headers = scope["headers"]
+    request = Request(
+        scope["method"], scope["raw_path"], scope["query_string"], headers, dict(headers), time.perf_counter(), key=scope.get(KEY)
     )
+    request.route, request.model = route, scope["path_params"].get("model", DEFAULT_MODEL)
+    return request
 
 
 def template(scope: Scope) -> str:

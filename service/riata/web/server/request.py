@@ -1,7 +1,8 @@
-"""A request to a hot route, however it arrived, and what its handler returns.
+"""A request, hot routes, and what their handlers return.
 
-The socket protocol (`connection.py`) and the ASGI adapter (`asgi_adapter.py`) both make a `Request`, ask the gate, and call the
-one handler of the route.
+`heads.py` makes a `Request` of each head. One to a hot route is answered by the handler of the route (`fast_path.py`), every
+other becomes the scope of an ASGI application (`asgi.py`). That application may run behind another server, so it makes a
+`Request` of a scope (`instrumented.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Deferred(Enum):
 
 
 DEFERRED: Final = Deferred.DEFERRED
+CHUNKED: Final = -1  # the length of a body that arrives in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +40,55 @@ class Aside:
 
 @dataclass(slots=True)
 class Request:
-    """A request to a hot route. Header values are as sent, None if absent.
+    """A request. Names of headers are in lower case, values as sent.
 
-    model  : the name in the path; a model can have it once `check_head` or `Router.find_named` has found so
-    query  : as sent, after the question mark
-    body   : complete when the handler is called
-    key    : the API key of the caller; None if keys are not required
-    started: when it began, in the seconds of `time.perf_counter`
-    trace  : None unless requests are traced (`web/traced.py`)
+    method    : in capitals
+    path      : as sent; `query` is what follows its question mark
+    headers   : the header lines in their order
+    values    : the values by name; the last one of a header that was sent several times
+    length    : bytes of the body, or CHUNKED
+    keep_alive: whether the client may send another request after it
+    started   : when its head was complete, in the seconds of `time.perf_counter`
+    body      : complete when the handler of a hot route is called
+    key       : the API key of the caller; None if keys are not required
+    trace     : None unless requests are traced (`web/traced.py`)
+    route, model: set if the route is hot; `model` is the name in the path, which a model has only once `check_head` has found so
     """
 
-    route: HotRoute
-    model: str
+    method: str
+    path: bytes
     query: bytes
+    headers: list[tuple[bytes, bytes]]
+    values: dict[bytes, bytes]
     started: float
-    content_type: bytes | None = None
-    accept: bytes | None = None
-    idempotency_key: bytes | None = None
+    version: str = "1.1"
+    length: int = 0
+    keep_alive: bool = True
     body: bytes | PaddedBuffer = b""
     key: Key | None = None
     trace: RequestTrace | None = None
+    route: HotRoute = field(init=False)
+    model: str = field(init=False)
+
+    @property
+    def content_type(self) -> bytes | None:
+        """The value of this header, None if absent."""
+        return self.values.get(b"content-type")
+
+    @property
+    def accept(self) -> bytes | None:
+        """The value of this header, None if absent."""
+        return self.values.get(b"accept")
+
+    @property
+    def idempotency_key(self) -> bytes | None:
+        """The value of this header, None if absent."""
+        return self.values.get(b"idempotency-key")
 
     @property
     def kind(self) -> str:
         """The content type as text, empty if absent."""
-        return "" if self.content_type is None else self.content_type.decode("latin-1")
+        return self.values.get(b"content-type", b"").decode("latin-1")
 
     @property
     def is_long(self) -> bool:

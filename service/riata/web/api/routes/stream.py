@@ -22,9 +22,8 @@ from riata.web.api.route import AT, Call, Route
 from riata.web.api.routes.watching import FADED_SHOWN
 from riata.web.api.schemas import TEXT
 from riata.web.auth.keys import ADMIN, KEY, WATCH, Key
-from riata.web.server.answers import Stream
+from riata.web.server.answers import IS_STOPPING, Stream
 from riata.web.server.body import header
-from riata.web.server.stock import IS_STOPPING
 
 EVENT_STREAM: Final = "text/event-stream"
 LOOK_S: Final = 0.5

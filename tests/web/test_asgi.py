@@ -1,4 +1,4 @@
-"""The stock protocol, held by a connection and alone: what the service relies on of uvicorn (`service/docs/inside.md`)."""
+"""An ASGI application behind a connection of this service, and this service behind uvicorn alone (`service/docs/inside.md`)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def chunks(*parts: bytes) -> bytes:
     return head + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-def test_requests_of_one_connection_are_given_to_it_one_after_the_other() -> None:
+def test_requests_of_one_connection_are_given_to_the_application_one_after_the_other() -> None:
     front = ListenerState(connection_bounds())
     with serving(echo, front=front) as port:
         sent = [post(b"one", path=b"/echo"), chunks(b"two", b"-", b"more"), get(b"/echo"), post(b"three" * 20_000, path=b"/echo")]
