@@ -15,6 +15,8 @@ from riata.web.server.head_parser import (
     HEAD_BYTES_MAX,
     HOST,
     IDEMPOTENCY_KEY,
+    IN_GET,
+    IN_POST,
     INCOMPLETE,
     IS_POST,
     LENGTH,
@@ -62,6 +64,16 @@ def agrees_with_the_reader(data: bytes, end: int) -> None:
     for name, word in HANDED_OUT.items():
         values = [value for found, value in request.headers if found == name]
         assert values == ([] if words[word] < 0 else [data[words[word] : words[word + 1]]])
+    found = PARSER.read(data, HeadReader(LIMITS, None))
+    if len(rest) < request.length:
+        assert found is None
+    else:
+        assert found is not None
+        plain, rest_of_plain = found
+        assert (plain.method, plain.path, plain.query, plain.version) == (request.method, request.path, request.query, "1.1")
+        assert (plain.length, plain.keep_alive, rest_of_plain) == (request.length, True, rest)
+        names = dict(IN_POST if plain.method == "POST" else IN_GET)
+        assert plain.values == {name: value for name, value in request.values.items() if name in names}
     assert not {b"transfer-encoding", b"content-encoding", b"upgrade", b"expect", b"origin"} & set(request.values)
 
 
@@ -86,6 +98,18 @@ def test_plain_heads_are_read(head: bytes, after: bytes) -> None:
 @pytest.mark.parametrize("head", [GET, POST])
 def test_a_head_is_incomplete_until_its_last_byte(head: bytes) -> None:
     assert {PARSER.parse(head[:size]) for size in range(len(head))} == {INCOMPLETE}
+
+
+@pytest.mark.parametrize("bound", ["target_bytes_max", "head_bytes_max", "headers_max"])
+def test_a_head_beyond_a_bound_is_left_to_the_reader(bound: str) -> None:
+    sizes = {
+        "target_bytes_max": len(b"/predict?a=1&b=x"),
+        "head_bytes_max": GET.index(b"\r\n\r\n") - GET.index(b"Host"),
+        "headers_max": 3,
+    }
+    for more, is_read in ((2, True), (-1, False)):
+        heads = HeadReader(replace(LIMITS, **{bound: sizes[bound] + more}), None)
+        assert (PARSER.read(GET, heads) is not None) is is_read
 
 
 def line(text: bytes) -> bytes:

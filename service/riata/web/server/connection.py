@@ -44,7 +44,7 @@ from riata.web.server.states import (
     MOVES,
     UNREAD,
     State,
-)  # fmt: skip
+)
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.workspace import PaddedBuffer
 
@@ -77,9 +77,9 @@ class Connection(asyncio.Protocol):
         self.state = IDLE
         self.ended = self.stopping = False
         self.write_paused = self.read_paused = False
-        self.deadline = self.take_by = self.take_next_by = (
-            math.inf
-        )  # the latter: for taking the whole answer, and some more of it
+        self.deadline = math.inf
+        self.take_by = math.inf  # deadline for taking the whole answer
+        self.take_next_by = math.inf  # deadline for taking some more of it
         self.request: Request | None = None
         self.call: AsgiCall | None = None
         self.body = Body(0)

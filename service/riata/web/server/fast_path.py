@@ -15,21 +15,7 @@ from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import CLOSE_HEADER, STANDING_HEADERS, Answer, status_line
 from riata.web.server.body import Bodies
-from riata.web.server.head_parser import (
-    ACCEPT,
-    AUTHORIZATION,
-    CONTENT_TYPE,
-    HOST,
-    IDEMPOTENCY_KEY,
-    IS_POST,
-    LENGTH,
-    LINES,
-    LINES_BYTES,
-    PATH_STOP,
-    TARGET,
-    TARGET_STOP,
-    HeadParser,
-)
+from riata.web.server.head_parser import HeadParser
 from riata.web.server.heads import HeadReader
 from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
 
@@ -37,8 +23,6 @@ log = logging.getLogger("riata.web")
 Headers = list[tuple[bytes, bytes]]
 PATHS_MAX: Final = 1024  # hot paths that are remembered
 LEFT: Final = frozenset({b"content-encoding", b"expect"})  # headers whose meaning only ASGI routes know
-IN_GET: Final = ((b"authorization", AUTHORIZATION),)  # headers of a plain head that hot routes look at
-IN_POST: Final = (*IN_GET, (b"accept", ACCEPT), (b"content-type", CONTENT_TYPE), (b"idempotency-key", IDEMPOTENCY_KEY))
 _CLOSE: Final = b"connection: close\r\n"
 
 _STANDING: Final = b"".join(b"%b: %b\r\n" % pair for pair in STANDING_HEADERS)
@@ -68,24 +52,8 @@ class FastPath:
     def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:
         """Read a usual request, whose head is plain, whose route is hot and whose body has arrived. Returns it, and what follows
         its head; None if `heads` has to read it. Raises `Refused`."""
-        end = self._parser.parse(data)
-        if end <= 0:
-            return None
-        words, limits = self._parser.words(), heads.limits
-        target, path_stop, stop, length = words[TARGET], words[PATH_STOP], words[TARGET_STOP], max(words[LENGTH], 0)
-        if (
-            len(data) < end + length
-            or stop - target > limits.target_bytes_max
-            or words[LINES_BYTES] > limits.head_bytes_max
-            or words[LINES] > limits.headers_max
-        ):
-            return None
-        heads.check_host(data[words[HOST] : words[HOST + 1]])
-        method, names = ("POST", IN_POST) if words[IS_POST] else ("GET", IN_GET)
-        values = {name: data[words[word] : words[word + 1]] for name, word in names if words[word] > 0}
-        query = data[path_stop + 1 : stop]
-        request = Request(method, data[target:path_stop], query, [], values, time.perf_counter(), "1.1", length)
-        return (request, data[end:]) if self._route(request) else None
+        found = self._parser.read(data, heads)
+        return found if found is not None and self._route(found[0]) else None
 
     def find(self, request: Request) -> bool:
         """Set route and model of a request. Returns false if its route is not hot, or it is to be answered through ASGI."""

@@ -12,11 +12,14 @@ A `HeadParser` belongs to one thread.
 from __future__ import annotations
 
 import struct
+import time
 from typing import Final
 
 import numpy as np
 
 from riata.native.library import core
+from riata.web.server.heads import HeadReader
+from riata.web.server.request import Request
 
 NOT_PLAIN: Final = 0  # result of `HeadParser.parse`: `web/server/heads.py` has to read the head
 INCOMPLETE: Final = -1  # its end has not arrived; as far as it has, it is plain
@@ -26,6 +29,8 @@ SHORT_BYTES: Final = 2 * 2**10  # copied first: most heads are shorter
 IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES = range(7)
 HOST, ACCEPT, CONTENT_TYPE, AUTHORIZATION, IDEMPOTENCY_KEY = range(7, 17, 2)
 WORDS: Final = 17
+IN_GET: Final = ((b"authorization", AUTHORIZATION),)  # headers that hot routes look at
+IN_POST: Final = (*IN_GET, (b"accept", ACCEPT), (b"content-type", CONTENT_TYPE), (b"idempotency-key", IDEMPOTENCY_KEY))
 
 Words = tuple[int, ...]
 
@@ -59,3 +64,26 @@ class HeadParser:
     def words(self) -> Words:
         """Return the words of the head that was parsed last."""
         return self._unpack(self._words)
+
+    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:
+        """Return the request with which `data` begins, and what follows its head. It has the headers that hot routes look at.
+
+        None if the head is not plain or too long, or the body has not arrived: `heads` has to read it. Raises `Refused`.
+        """
+        end = self.parse(data)
+        if end <= 0:
+            return None
+        words, limits = self.words(), heads.limits
+        target, path_stop, stop, length = words[TARGET], words[PATH_STOP], words[TARGET_STOP], max(words[LENGTH], 0)
+        if (
+            len(data) < end + length
+            or stop - target > limits.target_bytes_max
+            or words[LINES_BYTES] > limits.head_bytes_max
+            or words[LINES] > limits.headers_max
+        ):
+            return None
+        heads.check_host(data[words[HOST] : words[HOST + 1]])
+        method, names = ("POST", IN_POST) if words[IS_POST] else ("GET", IN_GET)
+        values = {name: data[words[word] : words[word + 1]] for name, word in names if words[word] > 0}
+        query = data[path_stop + 1 : stop]
+        return Request(method, data[target:path_stop], query, [], values, time.perf_counter(), "1.1", length), data[end:]
