@@ -33,6 +33,7 @@ FTRL: Final = ("tests/learn/test_ftrl_proximal.py",)
 VW: Final = ("tests/wire/test_vw_text.py",)
 SVMLIGHT: Final = ("tests/wire/test_svmlight.py",)
 NAMES: Final = ("tests/wire/test_names.py",)
+SORTING: Final = ("tests/wire/test_rows.py",)
 HEADS: Final = ("tests/web/test_head_parser.py",)
 KEYS: Final = ("tests/web/attack/test_keys.py",)
 SITES: Final = ("tests/web/attack/test_sites.py",)
@@ -62,6 +63,7 @@ KERNELS: Final = (
     Mutant("native/vw.c", "size > NAME_BYTES_MAX))\n            break;", "size > NAME_BYTES_MAX + 1))\n            break;", VW),
     Mutant("native/svmlight.c", "return digits <= INDEX_MAX;", "return digits < INDEX_MAX;", SVMLIGHT),
     Mutant("native/rows.c", "&& kept < room;", "&& kept <= room;", NAMES),
+    Mutant("native/rows.c", "return pairs == (u32)(n * (n - 1) / 2);", "return true;", SORTING),
     Mutant("native/head.c", "stop - start > LENGTH_DIGITS_MAX", "stop - start > LENGTH_DIGITS_MAX + 1", HEADS),
     Mutant("native/losses.h", "return s * margin < 1.0 ? -s", "return s * margin <= 1.0 ? -s", LOSSES),
     Mutant("native/losses.h", "return s * logistic_travel(", "return -s * logistic_travel(", LOSSES),
