@@ -227,8 +227,8 @@ def test_a_telephone_shows_that_a_table_goes_on(console: Console) -> None:
         assert browser.run(outside) == 0
         for theme in ("light", "dark"):
             console.turn(theme)
-            shadows = browser.run("return getComputedStyle(document.querySelector('.scroll')).backgroundImage")
-            assert shadows.count("linear-gradient") == 4, theme
+            shadows = "const one = document.querySelector('.scroll'); return one ? getComputedStyle(one).backgroundImage : ''"
+            until(f"the {theme} table has shadows", lambda: browser.run(shadows).count("linear-gradient") == 4)  # noqa: B023
     finally:
         browser.devtools("Emulation.clearDeviceMetricsOverride")
     console.well()

@@ -297,3 +297,15 @@ def test_a_refusal_and_a_fault_are_answered(target: Target, caplog: pytest.LogCa
         assert [(reply.status, reply.body) for reply in replies(connection, 1)] == [(200, b'"aside"')]
     assert [record.message for record in caplog.records] == ["POST /observe failed"] * 2
     assert target.slow.waiting == []
+
+
+def test_a_reply_may_be_work_that_is_still_to_be_done(target: Target) -> None:
+    with connect(target) as connection:
+        for work, expected in ((target.slow.aside, (200, b'"aside"')), (target.slow.broken, (500, None))):
+            connection.sendall(observe() + LIVE)
+            target.slow.wait()
+            loop, reply = target.slow.waiting.pop(0)
+            loop.call_soon_threadsafe(reply, Aside(work))
+            first, second = replies(connection, 2)
+            assert (first.status, first.body if expected[1] else None) == expected
+            assert second.status == 200

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -15,7 +14,7 @@ from riata.base.errors import BadInput, RiataError
 from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
 from riata.web.api.options import model_named, read_options
-from riata.web.api.problems import answer_error, counts, internal, shown
+from riata.web.api.problems import answer_error, counts, shown
 from riata.web.api.routes import observe as declared
 from riata.web.auth.keys import Key
 from riata.web.auth.quotas import Quotas
@@ -29,7 +28,6 @@ from riata.wire.parse import StoreContext, id_of, parse_for_store
 from riata.wire.parsed import ID_BYTES, Parsed
 from riata.wire.workspace import PaddedBuffer
 
-log = logging.getLogger("riata.web")
 _USUAL: Final = (  # what `answer_document` gives if every row was accepted
     b'{"accepted":%d,"duplicate":0,"rejected":0,"seq":%d,"outcome":"accepted","durability":"%b","errors":[]}'
 )
@@ -100,7 +98,6 @@ class Observe:
     tools: Tools
     meters: Meters
     quotas: Quotas | None = None
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)  # requests that could not be batched after all
 
     def check_head(self, request: Request) -> None:
         """Refuse what can be refused before the body is read. Raises errors of `riata.base.errors`."""
@@ -155,21 +152,7 @@ class Observe:
             self._count_refused(model, told)
             reply(answer_error(told))
         else:
-            task = asyncio.get_running_loop().create_task(self._by_itself(model, body, kind, how, reply))
-            self.under_way.add(task)
-            task.add_done_callback(self.under_way.discard)
-
-    async def _by_itself(
-        self, model: str, body: bytes | PaddedBuffer, kind: str, how: tuple[Choices, RowNames], reply: Reply
-    ) -> None:
-        try:
-            answer = await self._aside(model, body, kind, how)
-        except RiataError as error:
-            answer = answer_error(error)
-        except Exception:
-            log.exception("rows of the model %s could not be observed", model)
-            answer = internal().answer()
-        reply(answer)
+            reply(Aside(partial(self._aside, model, body, kind, how)))
 
     def answer(self, model: str, observed: Observed, choices: Choices) -> Answer:
         """Count the rows, and return the answer with their outcomes."""

@@ -31,7 +31,7 @@ from riata.web.server.fast_path import FastPath
 from riata.web.server.framing import Body, body_of
 from riata.web.server.heads import HeadReader
 from riata.web.server.long_body import WORTH_BYTES, LongBody
-from riata.web.server.request import CHUNKED, Request
+from riata.web.server.request import CHUNKED, Aside, Request
 from riata.web.server.states import (
     ANSWERING,
     BODY,
@@ -198,11 +198,15 @@ class Connection(asyncio.Protocol):
         """The headers that every answer has; a new list each second."""
         return self._server_state.default_headers
 
-    def reply(self, answer: Answer) -> None:
-        """Answer the waiting request. If its connection is lost, only count it."""
-        request, self.request = self.request, None
+    def reply(self, answer: Answer | Aside) -> None:
+        """Answer the waiting request, or have it answered later after all. If its connection is lost, only count it."""
+        request = self.request
         if request is None or self.fast is None:
             raise RuntimeError("no request of this connection waits for an answer")
+        if isinstance(answer, Aside):
+            self.fast.set_aside(answer, request, self.reply)
+            return
+        self.request = None
         self._release()
         if self.state is ANSWERING:
             self._write(self.fast, request, answer)

@@ -105,11 +105,15 @@ class FastPath:
         except Exception:
             return _failed(request)
         if isinstance(found, Aside):
-            task = asyncio.get_running_loop().create_task(self._aside(found, request, reply))
-            self._asides.add(task)
-            task.add_done_callback(self._asides.discard)
+            self.set_aside(found, request, reply)
             return Deferred.DEFERRED
         return found
+
+    def set_aside(self, aside: Aside, request: Request, reply: Reply) -> None:
+        """Do the work beside the event loop's other work, and reply with its answer."""
+        task = asyncio.get_running_loop().create_task(self._aside(aside, request, reply))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
 
     async def _aside(self, aside: Aside, request: Request, reply: Reply) -> None:
         try:

@@ -133,16 +133,16 @@ class HotApp:
         self.route.check_head(request)
         if self.route.method == "POST":
             request.body = await read_body(scope, receive, self.settings.body_bytes_max, self.settings.body_deadline_s)
-        replied: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[Answer | Aside] = asyncio.get_running_loop().create_future()
 
-        def reply(answer: Answer) -> None:
+        def reply(answer: Answer | Aside) -> None:
             if not replied.done():  # cancelled when the server stops
                 replied.set_result(answer)
 
         found = self.route.handle(request, reply)
-        if isinstance(found, Aside):
-            return await found.work()
-        return await replied if isinstance(found, Deferred) else found
+        if isinstance(found, Deferred):
+            found = await replied
+        return await found.work() if isinstance(found, Aside) else found
 
 
 def request_of(route: HotRoute, scope: Scope) -> Request:

@@ -96,7 +96,7 @@ class Request:
         return len(self.body) > INLINE_BYTES_MAX
 
 
-Reply = Callable[[Answer], None]
+Reply = Callable[[Answer | Aside], None]
 Handled = Answer | Deferred | Aside
 Handle = Callable[[Request, Reply], Handled]
 
