@@ -12,7 +12,7 @@ SPEED: Final = (
     "beside_learning", "memory", "start_up",
 )  # fmt: skip
 OTHERS: Final = (
-    "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "native_core", "noisy_neighbours",
+    "many_models", "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "native_core", "noisy_neighbours",
 )  # fmt: skip
 
 if sys.argv[1:2] == ["speed"]:

@@ -33,7 +33,8 @@ _END: Final = b"\r\n\r\n"
 class Command:
     """Send rows first..first + count, each once, over this many connections, the next one on each as soon as it is answered.
 
-    kind : "http", POST to `path`, or "vw", lines over TCP
+    kind   : "http", POST to `path`, or "vw", lines over TCP
+    models : if not 0, requests go to /models/m0/observe, /models/m1/observe ... in turn, each with a trace id of its own
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Command:
     count: int
     path: str = "/observe"
     first: int = 0
+    models: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,14 @@ def requests_of(command: Command) -> list[bytes]:
     rows = rows_of(command.features, command.count, command.first)
     if command.kind == "vw":
         return [row.vw() for row in rows]
-    head = f"POST {command.path} HTTP/1.1\r\nHost: 127.0.0.1:{command.port}\r\nContent-Type: application/json\r\nContent-Length: "
-    return [head.encode() + b"%d" % len(body) + _END + body for body in (row.json() for row in rows)]
+    return [_request(command, at, row.json()) for at, row in enumerate(rows, command.first)]
+
+
+def _request(command: Command, at: int, body: bytes) -> bytes:
+    path = f"/models/m{at % command.models}/observe" if command.models else command.path
+    trace = f"traceparent: 00-{at + 1:032x}-{at + 1:016x}-01\r\n" if command.models else ""
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{command.port}\r\n{trace}Content-Type: application/json\r\n"
+    return head.encode() + b"Content-Length: %d" % len(body) + _END + body
 
 
 def whole_http(answer: bytes) -> bool:

@@ -64,7 +64,7 @@ def test_the_first_event_is_published_at_once_and_later_ones_at_the_interval() -
     core.published(1000)
     advance(core)
     assert core.due(1199) == []
-    assert core.next_due_ms() == 1200
+    assert core.publish_due_ms() == 1200
     assert core.due(1200) == [Action.PUBLISH]
 
 
@@ -141,10 +141,22 @@ def test_a_requested_checkpoint_does_not_delay_the_schedule() -> None:
     assert core.due(30_000) == []
 
 
+def test_an_overdue_checkpoint_is_due_as_soon_as_there_is_something_to_save() -> None:
+    core = Core(7, CHAIN, SCHEDULE, 1000)
+    core.checkpoint_is_overdue(1000)
+    assert core.save_due_ms() is None
+    advance(core)
+    assert Action.CHECKPOINT in core.due(1000)
+    other = Core(7, CHAIN, SCHEDULE, 1000)
+    advance(other)
+    assert Action.CHECKPOINT not in other.due(1000)
+
+
 def test_nothing_is_due_of_a_model_at_rest() -> None:
     core = Core(7, CHAIN, SCHEDULE, 0)
     assert core.due(10**9) == []
-    assert core.next_due_ms() is None
+    assert core.publish_due_ms() is None
+    assert core.save_due_ms() is None
 
 
 def test_a_new_schedule_holds_from_now_on() -> None:
@@ -153,7 +165,7 @@ def test_a_new_schedule_holds_from_now_on() -> None:
     core.published(0)
     advance(core)
     core.reschedule(replace(SCHEDULE, publish_every_ms=10))
-    assert core.next_due_ms() == 10
+    assert core.publish_due_ms() == 10
 
 
 def test_a_checkpoint_that_cannot_be_written_is_not_tried_again_at_once_however_many_events_wait() -> None:
@@ -165,7 +177,7 @@ def test_a_checkpoint_that_cannot_be_written_is_not_tried_again_at_once_however_
     assert core.full
     assert Action.CHECKPOINT not in core.due(10_999)
     core.published(1000)
-    assert core.next_due_ms() == 11_000
+    assert core.save_due_ms() == 11_000
     assert Action.CHECKPOINT in core.due(11_000)
     core.checkpoint_started(11_000)
     core.committed(Verdict.OK)

@@ -10,7 +10,17 @@ from typing import cast
 import pytest
 
 from riata.run.writer.cell import Cell, Line
-from riata.run.writer.queue import GATHERED_MAX, PATIENCE, SMALL_ROWS, Item, Logged, PublishNow, WriterQueue
+from riata.run.writer.queue import (
+    GATHERED_MAX,
+    PARTS,
+    PATIENCE,
+    SAVED_MS,
+    SMALL_ROWS,
+    Item,
+    Logged,
+    PublishNow,
+    WriterQueue,
+)
 from riata.store.store import Kind, Record
 
 LONG_S = 1800.0
@@ -158,3 +168,50 @@ def taken(inbox: WriterQueue) -> list[Item]:
             found.append(item)
         inbox.give_back(line)
     return found
+
+
+def one_row(model: str, first: int = 1) -> Logged:
+    return Logged(Record(model, "observe", first, 1, 0, b"", b"", b""), None)
+
+
+def test_lines_that_are_left_to_gather_have_a_share_of_the_time_and_the_longest_waiting_is_next() -> None:
+    inbox = WriterQueue()
+    for name in ("a", "b", "c"):
+        inbox.put(one_row(name))
+    first = inbox.take()
+    assert first is not None
+    assert first.model == "a"
+    inbox.spent(first, (SAVED_MS + 50) // PARTS)  # what was saved, and 50 ms more
+    inbox.give_back(first)
+    begun = time.monotonic()
+    inbox.put(one_row("a", 2))
+    assert inbox.take() is None
+    while (second := inbox.take()) is None:
+        inbox.gather(0.0)
+    assert second.model == "b"
+    assert time.monotonic() - begun >= 0.04
+    third = inbox.take()
+    assert third is not None
+    assert third.model == "c"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[PublishNow("m")], [logged(2, SMALL_ROWS)], [logged(first) for first in range(2, GATHERED_MAX + 1)]],
+    ids=["asked for", "large", "many"],
+)
+def test_a_line_that_somebody_asks_for_or_with_many_rows_passes_those_that_are_left_to_gather(items: list[Item]) -> None:
+    inbox = WriterQueue()
+    for k in range(GATHERED_MAX):
+        inbox.put(one_row(f"other{k}"))
+    assert inbox.presses()
+    first = inbox.take()
+    assert first is not None
+    inbox.spent(first, 10**6)
+    inbox.put(logged(1))
+    assert inbox.take() is None
+    assert not inbox.presses()
+    for item in items:
+        inbox.put(item)
+    assert inbox.presses()
+    assert taken(inbox) == [logged(1), *items]

@@ -20,9 +20,14 @@ _SINK: Final = (
 )
 
 
+_KEPT_FEATURES: Final = 2**14  # of a sink whose structure is kept; a larger one would keep its memory
+
+
 class _Held(threading.local):
     row: Any = None  # of the last body; a thread reads body after body with the same scratch
     struct: Any = None
+    sink: Any = None  # likewise
+    sink_struct: Any = None
 
 
 _held = _Held()
@@ -41,9 +46,14 @@ def records_struct(row: Any) -> Any:
 
 
 def sink_struct(sink: Any) -> Any:
-    """Make the `riata_sink` of a `BatchBuilder`."""
+    """Return the `riata_sink` of a `BatchBuilder`."""
+    if _held.sink is sink:
+        return _held.sink_struct
     sizes = {"capacity": len(sink.hash), "found_capacity": len(sink.found_value), "row_capacity": len(sink.code)}
-    return struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
+    made = struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
+    if len(sink.hash) <= _KEPT_FEATURES:
+        _held.sink, _held.sink_struct = sink, made
+    return made
 
 
 def rules_struct(rules: Any) -> Any:

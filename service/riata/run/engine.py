@@ -123,6 +123,13 @@ class Engine(ABC):
         """For how long the process that learns has not been known to be the only one, s."""
         return 0.0
 
+    def hurry(self, served_model: ServedModel) -> None:
+        """Have the writer learn now what it has of a model, and serve it if that is due. The request that asks is answered from
+        what is served already."""
+        served_model.asked = True
+        if self.learning is not None:
+            self.learning.writer.put(PublishNow(served_model.name))
+
     def _hurry(self, name: str) -> None:
         """Serve the present state of a model soon."""
         if self.learning is not None:
@@ -183,8 +190,9 @@ class Engine(ABC):
         if served_model is not None:
             return served_model
         self.context.catalogue.require_sound(name)
-        if name in self.context.catalogue.coming:
-            raise self.context.catalogue.coming[name].error()
+        if (coming := self.context.catalogue.coming.get(name)) is not None:
+            self.context.catalogue.asked = name
+            raise coming.error()
         if not self.started or self.may_come(name):
             raise self.not_started()
         if name in self.context.creating:
@@ -193,10 +201,12 @@ class Engine(ABC):
 
     def published(self, name: str) -> Published:
         """What is served of a model. Raises as `served_model` does."""
-        published = self.served_model(name).published
-        if published is None:
+        served_model = self.served_model(name)
+        if served_model.published is None:
             raise self.context.catalogue.why_unserved(name)
-        return published
+        if served_model.is_behind:
+            self.hurry(served_model)
+        return served_model.published
 
     def store_refusal(self) -> RiataError | None:
         """Return why nothing may be logged now, for any model; None if appends are possible."""

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Stopped
@@ -27,7 +28,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovered
 from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import Learning
-from riata.run.writer.queue import Logged
+from riata.run.writer.queue import Logged, PublishNow
 from riata.run.writer.stopping import finish
 from riata.run.writer.writer import Writer
 from riata.store.segment import Origin
@@ -69,6 +70,7 @@ class Replaying:
         self._tail = Tail()
         self._ending, self._more = threading.Event(), threading.Event()
         self._learning: Learning | None = None
+        self._ahead_bytes = 0  # of all records that wait in the writer
         self._thread = threading.Thread(target=self._run, name="riata-recover", daemon=True)
 
     def hold(self, name: str) -> None:
@@ -109,7 +111,9 @@ class Replaying:
             while not self._ending.is_set():
                 self._more.clear()
                 names = self._tail.names()
-                gave = [self._step(name) for name in names]
+                asked = self._context.catalogue.asked
+                self._ahead_bytes = 0 if self._learning is None else sum(map(self._learning.writer.waiting_bytes, names))
+                gave = [self._step(name) for name in sorted(names, key=lambda name: name != asked)]
                 if not any(gave):
                     self._more.wait(PAUSE_S if names else None)
         except Exception as error:  # the thread's outer edge
@@ -140,6 +144,9 @@ class Replaying:
                 return False
             for record in records:
                 learning.writer.put(Logged(record, None))
+                self._ahead_bytes += len(record.payload)
+            if records:
+                learning.writer.put(PublishNow(name))  # few records would be left to gather
             if name not in self._held:
                 self._tail.forget(name)
         return bool(records)
@@ -148,7 +155,7 @@ class Replaying:
         mine = writer.waiting_bytes(name)
         if not mine or mine >= AHEAD_BYTES_EACH:
             return not mine
-        return sum(map(writer.waiting_bytes, self._tail.names())) < AHEAD_BYTES
+        return self._ahead_bytes < AHEAD_BYTES
 
     def _read(self, store: Store, name: str) -> list[Record]:
         head: Head = store.head(name)
@@ -175,6 +182,7 @@ class AloneEngine(Engine):
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
         self._unfollowing: list[tuple[str, asyncio.Task[None]]] = []
+        self._taken_up: list[Future[None]] = []  # each is done when the writer has a state of the start
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(lambda: OwnStore(self._log_thread), self._not_watched, every_s=OWN_EVERY_S)
@@ -196,21 +204,27 @@ class AloneEngine(Engine):
         context, loop = self.context, asyncio.get_running_loop()
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.watch.start()
-        starting, replaying = await aside(self._look, owner)
         if self.settings.archive is not None:
             context.archive = Archive(
                 self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting, context.segment_writing
             )
+        self.replaying = replaying = Replaying(context, self._damaged, self._failed)
         learning = Learning(context, owner)
         learning.on_dropped = replaying.forget
         learning.writer.start()
-        self.learning = learning
+        replaying.start(learning)
+        try:
+            starting = await aside(self._look, owner, learning, replaying)
+        except BaseException:
+            replaying.stop(STOPPING_S)
+            learning.writer.close(0.0)  # the next start learns the logs again
+            raise
+        self.learning = learning  # from here on models may be created and dropped
         await loop.run_in_executor(None, starting.begin, learning)
-        await learning.settle()  # so far only states are in its queue
+        await asyncio.gather(*map(asyncio.wrap_future, self._taken_up))
         if not {DEFAULT_MODEL} & {*self.served_models, *context.catalogue.damaged, *context.catalogue.coming}:
             await self.create(DEFAULT_MODEL, ModelConfig())
         await asyncio.gather(*(task for leader, task in self._unfollowing if leader in self.served_models))
-        replaying.start(learning)
         self.recovered = True
         log.info("ready: %d model%s", len(self.served_models), "" if len(self.served_models) == 1 else "s")
         self.scrubbing = asyncio.create_task(scrub_while_running(context, lambda: self.learning))
@@ -218,27 +232,30 @@ class AloneEngine(Engine):
             context.archive.start()
             self.archiving = True
 
-    def _look(self, owner: Owner) -> tuple[Starting, Replaying]:
+    def _look(self, owner: Owner, learning: Learning, replaying: Replaying) -> Starting:
         """Look at every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
         context, call = self.context, self._log_thread.call
-        self.replaying = replaying = Replaying(context, self._damaged, self._failed)
+
+        def expected(names: Sequence[str]) -> None:
+            relations.unknown(names)
+            for name in names:
+                replaying.hold(name)
 
         def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
             state = found.state
             place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
-            self._led().take_up(found, names)
+            learning.take_up(found, names)
+            self._taken_up.append(learning.writer.settle(state.name))
             replaying.follow(*place)
 
         def follow(leader: str, followers: tuple[str, ...]) -> None:
             call(lambda _store: self._log_thread.followers.update({leader: followers})).result()
 
         relations = WhoFollows(call, follow, self._are_gone)
-        hooks = StartHooks(self._go_on, relations.arrived, hand_over, self._damaged, self._failed)
+        hooks = StartHooks(self._go_on, expected, relations.arrived, hand_over, self._damaged, self._failed)
         self.starting = starting = Starting(context, owner, hooks)
-        relations.unknown(starting.look().unknown)
-        for name in context.catalogue.coming:
-            replaying.hold(name)
-        return starting, replaying
+        starting.look(learning)
+        return starting
 
     def _led(self) -> Learning:
         return self.led("learning")

@@ -52,6 +52,7 @@ class ServedModel:
     naming: threading.Lock = field(default_factory=threading.Lock)
     lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
     serve_from: int = 0  # an earlier event is never served: it would be the past of what was served, or of what a restore left
+    asked: bool = False  # whether a newer state was asked for since this one is served
     replay_to: int = 0  # the last event of the log when the process began to learn it; 0 once that is served
 
     @staticmethod
@@ -69,6 +70,11 @@ class ServedModel:
         """The last event of the log that is served; 0 if what is served has another history."""
         published = self.published
         return 0 if published is None or self.another else published.applied
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a newer state than the served one can be asked for, and was not."""
+        return not self.asked and self.published is not None and self.published.applied < self.logged
 
     def learn_names(self, names: Iterable[tuple[int, bytes]]) -> None:
         """Remember names that are in the log now; cheap if they are passed as `Names`."""
@@ -180,6 +186,7 @@ class Catalogue:
         self.served_models: Mapping[str, ServedModel] = {}
         self.coming: Mapping[str, Coming] = {}
         self.damaged: Mapping[str, Damage] = {}
+        self.asked = ""  # the model that was asked for last while it was not served yet: a start looks at it next
         self._changing = threading.Lock()
 
     def why_unserved(self, name: str) -> Busy:
@@ -187,10 +194,10 @@ class Catalogue:
         coming = self.coming.get(name)
         return Busy("the model is being made ready; try again", "not_ready") if coming is None else coming.error()
 
-    def expect(self, coming: Coming) -> None:
-        """Note that a model will be served."""
+    def expect(self, several: Iterable[Coming]) -> None:
+        """Note that models will be served."""
         with self._changing:
-            self.coming = {**self.coming, coming.name: coming}
+            self.coming = {**self.coming, **{coming.name: coming for coming in several}}
 
     def note(self, coming: Coming) -> None:
         """Note how far an expected model is."""
@@ -202,7 +209,11 @@ class Catalogue:
     def arrived(self, name: str, lineage: bytes) -> None:
         """Note that an expected model is served."""
         with self._changing:
-            self.coming = {other: one for other, one in self.coming.items() if (other, one.lineage) != (name, lineage)}
+            found = self.coming.get(name)
+            if found is not None and found.lineage == lineage:
+                left = {**self.coming}
+                del left[name]
+                self.coming = left
 
     def put(self, served_model: ServedModel) -> None:
         """Add a served model, replacing one of the same name."""

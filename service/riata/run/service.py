@@ -101,6 +101,8 @@ class Service:
         served_model = engine.context.catalogue.served_models.get(model)
         published = None if served_model is None else served_model.published
         if published is not None and engine.learning is not None and not engine.settings.shared:
+            if served_model is not None and served_model.is_behind:
+                engine.hurry(served_model)
             return published, 0.0  # the only process has the newest model; a fast path, because every prediction calls this
         return self.published(model), self.stale_s(model)
 

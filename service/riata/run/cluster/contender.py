@@ -220,7 +220,8 @@ class Contender:
             self._arrived.put(lambda: self._tail.leave_out(damage))
             learning[0].give_up(damage)
 
-        starting = Starting(context, owner, StartHooks(self._progressed, lambda _found: None, hand_over, damaged, self._failed))
+        hooks = StartHooks(self._progressed, lambda _names: None, lambda _found: None, hand_over, damaged, self._failed)
+        starting = Starting(context, owner, hooks)
         starting.look()
         self._expected = {coming.lineage for coming in context.catalogue.coming.values()}
         self._await_look()

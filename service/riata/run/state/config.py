@@ -187,7 +187,8 @@ class ModelConfig:
         int,
         Ge(1),
         Le(86_400),
-        "longest time between two snapshots, seconds; a restart replays the events since the last one",
+        "longest time between two snapshots, seconds, if those of all models take at most a twentieth of a processor; a restart "
+        "replays the events since the last one",
     ] = 10
     checkpoint_every_events: Annotated[int, Ge(1), Le(10**9), "most events between two snapshots"] = 1_000_000
     label_ttl_s: Annotated[int, Ge(1), Le(90 * 86_400), "how long a remembered prediction waits for its label, seconds"] = (

@@ -66,6 +66,10 @@ class Core:
         self._failed = False  # the last checkpoint was abandoned
         self._requested = False  # the checkpoint under way was requested by a caller
 
+    def checkpoint_is_overdue(self, now_ms: int) -> None:
+        """Have a checkpoint due as soon as there is something to save: events that were replayed have missed theirs already."""
+        self._saved_ms = now_ms - self.schedule.checkpoint_every_ms
+
     def logged(self, record: Record) -> None:
         """Check that `record` is the next of the log (Rule 1). Otherwise stops, and raises `LogGap` or `LogFork`."""
         self._require_running()
@@ -105,14 +109,13 @@ class Core:
         """Whether a checkpoint is due because of the number of events since the last one."""
         return self.applied - self._saved >= self.schedule.checkpoint_every_events
 
-    def next_due_ms(self) -> int | None:
-        """Return when `due` will next return an action if nothing else happens; None for never."""
-        moments = []
-        if self.unpublished:
-            moments.append(self._published_ms + self.schedule.publish_every_ms)
-        if self._saving is None and self.unsaved:
-            moments.append(self._saved_ms + self._pause_ms())
-        return min(moments, default=None)
+    def publish_due_ms(self) -> int | None:
+        """Return when a publication will be due if nothing else happens; None for never."""
+        return self._published_ms + self.schedule.publish_every_ms if self.unpublished else None
+
+    def save_due_ms(self) -> int | None:
+        """Return when a checkpoint will be due if nothing else happens; None for never."""
+        return self._saved_ms + self._pause_ms() if self._saving is None and self.unsaved else None
 
     @property
     def unpublished(self) -> bool:

@@ -135,7 +135,6 @@ class Recovery:
         found.stop = min(max(found.control, found.stop), found.end)
         found.serve_from = found.control if found.generation else found.end
         state = found.state
-        state.read_again = lambda promotion, through: read_again(self._call, promotion, through)
         state.stepping = self._crashes.stepping
         state.left_out = ahead.skips.union(self._count_crash(found, ahead.skips))
         self.reached = state.applied
@@ -145,6 +144,7 @@ class Recovery:
         """Learn the log up to where the state may be served, or with `whole` to its end. `on_progress` gets the number of the
         last event applied. Raises `Corrupt`; `Unavailable` if a shared store was rolled back meanwhile."""
         state, before, is_old = found.state, found.state.learnt_under, found.is_old
+        state.read_again = lambda promotion, through: read_again(self._call, promotion, through)
         self.reached = state.applied
         depends_on = b"" if found.carried is None else found.carried.chain
         self._learn_tail(found, None if whole or is_old else found.stop, depends_on, on_progress)

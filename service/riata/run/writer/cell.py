@@ -48,6 +48,7 @@ class AddModel:
     state: ModelState
     gen: int = 0  # newest durable generation
     saved: int = 0  # the event it was taken after
+    overdue: bool = False  # whether a scheduled checkpoint is due as soon as there is something to save
 
     @property
     def model(self) -> str:
@@ -72,6 +73,13 @@ class SaveNow:
     requested: bool = False
     note: str | None = None
     future: Future[Saved] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDue:
+    """The turn of a model's scheduled checkpoint among those of all models."""
+
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ class DrainOne:
     drain: Drain
 
 
-Item = Logged | AddModel | DropModel | SaveNow | PublishNow | CopySketch | Finished | DrainOne
+Item = Logged | AddModel | DropModel | SaveNow | SaveDue | PublishNow | CopySketch | Finished | DrainOne
 
 
 @dataclass(slots=True)
@@ -143,6 +151,8 @@ class Line:
 
     busy     : a thread processes its items, and owns `cell`
     dropped  : the model was dropped: nothing of this line counts any more
+    entry    : number of its entry among the lines that are ready; 0 if it has none
+    left     : it had been left to gather when its turn began
     turn_ms  : the processor time that its next turn is expected to take
     slow_ms  : when a turn of it took long, of the writer's clock; None: never
     halt     : ends what it computes
@@ -154,6 +164,8 @@ class Line:
     lineage: bytes = b""  # of the model that was added last
     items: deque[Item] = field(default_factory=deque)
     pressing: int = 0  # how many of the items are not left to gather
+    entry: int = 0
+    left: bool = False
     bytes: int = 0  # of the payloads of their records
     busy: bool = False
     dropped: bool = False

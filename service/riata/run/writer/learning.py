@@ -42,6 +42,7 @@ EVERY_MS: Final = 10_000  # between two events that name values: they come by th
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
 
+FEW_EVENTS: Final = 1000  # a model that has replayed no more is saved when it is its turn
 SAVING_S_MAX = 12  # of one checkpoint, once its turn has come
 AGAIN_S = 1.0  # between two attempts to read the log of a promoted model
 LOST = frozenset({"fenced", "log_fork", "log_gap", "store_exchanged", records.RECORD_DAMAGED})
@@ -148,9 +149,10 @@ class Learning:
             before, event = found.upgraded
             log.warning("model %s: learnt with %s; from upgrade event %d on with %s", state.name, before, event, current())
         self._context.tally.replayed += found.replayed
-        self.writer.put(AddModel(state, found.generation, state.applied - found.replayed))
+        overdue = events <= FEW_EVENTS and (state.has_learnt or events > 0)
+        self.writer.put(AddModel(state, found.generation, state.applied - found.replayed, overdue))
         self.log_refused(state.name, found.refused)
-        if found.corrupt or (found.replayed and state.has_learnt):
+        if found.corrupt or (found.replayed > FEW_EVENTS and state.has_learnt):
             # The replayed events have missed their checkpoint once already. If they had to wait for the next scheduled one, a
             # process that crashes more often than the schedule would replay more at each start.
             self.writer.put(SaveNow(state.name))
@@ -191,7 +193,7 @@ class Learning:
         if state.careful_to:  # the event at which processes have crashed is learnt
             state.careful_to = 0
             self._context.log_thread.call(lambda s: s.mark_inflight(self.owner, name, 0, 0))
-        if state.has_learnt:
+        if state.has_learnt and events > FEW_EVENTS:
             self.writer.put(SaveNow(name))  # as in `take_up`
 
     def give_up(self, damage: Damage) -> None:
@@ -359,6 +361,7 @@ class Learning:
 
     def _serve(self, served_model: ServedModel, published: Published) -> None:
         served_model.published, served_model.edition, served_model.another = published, 0, ""
+        served_model.asked = False
         self.on_published()
 
     def _wanted(self, name: str) -> int | None:

@@ -21,6 +21,7 @@ from riata.run.state.drift_answer import answer_payload, asks_for
 from riata.run.state.model_state import Frozen
 from riata.run.writer.cell import Cell, Line, SketchCopy, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
+from riata.run.writer.due import Dues, Share
 from riata.run.writer.published import Curvature, generation_info, publish, schedule_of
 from riata.run.writer.queue import (
     AddModel,
@@ -29,6 +30,8 @@ from riata.run.writer.queue import (
     Finished,
     Item,
     Logged,
+    PublishNow,
+    SaveDue,
     SaveNow,
     WriterQueue,
 )  # fmt: skip
@@ -36,6 +39,8 @@ from riata.store.payload import decode_batch
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
 from riata.store.store import Record, Verdict
 
+PARTS: Final = 30  # of a processor's time, of which one is for scheduled checkpoints; the store's thread takes half as much again
+REST_MS_MAX: Final = 1000  # a large model delays those of others no longer
 SLOW_MS: Final = 20  # of processor time: a turn that takes longer is likely to be followed by others
 
 
@@ -50,7 +55,9 @@ class ModelTurns:
         self._clock = clock
         self._hooks = hooks
         self._yield_to_loop = yield_to_loop  # called between two steps of Python, each of at most some 50 µs
-        self.due_ms: dict[str, int] = {}  # when something of a model is due; a model that is not in it costs nothing
+        self._dues = Dues()  # when something of a model is due, other than a checkpoint
+        self._saves = Dues()  # when a scheduled checkpoint of a model is due
+        self._saving = Share(PARTS, rest_ms_max=REST_MS_MAX)  # of the latter
         self.saver = Saver("riata-checkpoint")
 
     def take(self, line: Line) -> None:
@@ -67,6 +74,7 @@ class ModelTurns:
         else:
             self._do(line, item)
         took_ms = self._clock.thread_ms() - begun_ms
+        self._inbox.spent(line, took_ms)
         line.took(took_ms, is_typical=isinstance(item, Logged))
         if took_ms >= SLOW_MS:
             line.slow_ms = self._clock.monotonic_ms()
@@ -82,6 +90,8 @@ class ModelTurns:
             self.fail(item, _gone(line.model))
         elif isinstance(item, SaveNow):
             self._save_now(line, line.cell, item)
+        elif isinstance(item, SaveDue):
+            self._look_after(line, line.cell, saves=True)
         elif isinstance(item, CopySketch):
             self._look(line.cell, item)
         elif isinstance(item, Finished):
@@ -142,16 +152,19 @@ class ModelTurns:
             self._look_after(line, cell)
 
     def _is_noted(self, name: str, cell: Cell, now_ms: int) -> bool:
-        """Whether the next work for a model that was ahead of what is served is noted in `due_ms`, and not due yet.
+        """Whether the next work for a model that was ahead of what is served is noted, and not due yet.
 
         So a busy model is serviced when something is due, and not at every turn: that is Python, which predictions wait for.
         """
         is_quiet = not cell.waiting and not cell.core.full and self._hooks.wanted(name) is None
-        return is_quiet and now_ms < self.due_ms.get(name, now_ms)
+        return is_quiet and now_ms < self._dues.get(name, now_ms)
 
     def _adopt(self, line: Line, item: AddModel) -> None:
         state = item.state
-        core = Core(state.applied, state.chain, schedule_of(state), self._clock.monotonic_ms(), item.saved)
+        schedule, now_ms = schedule_of(state), self._clock.monotonic_ms()
+        core = Core(state.applied, state.chain, schedule, now_ms, item.saved)
+        if item.overdue:
+            core.checkpoint_is_overdue(now_ms)
         cell = Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
         state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
         line.cell = cell
@@ -180,28 +193,54 @@ class ModelTurns:
         learner, seq = cell.state.learner, cell.state.applied if cell.state.has_learnt else 0
         item.future.set_result(SketchCopy(cell.version, seq, learner.sketch(), learner.shadows()))
 
-    def _look_after(self, line: Line, cell: Cell) -> None:
-        """Publish and checkpoint what is due of one model."""
+    def take_due(self) -> PublishNow | SaveDue | None:
+        """Return the item that gives its turn to the model of which something has been due for longest; None if nothing may be
+        done now. To be asked again until then."""
+        now_ms = self._clock.monotonic_ms()
+        if (name := self._dues.take(now_ms)) is not None:
+            return PublishNow(name)
+        if self._saving.free_ms() <= now_ms and not self.saver.is_busy() and (name := self._saves.take(now_ms)) is not None:
+            self._saving.spend(now_ms, 1)  # so that another does not begin before this one
+            return SaveDue(name)
+        return None
+
+    def next_due_ms(self) -> int | None:
+        """Return when `take_due` will next return something if nothing else happens; None for never."""
+        due_ms, save_ms = self._dues.first_ms(), self._saves.first_ms()
+        moments = [] if due_ms is None else [due_ms]
+        if save_ms is not None:
+            moments.append(max(save_ms, self._clock.monotonic_ms() + SLOW_MS if self.saver.is_busy() else self._saving.free_ms()))
+        return min(moments, default=None)
+
+    def forget(self, model: str) -> None:
+        """Nothing is due any more of a model that was dropped."""
+        self._dues.set(model, None)
+        self._saves.set(model, None)
+
+    def _look_after(self, line: Line, cell: Cell, saves: bool = False) -> None:
+        """Publish and checkpoint what is due of one model.
+
+        saves : whether it is the turn of its scheduled checkpoint; one that is due by the number of events begins anyway
+        """
         lowest = self._hooks.wanted(line.model)
         wanted = lowest is not None and lowest <= cell.core.applied
         now_ms = self._clock.monotonic_ms()
         actions = cell.core.due(now_ms, wanted)
         if Action.PUBLISH in actions or self._curvature_is_late(cell, now_ms):
             self._publish(line, cell)
-        if Action.CHECKPOINT in actions or (cell.waiting and not cell.being_saved and cell.core.may_save()):
+        is_its_turn = Action.CHECKPOINT in actions and (saves or cell.core.full)
+        if is_its_turn or (cell.waiting and not cell.being_saved and cell.core.may_save()):
             self._checkpoint(cell, Action.CHECKPOINT in actions)
         self._note_due(line, cell)
 
     def _note_due(self, line: Line, cell: Cell) -> None:
         """Record when there will next be something to do for a model if nothing else happens to it."""
-        moments = [cell.core.next_due_ms()]
+        moments = [cell.core.publish_due_ms()]
         if not cell.core.unpublished:  # otherwise the next publication comes first
             moments.append(cell.curvature.due_ms(cell.core.applied))
         due_ms = min((moment for moment in moments if moment is not None), default=None)
-        if due_ms is None or line.dropped:
-            self.due_ms.pop(line.model, None)
-        else:
-            self.due_ms[line.model] = due_ms
+        self._dues.set(line.model, None if line.dropped else due_ms)
+        self._saves.set(line.model, None if line.dropped else cell.core.save_due_ms())
 
     def _curvature_is_late(self, cell: Cell, now_ms: int) -> bool:
         """Whether the last events of a stream are served with older standard errors although new ones may be computed."""
@@ -233,8 +272,11 @@ class ModelTurns:
 
     def _save(self, frozen: Frozen, created_ms: int, info: dict[str, float | int | str]) -> None:
         """Called in the saver's thread."""
+        begun_ms = self._clock.thread_ms()
         try:
-            self._inbox.put(Finished(self._checkpointer.save(frozen, created_ms, info)))
+            saved = self._checkpointer.save(frozen, created_ms, info)
+            self._saving.spend(self._clock.monotonic_ms(), self._clock.thread_ms() - begun_ms)
+            self._inbox.put(Finished(saved))
         except Exception as error:  # the saver's outer edge
             detail = error.detail if isinstance(error, RiataError) else repr(error)
             self._hooks.fatal(f"writing a snapshot failed: {detail}", error)
@@ -305,6 +347,10 @@ class Saver:
                 self._thread.start()
             self._changed.notify_all()
         return future
+
+    def is_busy(self) -> bool:
+        """Whether something waits or is under way."""
+        return bool(self._waiting or self._size)
 
     def largest(self) -> int:
         """Return the size of the largest that waits or is under way; 0 if there is none."""

@@ -5,6 +5,9 @@ of a model are processed one after the other and in order, and one model never w
 
 No line starves: it is preferred by when it became ready plus PATIENCE times what its turn is expected to take, so a line waits at
 most about that many times as long as its own turn takes, however many short turns there are.
+
+A turn of one row costs as much as one of a hundred, and with a thousand models each row may be of another one. So turns of lines
+with few records of few rows, which nobody waits for, share a tenth of a processor: while there are many, they gather more.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ from riata.run.writer.cell import (
     Line,
     Logged,
     PublishNow,
+    SaveDue,
     SaveNow,
 )  # fmt: skip
+from riata.run.writer.due import Share
 from riata.store.store import Record
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "Item",
     "Logged",
     "PublishNow",
+    "SaveDue",
     "SaveNow",
     "WriterQueue",
 ]
@@ -48,7 +54,12 @@ __all__ = [
 SMALL_ROWS: Final = 64  # a record of fewer rows is left to gather
 GATHERED_MAX: Final = 64  # this many records end the gathering
 GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
+PARTS: Final = 10  # of a processor's time, of which one is for turns of lines that are left to gather
+SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
 PATIENCE: Final = 10  # how many times the length of its own turn a line waits at most for shorter turns of others
+
+
+Heap = list[tuple[float, int, Line]]  # when its turn is, number of the entry, line
 
 
 class WriterQueue:
@@ -61,7 +72,9 @@ class WriterQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
-        self._ready: list[tuple[float, int, Line]] = []  # heap of the lines that have items and are not busy
+        self._ready: Heap = []  # of the lines that have items and are not busy
+        self._small: Heap = []  # of those of them that are left to gather
+        self._share = Share(PARTS, SAVED_MS)  # of the turns of the latter
         self._puts = 0  # makes the entries of the heap comparable
         self._waiting, self._pressing = 0, 0  # items of these lines; how many of them are not left to gather
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # signalled after an item was put; carries no data
@@ -76,7 +89,7 @@ class WriterQueue:
             if isinstance(item, AddModel):
                 line.lineage = item.state.lineage
             self._append(line, item)
-            is_heard = not line.busy and (not self._gathering or self._waiting >= GATHERED_MAX or not _is_small(item))
+            is_heard = not line.busy and (not self._gathering or self.presses())
         if is_heard:
             self._ring()
 
@@ -115,7 +128,7 @@ class WriterQueue:
             line = self._lines.get(model)
             if line is None or (lineage and line.lineage != lineage) or (but is not None and line.lineage in (but, b"")):
                 return None
-            line.dropped = True
+            line.dropped, line.entry = True, 0
             del self._lines[model]
             if not line.busy:
                 self._waiting -= len(line.items)
@@ -141,26 +154,34 @@ class WriterQueue:
         return self._waiting > 0
 
     def presses(self) -> bool:
-        """Whether there is such an item that is not left to gather."""
-        return self._pressing > 0 or self._waiting >= GATHERED_MAX
+        """Whether there is such an item that is not left to gather, or as many as are not left for longer."""
+        return self._pressing > 0 or (self._waiting >= GATHERED_MAX and (bool(self._ready) or self._share.free_ms() <= _now_ms()))
 
     def waited_s(self) -> float:
         """Return for how long an item of a line that is not busy has waited, seconds; 0 if there is none."""
         with self._lock:
-            since_s = min((line.since_s for *_, line in self._ready if not line.dropped), default=None)
+            ready = [line for heap in (self._ready, self._small) for _, entry, line in heap if line.entry == entry]
+            since_s = min((line.since_s for line in ready), default=None)
         return 0.0 if since_s is None else time.monotonic() - since_s
 
     def take(self) -> Line | None:
-        """Return the line whose turn it is, which is busy from now on; None if no line is ready."""
+        """Return the line whose turn it is, which is busy from now on; None if no line is ready, or is left to gather."""
         with self._lock:
-            while self._ready:
-                line = heapq.heappop(self._ready)[-1]
-                if not line.dropped:
-                    line.busy, line.since_s = True, time.monotonic()
-                    self._waiting -= len(line.items)
-                    self._pressing -= line.pressing
-                    return line
-        return None
+            ready, small = _first(self._ready), _first(self._small)
+            left = small is not None and (ready is None or small < ready) and self._share.free_ms() <= _now_ms()
+            entry = small if left else ready
+            if entry is None:
+                return None
+            line = entry[-1]
+            line.busy, line.left, line.since_s, line.entry = True, left, time.monotonic(), 0
+            self._waiting -= len(line.items)
+            self._pressing -= line.pressing
+            return line
+
+    def spent(self, line: Line, took_ms: int) -> None:
+        """Note how much processor time a turn of a line took."""
+        if line.left:
+            self._share.spend(_now_ms(), took_ms)
 
     def give_back(self, line: Line) -> None:
         """Note that a line is not busy any more."""
@@ -208,7 +229,12 @@ class WriterQueue:
         self._ring()
 
     def gather(self, timeout_s: float = GATHER_S) -> None:
-        """Let records of few rows gather for `timeout_s`, or until `presses` is true."""
+        """Let records of few rows gather until the first has waited for `timeout_s` and its line may have a turn, or `presses` is
+        true."""
+        with self._lock:
+            first = _first(self._small)
+        if first is not None:
+            timeout_s = max(first[-1].since_s + timeout_s - time.monotonic(), (self._share.free_ms() - _now_ms()) / 1000)
         self._gathering = True
         try:
             while True:  # these signals are for items put before, which are seen below
@@ -216,7 +242,7 @@ class WriterQueue:
         except queue.Empty:
             pass
         try:
-            if not self.presses() and not self.ended:
+            if not self.presses() and not self.ended and timeout_s > 0:
                 self._bell.get(timeout=timeout_s)
         except queue.Empty:
             pass
@@ -238,11 +264,19 @@ class WriterQueue:
             self._pressing += is_pressing
             if len(line.items) == 1:
                 self._push(line)
+            elif line.pressing == is_pressing == 1 or len(line.items) == GATHERED_MAX:  # it is left to gather no longer
+                self._enter(line)
 
     def _push(self, line: Line) -> None:
         line.since_s = time.monotonic()
+        self._enter(line)
+
+    def _enter(self, line: Line) -> None:
+        """Enter a line among those that are ready; an entry that it had before does not count any more."""
         self._puts += 1
-        heapq.heappush(self._ready, (line.since_s + PATIENCE * line.turn_ms / 1000, self._puts, line))
+        line.entry = self._puts
+        heap = self._ready if line.pressing or len(line.items) >= GATHERED_MAX else self._small
+        heapq.heappush(heap, (line.since_s + PATIENCE * line.turn_ms / 1000, line.entry, line))
 
     def _pop(self, line: Line) -> Item:
         item = line.items.popleft()
@@ -253,6 +287,17 @@ class WriterQueue:
     def _ring(self) -> None:
         if self._bell.empty():  # the consumer of the last signal finds this item too
             self._bell.put(None)
+
+
+def _first(heap: Heap) -> tuple[float, int, Line] | None:
+    """Return the first entry that counts."""
+    while heap and heap[0][-1].entry != heap[0][1]:
+        heapq.heappop(heap)
+    return heap[0] if heap else None
+
+
+def _now_ms() -> int:
+    return int(1000 * time.monotonic())
 
 
 def _is_small(item: Item) -> bool:

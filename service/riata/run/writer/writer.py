@@ -24,7 +24,7 @@ from riata.run.writer.cell import Line, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.loop_yield import no_yield
 from riata.run.writer.model_turn import ModelTurns, stopped
-from riata.run.writer.queue import AddModel, DropModel, Item, PublishNow, WriterQueue
+from riata.run.writer.queue import AddModel, DropModel, Item, WriterQueue
 from riata.run.writer.shifts import Shifts
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -160,7 +160,7 @@ class Writer:
     def _drop(self, model: str, lineage: bytes, but: bytes | None = None, why: RiataError | None = None) -> None:
         line = self._inbox.drop(model, lineage, but)
         if line is not None:
-            self._turns.due_ms.pop(model, None)
+            self._turns.forget(model)
             line.why = why
             line.halt.set()
             if not line.busy:  # otherwise the thread that is busy with it ends it
@@ -240,17 +240,16 @@ class Writer:
                 self._turns.end(line)
             self._inbox.give_back(line)
             if not self._shifts.has_loop():
-                self._inbox.wake()  # the loop may wait for longer than until what is due now in `due_ms`
+                self._inbox.wake()  # the loop may wait for longer than until what is due now
 
     def _sweep(self) -> None:
         """Take turns of models with something due; not at every turn, and not of idle ones: there may be a thousand."""
-        now_ms, due = self._clock.monotonic_ms(), self._turns.due_ms
+        now_ms = self._clock.monotonic_ms()
         if now_ms - self._swept_ms >= SWEEP_EVERY_MS or not self._inbox.presses():
             self._swept_ms = now_ms
-            for name in [name for name, due_ms in list(due.items()) if due_ms <= now_ms]:
-                due.pop(name, None)
-                self._inbox.put(PublishNow(name))
+            while (item := self._turns.take_due()) is not None:
+                self._inbox.put(item)
 
     def _wait_s(self) -> float | None:
-        due = list(self._turns.due_ms.values())
-        return max(0.0, (min(due) - self._clock.monotonic_ms()) / 1000) if due else None
+        due_ms = self._turns.next_due_ms()
+        return None if due_ms is None else max(0.0, (due_ms - self._clock.monotonic_ms()) / 1000)

@@ -111,9 +111,8 @@ def insert_planned(
     if brought:
         connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
     connection.executemany("INSERT INTO promotions VALUES (?, ?)", promotions)
-    for model, head in heads.items():
-        stood = (head.seq, head.chain, head.dedupe_floor, model)
-        connection.execute("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
+    stood = [(head.seq, head.chain, head.dedupe_floor, model) for model, head in heads.items()]
+    connection.executemany("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
     return written, paid
 
 

@@ -49,7 +49,7 @@ class Session:
         self._failure = ""
         self._held = False  # whether a backup holds folds
         self._database = -1  # see `database_descriptor`
-        self.writes = 0  # number of `write` calls
+        self.writes = 0  # number of `write` calls that may have changed the rows of models
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         else:
@@ -87,10 +87,13 @@ class Session:
         except OSError as error:
             raise self._fail(error) from error
 
-    def write(self, write: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `write` as one transaction. If the disk is full, delete the ballast and run it again."""
+    def write(self, write: Callable[[sqlite3.Connection], T], of_models: bool = True) -> T:
+        """Run `write` as one transaction. If the disk is full, delete the ballast and run it again.
+
+        of_models: whether it may change what a `ModelRow` has
+        """
         self.usable(to_write=True)
-        self.writes += 1
+        self.writes += of_models
         try:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
@@ -101,6 +104,16 @@ class Session:
             return self.transaction(write, full_is_known=True)
         except DiskFull:
             raise Unavailable("the disk is full, even after the reserve was used: free some space", "disk_full") from None
+
+    def write_unsynced(self, write: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `write`, which changes nothing that a `ModelRow` has, as one transaction that is not synced: it survives the end of
+        the process, and a power cut only if a later transaction was synced."""
+        connection = self.usable(to_write=True)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            return self.write(write, of_models=False)
+        finally:
+            connection.execute("PRAGMA synchronous = FULL")
 
     def transaction(self, write: Callable[[sqlite3.Connection], T], full_is_known: bool) -> T:
         """Run `write` between BEGIN IMMEDIATE and COMMIT. Before COMMIT, sync the payload files.

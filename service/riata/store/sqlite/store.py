@@ -179,13 +179,7 @@ class SqliteStore:
             generations_sql.require_owner(c, owner)
             generations_sql.write_mark(c, model, seq, deaths)
 
-        # Without a sync: a mark has to survive the end of this process, not a power cut.
-        connection = self._session.usable()
-        connection.execute("PRAGMA synchronous = NORMAL")
-        try:
-            self._session.write(write)
-        finally:
-            connection.execute("PRAGMA synchronous = FULL")
+        self._session.write_unsynced(write)  # a mark has to survive the end of this process, not a power cut
 
     def models(self) -> list[str]:
         return self._session.read(lambda c: [row[0] for row in c.execute("SELECT name FROM models ORDER BY name")])
@@ -288,12 +282,12 @@ class SqliteStore:
             return True
 
         self._session.fold_long_wal()
-        staged = self._session.write(write)
+        staged = self._session.write_unsynced(write)  # the commit syncs it
         self._session.count_wal(len(chunk))
         return staged
 
     def commit(self, owner: Owner, model: str, base_gen: int, generation: Generation) -> Verdict:
-        return self._session.write(lambda c: generations_sql.flip(c, owner, model, base_gen, generation))
+        return self._session.write(lambda c: generations_sql.flip(c, owner, model, base_gen, generation), of_models=False)
 
     def generations(self, model: str) -> list[Generation]:
         return self._session.read(lambda c: generations_sql.list_generations(c, log_sql.find_model(c, model).id))
@@ -308,7 +302,7 @@ class SqliteStore:
             generations_sql.find_generation(c, row.id, model, gen)
             c.execute("UPDATE generations SET verified = ? WHERE model = ? AND gen = ?", (int(sound), row.id, gen))
 
-        self._session.write(write)
+        self._session.write_unsynced(write)  # after a power cut the generation may be found out once more
 
     def trim(
         self, owner: Owner, model: str, keep_generations: int, keep_events: int, older_bytes: int = 0, without: Sequence[int] = ()
@@ -317,7 +311,9 @@ class SqliteStore:
             generations_sql.require_owner(c, owner)
             return generations_sql.forget(c, model, (keep_generations, keep_events), older_bytes, without)
 
-        forgotten = self._session.write(write)
+        forgotten = self._session.write(write, of_models=False)
+        if forgotten:
+            self._models.pop(model, None)
         row = self._session.read(lambda c: log_sql.find_model(c, model))
         self._session.files.trim(row.id, row.head.first_seq)
         return forgotten
@@ -332,7 +328,9 @@ class SqliteStore:
     def remember(self, model: str, rows: Sequence[PendingPrediction], bytes_max: int) -> bool:
         self._require_room()
         self._session.fold_long_wal()
-        kept = self._session.write(lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max))
+        kept = self._session.write(
+            lambda c: remembered_sql.put(c, log_sql.find_model(c, model).id, rows, bytes_max), of_models=False
+        )
         self._session.count_wal(remembered_sql.written_bytes(rows))
         return kept
 
@@ -346,7 +344,7 @@ class SqliteStore:
         return self._session.read(lambda c: remembered_sql.due(c, log_sql.find_model(c, model).id, now_ms, rows_max))
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
-        return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys))
+        return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys), of_models=False)
 
     def maintain(self) -> None:
         """Fold the write-ahead log now if the next append would have to, given as many bytes again."""
@@ -354,7 +352,7 @@ class SqliteStore:
 
     def idle(self) -> None:
         """Fold the write-ahead log, delete expired ids, free disk space if it is short. Each call does bounded work."""
-        self._session.write(self._dedupe.expire)
+        self._session.write(self._dedupe.expire, of_models=False)
         if not self._session.ballast.allows_events():
             self._session.give_back()
         self._session.fold_changes()
