@@ -30,7 +30,7 @@
 #include "arithmetic.h"
 #include "four_lanes.h"
 
-enum { SETS = 512, WAYS = 4, ENTRIES = SETS * WAYS }; /* these and the next are the numbers of riata/learn/truncated_gradient.py */
+enum { SETS = 512, WAYS = 4, ENTRIES = SETS * WAYS }; /* these and the next are the numbers of riata/learn/column_book.py */
 enum { SLOT_KEY, COUNT, SINCE, SUM, LOW, HIGH };
 enum { MARKS = 1024, MARKED_EVERY = 64, DENSE = 1024, BLOCK = 16 };
 #define PRIOR_ROWS 2.0 /* without the feature, so that no feature is a column at its first rows */
@@ -44,11 +44,12 @@ enum { MARKS = 1024, MARKED_EVERY = 64, DENSE = 1024, BLOCK = 16 };
 typedef struct {
     double *column;
     u8 *mark;
-    const u32 *slot_of; /* as in riata_slot_map; NULL if lines are slots */
+    const u32 *slot_of; /* as in riata_slot_map */
+    u32 width_bits;     /* a line has 2^width_bits numbers */
     i64 tracked;
 } column_book;
 
-/* The features of a row: where their lines of four numbers start, and the columns that are written for them. A centre of 0 means not
+/* The features of a row: where their lines start, and the columns that are written for them. A centre of 0 means not
  * centred. entry: which one a feature has, -1 for none; between the rows of the survey only that of centred features. */
 typedef struct {
     const u32 *start;
@@ -80,9 +81,9 @@ static inline i64 entry_of(const column_book *book, i64 slot) {
     return found;
 }
 
-/* The slot of a line of four numbers, from where it starts. Lines of a compact table are in the order in which they were met, on which
+/* The slot of a line, from where it starts. Lines are in the order in which their slots were met, on which
  * no result may depend. */
-static inline i64 slot_at(const column_book *book, u32 start) { return book->slot_of ? book->slot_of[start >> 2] : start >> 2; }
+static inline i64 slot_at(const column_book *book, u32 start) { return book->slot_of[start >> book->width_bits]; }
 
 /* Whether the feature of an entry is in more than half of the rows of the survey since its first, after `rows` of them. The next row
  * counts as one with it, and there are PRIOR_ROWS without it. */

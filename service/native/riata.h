@@ -230,22 +230,25 @@ typedef struct {
     i64 n, features;
 } riata_rows;
 
-/* The map of a compact table of slots. `entries` is 0 if the table is direct: the line of a slot is then the slot.
- *   entry    i64[entries]      (slot + 1) 2^32 + line, or 0; open addressing; `entries` is a power of two above `lines`
- *   slot_of  u32[lines]        the slot of each line in use
+/* The map of a table, from slots to lines: `entry`, or `index` if there is one.
+ *   entry    i64[entries]      (slot + 1) 2^32 + line, or 0; open addressing; `entries` is a power of two above `most`
+ *   index    u32[slots]        line + 1 of every slot, or 0
+ *   slot_of  u32[slots]        the slot of each line in use
+ *   most     lines for which `entry` has space
  *   used     lines in use
+ *   nowhere  the line that belongs to no slot
  *   down     32 - log2(entries) */
 typedef struct {
     i64 *entry;
-    u32 *slot_of;
-    i64 entries, lines, used, down;
+    u32 *index, *slot_of;
+    i64 entries, most, used, nowhere, down;
 } riata_slot_map;
 
 /* ---- slot_table.c --------------------------------------------------------------------------------------------------- */
 
 /* Look up the lines of the slots hash >> shift from hash[at] on, and give a line to each slot that has none.
  *   out      u32[n]   written: line << up
- * Returns    the hash to continue with, n at the end: it stops at a new slot if all lines are in use, and at a slot that takes too many
+ * Returns    the hash to continue with, n at the end: it stops at a new slot if `entry` is full, and at a slot that takes too many
  *            probes
  * Source     open addressing with linear probing */
 EXPORT i64 riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out);
@@ -264,7 +267,7 @@ EXPORT void riata_pick_columns(const double *line, i64 width, const u32 *slot, i
 
 /* ---- truncated_gradient.c -------------------------------------------------------------------------------------------- */
 
-/* Settings of truncated gradient; riata/learn/truncated_gradient.py says what they mean.
+/* Settings of truncated gradient; riata/learn/truncated_config.py says what they mean.
  *   loss, rule   numbers of losses.h and truncation.h
  *   counting     truncation events all have the same size, so the clock counts them
  *   counted      normalised: the scale of a feature that is not a column is 1 while its values are at most this; 0: never
@@ -283,7 +286,7 @@ typedef struct {
  *   seen     u32[seen_room]    adaptive: every line with an accumulator; counts[2] of them
  *   counts   i64[4], scalars f64[10]
  *   column, mark               the book of numeric_columns.h; only if centred
- *   slot_of  as in riata_slot_map; NULL if the table is direct */
+ *   slot_of  as in riata_slot_map */
 typedef struct {
     double *line;
     u32 *alive, *seen;
@@ -338,6 +341,47 @@ QUICK double riata_event_size(const riata_gradient_settings *settings, double no
 /* A weight after all events of a gap of the clock, whose unit takes away `unit`; size, compared with the ceiling, is |beta| or |beta| in
  * other units. rule: a number of truncation.h. Source: Langford, Li & Zhang 2009, equations 4 to 6. */
 QUICK double riata_after_gap(i64 rule, double beta, double size, double unit, double gap, double ceiling);
+
+/* ---- mixed_gradient.c ------------------------------------------------------------------------------------------------ */
+
+/* Settings of truncated gradient with three step sizes; riata/learn/mixed_gradient.py says what they mean.
+ *   eta, accumulator   of each member; the fourth has none
+ *   part, least        the scale of a feature is its largest |x| times `part`, and at least `least`; both are powers of two, or 0
+ *   fixed              part of the shares that each row gives to all members equally */
+typedef struct {
+    double eta[4], accumulator[4], part[4], least[4];
+    i64 rule, period;
+    bool invariant, intercept, centred, calibrated;
+    double gravity, ceiling, reach, fixed;
+} riata_mixture_settings;
+
+/* The state of truncated gradient with three step sizes; riata/learn/mixed_gradient.py names the numbers.
+ *   line     f64[lines, 8]; on a cache line. hash >> shift is a line, and the last belongs to no slot
+ *   alive, seen, column, mark, slot_of   as in riata_gradient
+ *   counts   i64[4], scalars f64[4]
+ *   member   f64[7, 4]   numbers of the members, of which the fourth is none */
+typedef struct {
+    double *line;
+    u32 *alive, *seen;
+    i64 *counts;
+    double *scalars, *member, *column;
+    u8 *mark;
+    const u32 *slot_of;
+    i64 lines, shift, alive_room, seen_room;
+} riata_mixture;
+
+/* As riata_learn_gradient; the margins told are the mixed ones. The work space has one row and 18 columns.
+ * Source     as there; Herbster & Warmuth 1998 for the shares */
+EXPORT i64 riata_learn_mixture(const riata_mixture *table, const riata_mixture_settings *settings, const riata_rows *rows, i64 batches,
+                               i64 first, const riata_room *room, riata_told *told);
+
+/* As riata_collect_gradient; beta: the weights of the mixture. A line is kept if a member has a weight.
+ *   members  f64[3, n], or NULL: written: the weights of each member, in rows of n */
+EXPORT i64 riata_collect_mixture(const riata_mixture *table, const riata_mixture_settings *settings, double clock, bool forget,
+                                 const u32 *listed, i64 n, u32 *line, double *beta, double *members);
+
+/* How far one truncation event advances the clock. norm, importance: scalars of the state. Source: as riata_event_size. */
+QUICK double riata_mixture_event(const riata_mixture_settings *settings, double norm, double importance);
 
 /* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
 

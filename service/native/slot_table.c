@@ -1,19 +1,39 @@
-/* The map of a compact table of slots, and lists of slots: which lines are not empty, so that no code has to scan a table. */
+/* The map from slots to lines, and lists of slots: which lines are not empty, so that no code has to scan a table. */
 #include <math.h>
 #include <string.h>
 
 #include "table.h"
 
-enum { PROBES_MAX = 64 }; /* a map at most a quarter full needs one or two, unless its names were chosen to collide */
+enum { PROBES_MAX = 64 }; /* a map at most half full needs one or two, unless its names were chosen to collide */
+enum { SLOTS_AHEAD = 16 };
 enum { RUN = 8 };         /* slots that are moved at once if no new slot goes between them */
 
+/* The same with an index, which takes every slot. */
+static i64 enter_index(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out) {
+    for (i64 p = at; p < n; p++) {
+        if (p + SLOTS_AHEAD < n)
+            __builtin_prefetch(map->index + (hash[p + SLOTS_AHEAD] >> shift));
+        u32 slot = hash[p] >> shift, line = map->index[slot];
+        if (line == 0) {
+            map->slot_of[map->used++] = slot;
+            map->index[slot] = line = (u32)map->used;
+        }
+        out[p] = (line - 1) << up;
+    }
+    return n;
+}
+
 EXPORT i64 riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out) {
+    if (map->index != NULL)
+        return enter_index(map, hash, n, at, shift, up, out);
     i64 mask = map->entries - 1;
     for (i64 p = at; p < n; p++) {
+        if (p + SLOTS_AHEAD < n)
+            __builtin_prefetch(map->entry + place_of(map, hash[p + SLOTS_AHEAD] >> shift));
         i64 slot = hash[p] >> shift, i = place_of(map, slot);
         for (i64 probes = 0; map->entry[i] >> HASH_BITS != slot + 1;) {
             if (map->entry[i] == 0) {
-                if (map->used == map->lines)
+                if (map->used == map->most)
                     return p;
                 map->entry[i] = (slot + 1) << HASH_BITS | map->used;
                 map->slot_of[map->used++] = (u32)slot;

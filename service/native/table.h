@@ -1,10 +1,8 @@
-/* Helpers of learners for the rows of a batch, and tables with a line of numbers for each slot. */
+/* Helpers of learners for the rows of a batch, and tables with a line of numbers for each slot that was met: riata/learn/slot_table.py. */
 #ifndef RIATA_TABLE_H
 #define RIATA_TABLE_H
 
 #include "riata.h"
-
-/* Helpers of learners for the rows of a batch. */
 
 enum { ROWS_AHEAD = 16 }; /* two cache lines of an array with one number per row */
 
@@ -31,8 +29,6 @@ static inline void prefetch_row(const riata_rows *rows, i64 i) {
     }
 }
 
-/* Tables with a line of numbers for each slot, and the map of a compact one. Theory of operation: riata/learn/slot_table.py. */
-
 enum { HASH_BITS = 32 };
 enum { AHEAD = 160 }; /* features; far enough to hide one memory access, near enough to stay in the L1 and L2 caches */
 #define ODD 0x9E3779B1u /* 2^32 / golden ratio: adjacent slots are mapped far apart */
@@ -40,14 +36,14 @@ enum { AHEAD = 160 }; /* features; far enough to hide one memory access, near en
 /* Where the search for a slot begins. Source: multiplicative hashing, Dietzfelbinger et al. 1997. */
 static inline i64 place_of(const riata_slot_map *map, i64 slot) { return (u32)slot * ODD >> map->down; }
 
-/* The line of a slot; `map->lines`, the line of no slot, if it has none. */
+/* The line of a slot; `map->nowhere` if it has none. */
 static inline i64 line_at(const riata_slot_map *map, i64 slot) {
-    if (map->entries == 0)
-        return slot;
+    if (map->index != NULL)
+        return map->index[slot] != 0 ? (i64)map->index[slot] - 1 : map->nowhere;
     i64 i = place_of(map, slot);
     while (map->entry[i] != 0 && map->entry[i] >> HASH_BITS != slot + 1)
         i = (i + 1) & (map->entries - 1);
-    return map->entry[i] != 0 ? (u32)map->entry[i] : map->lines;
+    return map->entry[i] != 0 ? (u32)map->entry[i] : map->nowhere;
 }
 
 #endif

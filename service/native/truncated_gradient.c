@@ -394,7 +394,7 @@ INLINED i64 lay_out_row(const table *t, const settings *s, const riata_rows *row
  * Returns   the calibrated margin before learning, and whether the row was learnt */
 INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 *k, scratch *c, u32 *start, double *x,
                          bool *learnt) {
-    column_book book = {t->column, t->mark, t->slot_of, s->centred ? t->counts[N_COLUMNS] : 0};
+    column_book book = {t->column, t->mark, t->slot_of, 2, s->centred ? t->counts[N_COLUMNS] : 0};
     column_row row = {c->start, c->x, c->centre, c->span, c->entry, *k};
     c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
     gathered found = gather_row(t, s, rows, i, *k, c);

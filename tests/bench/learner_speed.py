@@ -41,7 +41,8 @@ from sklearn.linear_model import SGDClassifier
 
 from riata.base.arrays import F64, I64, U32
 from riata.learn.slot_table import zero_table
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.native.library import address
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import contest

@@ -31,7 +31,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from riata.base.arrays import F64, I64
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.wire.batch import Batch
 from tests.bench import report
 from tests.bench.sketch_runs import write_csv

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from riata.base.errors import RiataError
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core
 from riata.run.state.config import config_from_payload
 from riata.run.state.model_state import ModelState

@@ -21,7 +21,7 @@ from riata.base.errors import Malformed
 from riata.cli import fit
 from riata.cli.blocks import BLOCK_BYTES, HEAD_BYTES, blocks, head_of
 from riata.cli.fit_setup import Beginning, fit_config
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.run.candidates.exports import read_export
 from riata.wire.workspace import Workspaces
 from tests.cli.test_end_to_end import clean_environment, riata

@@ -11,7 +11,7 @@ from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.learn.registry import build_learner
 from riata.learn.taylor_config import TaylorSketchConfig
 from riata.learn.taylor_sketch import TaylorSketch
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.run.events import random_batch
 
 KEEPERS: list[Any] = [

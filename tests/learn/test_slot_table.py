@@ -1,16 +1,18 @@
-"""The layout of a table changes no bit of a learner, and takes memory for what was met only."""
+"""Which line a slot has changes no bit of a learner, and a table takes memory for what was met only."""
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from riata.learn import slot_table
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.slot_table import SlotList, SlotTable
+from riata.learn.taylor_sketch import TaylorSketch
 from riata.native.library import core, struct
 from riata.run.state.config import read_config
 from tests.learn.contract import same
@@ -18,12 +20,12 @@ from tests.learn.streams import sparse_events, to_batch
 from tests.twins import slot_table as twin
 
 BITS = 14
-LIMIT = 4096  # lines of a compact table of 2^14 slots
 LEARNERS: dict[str, dict[str, Any]] = {
-    "adaptive": {"kind": "truncated_gradient", "gravity": 1e-3},
+    "default": {"kind": "truncated_gradient", "gravity": 1e-3},
+    "adaptive": {"kind": "truncated_gradient", "gravity": 1e-3, "tuned": False},
     "constant": {"kind": "truncated_gradient", "gravity": 1e-3, "rate": "constant", "normalised": False},
-    "ftrl": {"kind": "ftrl_proximal", "l1": 0.1},
-    "hybrid": {"kind": "taylor_sketch", "mode": "hybrid", "k": 20, "warm_up": 40},
+    "ftrl": {"kind": "ftrl_proximal", "l1": 0.1, "standardised": False},
+    "hybrid": {"kind": "taylor_sketch", "mode": "hybrid", "k": 20, "warm_up": 40, "standardised": False},
 }
 
 
@@ -31,7 +33,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 def test_slots_get_lines_in_the_order_in_which_they_are_met(spread: int) -> None:
     hashes = (np.random.default_rng(1).integers(0, 600, 1000) * spread).astype(np.uint32)
     places, slot_of, out = np.zeros(1024, np.int64), np.empty(200, np.uint32), np.empty(1000, np.uint32)
-    found = struct("riata_slot_map", entry=places, slot_of=slot_of, entries=1024, lines=200, down=32 - 10)
+    found = struct("riata_slot_map", entry=places, slot_of=slot_of, entries=1024, most=200, nowhere=1024, down=32 - 10)
     known: dict[int, int] = {}
     expected, stopped = twin.enter(known, hashes.tolist(), 1, 3, 200)
     assert core.enter_slots(found, hashes, len(hashes), 0, 1, 3, out) == stopped
@@ -43,58 +45,79 @@ def test_slots_get_lines_in_the_order_in_which_they_are_met(spread: int) -> None
     assert lines[:200].tolist() == list(known.values())
 
 
+def test_an_index_gives_the_lines_that_a_map_gives() -> None:
+    hashes = np.random.default_rng(2).integers(0, 2**32, 5000, dtype=np.uint32) >> np.uint32(20) << np.uint32(20)
+    known: dict[int, int] = {}
+    expected, _ = twin.enter(known, hashes.tolist(), 32 - BITS, 32 - BITS, 2**BITS)
+    maps, index = SlotTable(BITS, 4), SlotTable(BITS, 4)
+    index.lines_of(hashes[:9] >> np.uint32(32 - BITS))
+    index._make_index()
+    for table in (maps, index):
+        assert table.enter(hashes).tolist() == expected
+        assert table.slots_of(np.arange(len(known), dtype=np.uint32)).tolist() == list(known)
+
+
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_table_that_grows_learns_the_same_bits_as_a_direct_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_grows_learns_the_same_bits_as_one_with_an_index(name: str) -> None:
     def build() -> Learner:
         return build_learner(read_config({"learner": LEARNERS[name]}).learner, BITS)
 
-    grows, thawed = build(), build()
-    monkeypatch.setattr(slot_table, "SMALL_BITS", BITS)
-    direct = build()
-    monkeypatch.undo()
+    grows, thawed, index = build(), build(), build()
+    inside: Any = index
+    (inside._state.table if isinstance(inside, TaylorSketch) else inside._slots)._make_index()
     sizes = []
     for n, seed, features, longest in ((3, 1, 40, 5), (200, 2, 40, 8), (60, 3, 3000, 60), (40, 4, 20_000, 400), (50, 2, 40, 8)):
         batch = to_batch(sparse_events(n, seed, features, spread=0.5, longest=longest))
         thawed.thaw(grows.freeze())
-        told = [learner.step_all([batch]) for learner in (grows, thawed, direct)]
+        told = [learner.step_all([batch]) for learner in (grows, thawed, index)]
         assert told[0].margin.tobytes() == told[1].margin.tobytes() == told[2].margin.tobytes()
-        assert same(grows.freeze(), direct.freeze())
-        assert same(thawed.freeze(), direct.freeze())
-        assert grows.weights().beta.tobytes() == direct.weights().beta.tobytes()
+        assert same(grows.freeze(), index.freeze())
+        assert same(thawed.freeze(), index.freeze())
+        assert grows.weights().beta.tobytes() == index.weights().beta.tobytes()
         sizes.append(grows.memory()["table"])
-    assert sizes[0] < sizes[2] < sizes[3] == sizes[4] == direct.memory()["table"]
+    assert sizes[0] < sizes[2] < sizes[3] == sizes[4]
 
 
-def test_batches_given_together_have_one_layout_even_if_the_table_becomes_direct_between_them() -> None:
-    table = SlotTable(BITS, 4)
-    few, many = np.array([5, 6], np.uint32) << np.uint32(18), np.arange(LIMIT + 1, dtype=np.uint32) << np.uint32(18)
-    assert [int(hashes[0] >> np.uint32(table.shift)) for hashes in table.enter_all([few])] == [0]
-    together = table.enter_all([few, many])
-    assert table.is_direct
-    assert [hashes.tolist() for hashes in together] == [few.tolist(), many.tolist()]
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_memory_is_that_of_the_slots_met_until_a_direct_table_is_worth_it() -> None:
-    table = SlotTable(22, 4)
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell how much memory a process has")
+@pytest.mark.parametrize("slots", [1000, 300_000, 2_000_000])
+def test_memory_is_that_of_the_slots_met(slots: int) -> None:
+    before, table = resident(), SlotTable(22, 8)
     at_first = table.nbytes
-    table.lines_of(np.arange(0, 2**22, 2**22 // 30_000, dtype=np.uint32))
+    lines = table.lines_of((np.arange(slots, dtype=np.uint32) * np.uint32(0x9E3779B1)) >> np.uint32(10))
+    table.line[lines, 0] = 1.0
     assert at_first < 20_000
-    assert table.nbytes < 30_000 * 2 * (32 + 4 + 32)
-    table.lines_of(np.arange(2**16 + 1, dtype=np.uint32))
-    assert table.is_direct
-    assert table.nbytes == (2**22 + 1) * 32
+    assert table.nbytes <= slots * (64 + 4 + 32) + 2**21 + 2**14
+    assert resident() - before < 1.1 * table.nbytes + slots * 4 + 2**21  # and the lines that were returned
 
 
-def test_names_that_were_chosen_to_collide_make_the_table_direct() -> None:
+def test_growth_is_told_before_it_happens_and_no_line_is_moved() -> None:
+    table, told = SlotTable(22, 4), 0
+    line = table.line
+    for start in range(0, 2**16, 16):
+        expected, before = table.growth, table.nbytes
+        table.lines_of(np.arange(start, start + 16, dtype=np.uint32))
+        if table.nbytes - before > 2 * mmap.PAGESIZE and table.nbytes < 2**20:
+            assert expected >= table.nbytes - before - 2 * mmap.PAGESIZE > 0
+            told += 1
+    assert told > 3
+    assert table.line is line
+
+
+def test_names_that_were_chosen_to_collide_get_an_index() -> None:
     inverse = pow(0x9E3779B1, -1, 2**32)
     slots = np.arange(2**13, dtype=np.uint32) * np.uint32(inverse)  # whose first probe is 0
     slots = slots[slots < 2**26][:80]
     table = SlotTable(26, 2)
     assert table.lines_of(slots[:60]).tolist() == list(range(60))
     table.line[:60, 0] = np.arange(60)
-    table.lines_of(slots)
-    assert table.is_direct
-    assert table.line[slots[:60], 0].tolist() == list(range(60))
+    assert table.lines_of(slots).tolist() == list(range(80))
+    assert table.map.entries == 0
+    assert table.line[:60, 0].tolist() == list(range(60))
 
 
 # Slot list.

@@ -18,7 +18,8 @@ from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.standardised import FEW, Standardised, Standards
 from riata.learn.taylor_config import TaylorSketchConfig
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.predict.uncertainty import Covariance
 from riata.run.state.config import read_config
 from riata.wire.batch import Batch

@@ -15,7 +15,7 @@ from riata.base.errors import BadInput
 from riata.learn.learner import Learner, Shadow
 from riata.learn.taylor_config import FeatureGamma, TaylorSketchConfig
 from riata.learn.taylor_sketch import TaylorSketch
-from riata.learn.taylor_state import key_map, own_penalties
+from riata.learn.taylor_state import NOTHING, key_map, own_penalties
 from riata.native.library import core
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
@@ -361,12 +361,14 @@ def _compare(learner: TaylorSketch, plain: twin.Plain) -> None:
         assert ours == pytest.approx(theirs, rel=REL, abs=ABS)
     cross = [[0.0 if one == other else plain.h(one, other) for other in order] for one in order]
     assert sketch.cross == pytest.approx(np.array(cross).reshape(len(order), len(order)), rel=REL, abs=ABS)
-    line = state.arrays.outside.line
     others = sorted(one for one in plain.feature if one not in members and plain.feature[one].peak > 0.0)
-    assert learner._outside().tolist() == (others if len(line) else [])
+    others = [] if state.settings.outside == NOTHING else others
+    assert learner._outside().tolist() == others
+    lines = state.table.lines_of(np.array(others, np.uint32))
     for column, name in ((0, "beta"), (1, "gradient"), (2, "curvature"), (3, "peak")):
         unit = scale if column in (1, 2) else 1.0
-        ours = np.abs(line[others, column]) if name == "peak" else line[others, column] * unit
+        found = state.table.line[lines, column]
+        ours = np.abs(found) if name == "peak" else found * unit
         assert ours == pytest.approx([getattr(plain.feature[one], name) for one in others], rel=REL, abs=ABS)
     weights = learner.weights()
     alive = {one: f.beta for one, f in sorted(plain.feature.items()) if f.beta != 0.0 and one != twin.INTERCEPT}

@@ -7,7 +7,9 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
-from riata.learn.truncated_gradient import DENSE, ENTRY, TruncatedGradient, TruncatedGradientConfig
+from riata.learn.column_book import DENSE, ENTRY
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.wire.batch import Batch
 from tests.learn.contract import served
 from tests.learn.streams import cut, to_batch

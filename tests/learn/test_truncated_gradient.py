@@ -14,7 +14,8 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner
 from riata.learn.slot_table import zero_table
-from riata.learn.truncated_gradient import CLOCK, CLOCK_LOST, COUNTS, SCALARS, TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import CLOCK, CLOCK_LOST, COUNTS, SCALARS, TruncatedGradient
 from riata.native.library import core, struct
 from tests.learn.contract import Build, LearnerContract, same, served
 from tests.learn.streams import cut, sparse_events, to_batch

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from tests.learn.streams import to_batch
 from tests.twins.truncated_step import Event
 

@@ -28,6 +28,7 @@ PARTICLES: Final = ("tests/maths/test_particles.py",)
 METROPOLIS: Final = ("tests/maths/test_metropolis.py",)
 ROWS: Final = ("tests/learn/test_particle_filter.py",)
 DOT: Final = ("tests/maths/test_shooting.py",)
+MIXED: Final = ("tests/learn/test_mixed_gradient.py",)
 GRADIENT: Final = ("tests/learn/test_truncated_gradient_golden.py",)
 FTRL: Final = ("tests/learn/test_ftrl_proximal.py",)
 VW: Final = ("tests/wire/test_vw_text.py",)
@@ -58,6 +59,9 @@ KERNELS: Final = (
     Mutant("native/losses.h", "own = most(0.0, 1.0 - sign * margin)", "own = most(0.0, 1.0 + sign * margin)", SCORE),
     Mutant("native/losses.h", "is_positive ? base : 1.0 - base", "is_positive ? 1.0 - base : base", SCORE),
     Mutant("native/shooting.h", "omega - copysign(gamma, omega)", "omega + copysign(gamma, omega)", SHOOTING),
+    Mutant("native/mixed_gradient.c", "share * likely", "share + likely", MIXED),
+    Mutant("native/mixed_gradient.c", "common * move * sum.pull", "common * sum.pull", MIXED),
+    Mutant("native/four_exp.h", "d + e * rise - strength", "d + e * rise + strength", MIXED),
     Mutant("native/text.h", "* M1) ^ (tag * M2);", "* M1) ^ (tag + M2);", JSON),
     Mutant("native/vw.c", "(1 - 2 * negative)", "(1 + 2 * negative)", VW),
     Mutant("native/vw.c", "size > NAME_BYTES_MAX))\n            break;", "size > NAME_BYTES_MAX + 1))\n            break;", VW),

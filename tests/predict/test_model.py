@@ -12,7 +12,8 @@ import pytest
 
 from riata.base.errors import RiataError
 from riata.learn.learner import Weights
-from riata.learn.truncated_gradient import TruncatedGradient, TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_gradient import TruncatedGradient
 from riata.maths.links import Link
 from riata.predict.explain import LARGEST
 from riata.predict.linear_model import LinearModel

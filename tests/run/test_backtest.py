@@ -105,13 +105,14 @@ def test_the_configuration_in_force_is_that_of_the_last_event_that_set_it() -> N
 
 
 def test_alarms_of_drift_are_answered_by_forgetting() -> None:
+    one_step = with_settings(CONFIG, "learner.tuned=false")  # three steps follow this change without an alarm
     store, rng = MemoryStore(), np.random.default_rng(7)
-    create_model(store)
+    create_model(store, config=one_step)
     for turn in range(20):
         rows = random_batch(rng, 500)
         log_batch(store, replace(rows, label=1.0 - rows.label) if turn >= 14 else rows)
     settings = ["drift.action=note,drift.rest_events=0", "drift.action=forget,drift.rest_events=0"]
-    found = backtest(store, "m", [(text, with_settings(CONFIG, text)) for text in settings])
+    found = backtest(store, "m", [(text, with_settings(one_step, text)) for text in settings])
     own, noted, forgetting = found.document()["settings"]
     assert (own["drift_alarms"], noted["loss"] == own["loss"]) == (0, True)
     assert min(noted["drift_alarms"], forgetting["drift_alarms"]) >= 1

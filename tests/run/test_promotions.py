@@ -244,9 +244,9 @@ def test_an_event_that_the_promoted_state_refuses_is_counted_and_is_not_excluded
     kept = Kept(2)
     kept.log()
     state = another_state(kept.store, THROUGH)
-    name = "learner.scalars"
+    name = "learner.member"
     state.arrays[name] = state.arrays[name].copy()
-    state.arrays[name][2:4] = 1e308  # an intercept and its squares: some rows leave the finite numbers
+    state.arrays[name][3:9] = 1e308  # the intercepts and their squares: some rows leave the finite numbers
     promote(kept.store, state)
     found = kept.start()
     assert found.refused == {}

@@ -15,7 +15,6 @@ from riata.base.errors import BadInput, Conflict
 from riata.run.files.fit import Fit
 from riata.run.files.reading import Block
 from riata.run.outcome import RowsRefused
-from riata.run.state import parts as state_parts
 from riata.run.state.config import read_config
 from riata.run.state.replay import replay
 from riata.store.sqlite.store import read_sqlite
@@ -33,11 +32,6 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ftrl_proximal": {"kind": "ftrl_proximal"},
     "taylor_sketch": {"kind": "taylor_sketch", "gamma": 0.3, "block": 9, "warm_up": 20, "mode": "hybrid", "k": 6},
 }
-
-
-@pytest.fixture(autouse=True)
-def _few_rows_are_enough_to_choose_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_parts, "LEAST_OF_CLASSES", 16)
 
 
 def document(learner: str = "truncated_gradient", **classes: Any) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from riata.learn.truncated_gradient import COUNTED, TruncatedGradientConfig
+from riata.learn.mixed_gradient import COUNTED
+from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 
 TWINS_OF = ("truncated_gradient",)

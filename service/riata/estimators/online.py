@@ -25,7 +25,7 @@ from riata.estimators.parameters import constructor, described, model_config, pa
 from riata.learn.ftrl_proximal import FtrlProximalConfig
 from riata.learn.particle_filter import FEATURES_ADVISED, FEATURES_MOST, ParticleFilterConfig, dependent_column
 from riata.learn.taylor_config import TaylorSketchConfig
-from riata.learn.truncated_gradient import TruncatedGradientConfig
+from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.predict.posterior import PosteriorModel, positive, quantiles, require_posterior
 from riata.run.candidates.exports import read_export
 

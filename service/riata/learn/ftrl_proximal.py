@@ -227,8 +227,14 @@ class FtrlProximal(Learner):
         self._scalars: F64 = np.zeros(SCALARS)
         self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
         self._slots = SlotTable(self.bits, COLUMNS)
-        self._table = struct("riata_ftrl", counts=self._counts, scalars=self._scalars)
-        self._held: tuple[Any, ...] = (None, None, None)  # the arrays that grow, as the structure has them
+        self._table = struct(
+            "riata_ftrl",
+            line=self._slots.line,
+            lines=len(self._slots.line),
+            shift=self._slots.shift,
+            counts=self._counts,
+            scalars=self._scalars,
+        )
 
     def _make_room(self, features: int) -> None:
         """Make sure that the lists have space for every feature of a batch, and pass the present arrays to the kernel.
@@ -240,11 +246,8 @@ class FtrlProximal(Learner):
             self.weights()
             self._alive.make_room(max(features, len(self._alive)))
         self._seen.make_room(features)
-        held = line, alive, seen = self._slots.line, self._alive.slot, self._seen.slot
-        if any(new is not old for new, old in zip(held, self._held, strict=True)):
-            self._held, table = held, self._table
-            table.line, table.lines, table.shift = line, len(line), self._slots.shift
-            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
+        table, alive, seen = self._table, self._alive.slot, self._seen.slot
+        table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""

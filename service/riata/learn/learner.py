@@ -211,13 +211,8 @@ class Learner(Protocol):
         return
 
     def chosen(self) -> Mapping[str, Any]:
-        """Return the settings that the learner has chosen by itself, and whether the choice has `ended`; empty if it chooses
-        none."""
+        """Return the settings that the learner tries side by side and the share of each; empty if it tries none."""
         return {}
-
-    def rest(self) -> None:
-        """Free what is kept only for rows that follow at once. Changes no later result."""
-        return
 
 
 def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> Stepped:

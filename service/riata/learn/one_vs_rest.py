@@ -88,8 +88,10 @@ class OneVsRest(Learner):
         parts: dict[str, Arrays] = {}
         for key, array in arrays.items():
             part, _, name = key.partition(".")
-            parts.setdefault(part, {})[name] = array
+            parts.setdefault(part if name else "", {})[name or part] = array
         own = dict(self._parts())
+        for_all = parts.pop("", {})  # of ALGO_VERSION 8 and before: one choice of settings for all classes
+        parts = {part: {**for_all, **each} for part, each in parts.items()}
         if parts.keys() != own.keys():
             raise Corrupt(f"learner state: expected the classes {', '.join(own)}, got {', '.join(parts)}")
         for part, one in own.items():

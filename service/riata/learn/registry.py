@@ -11,7 +11,7 @@ from riata.learn.kinds import KINDS
 from riata.learn.learner import Learner
 from riata.learn.spec import LearnerSettings, LearnerSpec
 
-ALGO_VERSION: Final[int] = 8  # increased with every change that could alter one bit of the result of replaying a log
+ALGO_VERSION: Final[int] = 9  # increased with every change that could alter one bit of the result of replaying a log
 
 
 class Specs(Mapping[str, LearnerSpec[Any]]):

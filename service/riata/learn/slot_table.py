@@ -1,43 +1,45 @@
-"""Tables with a line of numbers for each slot: compact while few slots were met, addressed by the slot itself once many were.
+"""Tables with a line of numbers for each slot that was met.
 
-With 2^22 slots a full table takes 128 MiB, and hashing spreads features over all of it: each takes a page of its own. So a table
-begins with a few lines, which slots take in the order in which they are first met. A map with open addressing gives the line of
-a slot; it is at most a quarter full. When the lines are used up, lines and map double. With more than one slot in
-`_COMPACT_SHARE` in use, all slots get a line, in pages of 2 MiB: looking a slot up takes about as long as learning it.
+Hashing spreads features over all 2^bits slots. A table with a line for each slot would take a page of memory for each feature,
+256 MiB with 2^22 slots. So slots get lines in the order in which they are first met, and a map gives the line of a slot. Address
+space is reserved for all slots at once; it takes memory as lines are used, so no line is ever moved or copied.
 
-Kernels of learners take a hash and a shift, and use line hash >> shift. For a compact table they get hashes that are made from
-the numbers of the lines, in the same order, so no kernel knows the layout. Adjacent features that share a slot share a line.
+The map has open addressing and is at most half full; it doubles. Once it would be as large as an index of all slots, or if names
+were chosen to collide in it, it becomes that index.
 
-The layout is not part of a learner's state. Feature names that were chosen to collide in the map make the table direct: that
-costs memory and no time.
+Kernels of learners take a hash and a shift, and use line hash >> shift. They get hashes that are made from the numbers of the
+lines, in the same order. Adjacent features that share a slot share a line. The lines of slots are not part of a learner's state.
 """
 
 from __future__ import annotations
 
 import mmap
 import sys
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from riata.base.arrays import F64, I64, U8, U32, aligned
-from riata.native.library import core, struct
+from riata.native.library import address, core, struct
 
 HASH_BITS: Final = 32
-_COMPACT_SHARE: Final = 64
-_COMPACT_MIN: Final = 4096  # lines that a compact table may have at least
-SMALL_BITS: Final = 13  # tables of up to this many bits are direct from the start
-_LINES_MIN: Final = 256
-_SPARSE: Final = 4  # entries of the map for each line
+_FIRST: Final = 256  # lines for which the map has space at first
+_SPARSE: Final = 2  # entries of the map for each line
+_ENTRY_BYTES: Final = 8
+_INDEX_BYTES: Final = 4
 _CACHE_LINE_BYTES: Final = 64
+_PAGE_BYTES: Final = 4096
 _HUGE_BYTES: Final = 2 * 2**20
-_MAPPED_BYTES_MIN: Final = 64 * 2**10  # from here on a mapping of its own, so that what a table outgrows returns to the system
+_MAPPED_BYTES_MIN: Final = 64 * 2**10  # from here on a mapping of its own, which returns to the system when it is freed
+_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0)
 
 
 def zero_table(lines: int, width: int) -> F64:
     """A zeroed table f64[lines, width] aligned to a cache line, so that no line of it crosses two if width is a power of two.
-    A large one has pages of 2 MiB where the system has them, since address translation costs more than a step."""
+
+    Memory is taken where it is first written, and beyond the first 2 MiB in pages of 2 MiB where the system has them, since
+    address translation costs more than a step.
+    """
     return _zeros(8 * lines * width).view(np.float64).reshape(lines, width)
 
 
@@ -46,71 +48,60 @@ def _zeros(count: int) -> U8:
     if sys.platform != "linux" or count < _MAPPED_BYTES_MIN:
         return aligned(np.zeros(count + _CACHE_LINE_BYTES, np.uint8), count, _CACHE_LINE_BYTES)
     alignment = _HUGE_BYTES if count >= 2 * _HUGE_BYTES else _CACHE_LINE_BYTES
-    area = mmap.mmap(-1, count + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    area = mmap.mmap(-1, count + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    found = aligned(np.frombuffer(area, np.uint8), count, alignment)
     if alignment == _HUGE_BYTES:
-        area.madvise(mmap.MADV_HUGEPAGE)
-    return aligned(np.frombuffer(area, np.uint8), count, alignment)
+        begins = address(found) - address(np.frombuffer(area, np.uint8))
+        area.madvise(mmap.MADV_NOHUGEPAGE, begins, _HUGE_BYTES)
+        area.madvise(mmap.MADV_HUGEPAGE, begins + _HUGE_BYTES, (count - 1) // _HUGE_BYTES * _HUGE_BYTES - _HUGE_BYTES)
+    return found
 
 
 class SlotTable:
     """The lines f64[width] of the slots of a learner with 2^bits slots; zeros until they are written.
 
-    line  : f64[lines + 1, width]  for kernels; another array after a call that adds slots. The last line belongs to no slot
-    shift : of the hashes that `enter` returns: their lines are hash >> shift; may change with `line`
+    line    : f64[2^bits + 1, width]  for kernels; the last line belongs to no slot
+    slot_of : u32[2^bits]             the slots of the lines in use
+    shift   : of the hashes that `enter` returns: their lines are hash >> shift
     """
 
     def __init__(self, bits: int, width: int) -> None:
         self._bits, self._width = bits, width
-        self._compact_lines = max(2**bits // _COMPACT_SHARE, _COMPACT_MIN)
-        self._slot_of: U32 = np.empty(0, np.uint32)
-        self._places: I64 = np.empty(0, np.int64)
-        self.is_direct = bits <= SMALL_BITS
-        self._map = struct("riata_slot_map")
-        self.shift = HASH_BITS - (bits if self.is_direct else self._compact_lines.bit_length() - 1)
-        self.line = zero_table((2**bits if self.is_direct else 0) + 1, width)
-        if not self.is_direct:
-            self._grow(_LINES_MIN)
+        self.shift = HASH_BITS - bits
+        self.line: F64 = zero_table(2**bits + 1, width)
+        self.slot_of: U32 = _zeros(4 * 2**bits).view(np.uint32)
+        self._map = struct("riata_slot_map", slot_of=self.slot_of, nowhere=2**bits)
+        self._map_nbytes = 0
+        self._is_index = False
+        self._make_map(_FIRST)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the lines and of the map. All of them are in memory soon after a table has grown."""
-        return self.line.nbytes + self._slot_of.nbytes + self._places.nbytes
+        """Bytes of the lines in use, in whole pages, of their slots, and of the map."""
+        used = int(self._map.used)
+        lines = used * 8 * self._width
+        page = _PAGE_BYTES if lines <= _HUGE_BYTES else _HUGE_BYTES
+        return -(-lines // page) * page + 4 * used + self._map_nbytes
 
     @property
     def growth(self) -> int:
-        """Bytes that the next step of the table takes; 0 while an eighth of its lines is free, and of a direct table."""
-        lines = len(self._slot_of)
-        if self.is_direct or 8 * self._map.used < 7 * lines:
+        """Bytes that the next step of the map takes; 0 while an eighth of it is free, and if it is an index."""
+        if self._is_index or 8 * self._map.used < 7 * self._map.most:
             return 0
-        return 8 * self._width * 2**self._bits if 2 * lines > self._compact_lines else self.nbytes
-
-    @property
-    def slot_of(self) -> U32:
-        """The slots of lines, for kernels; empty if the table is direct: a line is then that of the slot of its number."""
-        return self._slot_of
-
-    def enter(self, hashes: U32) -> U32:
-        """Give a line to the slot of each hash that has none. Return hashes whose lines are hash >> shift, in the same order."""
-        if self.is_direct:
-            return hashes
-        return self._look_up(np.ascontiguousarray(hashes, np.uint32), HASH_BITS - self._bits, self.shift)
+        return min(2 * self._map_nbytes, _INDEX_BYTES << self._bits)
 
     @property
     def map(self) -> Any:
-        """The `riata_slot_map` of the present table."""
+        """The `riata_slot_map`."""
         return self._map
 
-    def enter_all(self, several: Sequence[U32]) -> Sequence[U32]:
-        """As `enter` of each, for one layout."""
-        entered = [self.enter(hashes) for hashes in several]
-        return several if self.is_direct else entered
+    def enter(self, hashes: U32) -> U32:
+        """Give a line to the slot of each hash that has none. Return hashes whose lines are hash >> shift, in the same order."""
+        return self._look_up(np.ascontiguousarray(hashes, np.uint32), self.shift, self.shift)
 
     def lines_of(self, slots: U32) -> U32:
         """The numbers of the lines of slots; those without a line get one."""
-        if self.is_direct:
-            return slots
-        lines = self._look_up(slots, 0, 0)
-        return slots if self.is_direct else lines
+        return self._look_up(np.ascontiguousarray(slots, np.uint32), 0, 0)
 
     def pick(self, slots: U32, column: int) -> tuple[F64, F64]:
         """Copies of two adjacent columns of the lines of slots."""
@@ -120,43 +111,38 @@ class SlotTable:
 
     def slots_of(self, lines: U32) -> U32:
         """The slots of lines in use."""
-        return lines if self.is_direct else self._slot_of[lines]
+        return self.slot_of[lines]
 
     def _look_up(self, hashes: U32, shift: int, up: int) -> U32:
         out, at = np.empty(len(hashes), np.uint32), 0
         while True:
-            found = self._map
-            at = core.enter_slots(found, hashes, len(hashes), at, shift, up, out)
+            at = core.enter_slots(self._map, hashes, len(hashes), at, shift, up, out)
             if at == len(hashes):
                 return out
-            if 2 * found.used > self._compact_lines or found.used < found.lines or not self._grow(2 * found.used):
-                self._make_direct()
-                return hashes
+            full = self._map.used == self._map.most
+            if not full or not self._make_map(2 * self._map.most):
+                self._make_index()
 
-    def _grow(self, lines: int) -> bool:
-        """Change to a compact table with room for this many lines; false if their slots collide in its map."""
-        used = self._map.used
-        known, places, slot_of = self._slot_of[:used], _zeros(8 * _SPARSE * lines).view(np.int64), np.empty(lines, np.uint32)
-        new = struct("riata_slot_map", entry=places, slot_of=slot_of, entries=len(places), lines=lines, down=_down(places))
-        # In the order of their lines, so they keep them.
-        if core.enter_slots(new, known, used, 0, 0, 0, np.empty(used, np.uint32)) < used:
+    def _make_map(self, most: int) -> bool:
+        """Change to a map with space for this many lines; false if it would be larger than an index, or its slots collide."""
+        if _ENTRY_BYTES * _SPARSE * most > _INDEX_BYTES << self._bits and most > _FIRST:
             return False
-        longer = zero_table(lines + 1, self._width)
-        longer[:used] = self.line[:used]
-        self.line, self._slot_of, self._places, self._map = longer, slot_of, places, new
+        used = int(self._map.used)
+        places: I64 = _zeros(_ENTRY_BYTES * _SPARSE * most).view(np.int64)
+        new = struct("riata_slot_map", entry=places, slot_of=self.slot_of, entries=len(places), most=most, nowhere=2**self._bits)
+        new.down = HASH_BITS - (len(places).bit_length() - 1)
+        # In the order of their lines, so they keep them.
+        if core.enter_slots(new, self.slot_of[:used].copy(), used, 0, 0, 0, np.empty(used, np.uint32)) < used:
+            return False
+        self._map, self._map_nbytes, self._is_index = new, places.nbytes, False
         return True
 
-    def _make_direct(self) -> None:
-        table, used = zero_table(2**self._bits + 1, self._width), self._map.used
-        table[self._slot_of[:used]] = self.line[:used]
-        self.line, self.shift, self.is_direct = table, HASH_BITS - self._bits, True
-        self._slot_of, self._places = self._slot_of[:0].copy(), self._places[:0].copy()
-        self._map = struct("riata_slot_map")
-
-
-def _down(places: I64) -> int:
-    """The field `down` of a map."""
-    return HASH_BITS - (len(places).bit_length() - 1)
+    def _make_index(self) -> None:
+        index: U32 = _zeros(_INDEX_BYTES << self._bits).view(np.uint32)
+        used = int(self._map.used)
+        index[self.slot_of[:used]] = np.arange(1, used + 1, dtype=np.uint32)
+        self._map = struct("riata_slot_map", index=index, slot_of=self.slot_of, used=used, nowhere=2**self._bits)
+        self._map_nbytes, self._is_index = index.nbytes, True
 
 
 # Lists of the slots whose lines are not empty, for learners with a table.
@@ -194,7 +180,7 @@ class SlotList:
 
     def rename(self, first: int, table: SlotTable) -> None:
         """Replace the entries from `first` on, which a kernel has appended, by slots: it knows the numbers of lines only."""
-        if first < len(self) and not table.is_direct:
+        if first < len(self):
             self.slot[first : len(self)] = table.slots_of(self.slot[first : len(self)])
 
     def sorted(self) -> U32:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import BadInput
@@ -91,11 +91,6 @@ class LearnerSettings:
     def kind(self) -> str:
         """The name of the learner."""
         raise NotImplementedError
-
-    def candidates_of_classes(self) -> Sequence[Self]:
-        """Return configurations for several classes: the one that does best on the first rows is that of the learner of each
-        class. One: it is that one."""
-        return [self]
 
     def can_forget(self) -> bool:
         """Whether `Learner.forget` has an effect."""

@@ -16,7 +16,6 @@ from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import spec_of
-from riata.learn.tuned import Tuned
 from riata.maths.links import Answers
 from riata.run.log.log_reading import ReadAgain, counted, joined, skip_mask
 from riata.run.state.config import Change, ModelConfig, change_from_payload, config_payload, read_stored, stored_document
@@ -207,7 +206,7 @@ class ModelState:
 
     def _adapt(self, change: Change) -> None:
         """Have the learner know the classes of the configuration, and have the observers that the change asks for."""
-        if self.config.has_classes and isinstance(self.learner, OneVsRest | Tuned):
+        if self.config.has_classes and isinstance(self.learner, OneVsRest):
             self.learner.grow(len(self.config.classes.names))
         self.observers.configure(Asked(change, self.answers, (self.observers.examples, self.learner.weights)))
 

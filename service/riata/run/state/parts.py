@@ -5,7 +5,7 @@ What watches a model is one module, with an `Observer`, and one line of `KINDS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from riata.base.arrays import Arrays
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import LearnerConfig, build_learner
-from riata.learn.tuned import LEAST_OF_CLASSES, Tuned
+from riata.learn.registry import build_learner
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
 from riata.run.log.log_reading import is_set
@@ -26,7 +25,6 @@ from riata.watch.progressive import Progressive, ProgressiveConfig, part
 from riata.watch.slices import slices_as_asked
 from riata.watch.warnings import columns_as_asked
 from riata.watch.weight_history import followed_as_asked
-from riata.wire.classes import ClassesConfig
 
 O = TypeVar("O", bound=Observer)  # noqa: E741
 
@@ -38,20 +36,12 @@ NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no roo
 def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     """Return the empty learner of a configuration, with 2^bits slots, and its answers as `ProgressiveConfig.answers`."""
     classes = config.classes
-    make = partial(build_learner, bits=bits, hash_key=config.encoder.hash_key)
+    make = partial(build_learner, config.learner, bits, config.encoder.hash_key)
     if config.has_classes:
-        several = _several(make, config.learner.candidates_of_classes(), classes)
+        several = OneVsRest(make, len(classes.names), classes.max)
         return several, several.weights().link
-    learner = make(config.learner)
+    learner = make()
     return learner, "real" if config.labels == "real" else learner.weights().link
-
-
-def _several(make: Callable[[LearnerConfig], Learner], tried: Sequence[LearnerConfig], classes: ClassesConfig) -> Learner:
-    if len(tried) == 1:
-        return OneVsRest(partial(make, tried[0]), len(classes.names), classes.max)
-    return Tuned(
-        lambda own: OneVsRest(partial(make, own), 0, classes.max), tried, least=LEAST_OF_CLASSES, classes=len(classes.names)
-    )
 
 
 def why_refused(stepped: Stepped, row: int) -> str:

@@ -152,7 +152,6 @@ def publish(
     state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
 ) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
-    state.learner.rest()
     weights = state.served_weights()
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()

@@ -1,0 +1,396 @@
+"""Truncated gradient with three step sizes side by side, mixed by likelihood: the default learner, which needs no step size.
+
+Each of three members learns every row as `TruncatedGradient` does, with its own step size. What is served is one linear model:
+the sum of the members' weights, each times its share. A share is multiplied by the probability that its member gave the label,
+so the best step prevails within a few rows, and another one can come back when the stream changes.
+
+The members share what does not depend on the step: the largest value of each feature, the centres of numeric columns, and the
+clock of truncation. Their numbers are in one cache line for each feature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.errors import BadInput, Corrupt
+from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.column_book import ColumnBook
+from riata.learn.first_rows import NAMES as FIRST_ROWS
+from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
+from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.slot_table import SlotList, SlotTable
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.native.library import core, struct
+from riata.native.rows import Room, RowsArray, joined
+from riata.wire.batch import Batch
+
+MEMBERS: Final = 3
+LANES: Final = 4  # of the kernel's vectors: one for each member, the last for none
+STEPS: Final = (2.0 / 3.0, 3.0, 27.0)  # times eta
+ACCUMULATORS: Final = (1.0, 10.0, 10.0)  # times accumulator
+BY_COUNTS: Final = (False, True, True)  # members that take values up to COUNTED as they are
+COUNTED: Final = 16.0  # a power of two, so that quotients are exact
+SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
+FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
+
+BETA: Final = 0  # columns of the table
+TAU: Final = 3
+SQUARES: Final = 4
+LARGEST: Final = 7
+WIDTH: Final = 8  # one cache line
+
+CLOCK: Final = 0  # scalars
+CLOCK_LOST: Final = 1  # the accumulated rounding error of CLOCK (Neumaier)
+NORM: Final = 2  # sum over learnt rows of importance * sum_j (x_j / largest_j)^2
+IMPORTANCE: Final = 3  # sum of the importance of the learnt rows
+SCALARS: Final = 4
+
+SHARE: Final = 0  # numbers of members
+INTERCEPT: Final = 1
+INTERCEPT_SQUARES: Final = 2
+GAIN: Final = 3  # calibration: a member's margin is gain * (intercept + weights . x) + offset
+OFFSET: Final = 4
+GAIN_SQUARES: Final = 5
+OFFSET_SQUARES: Final = 6
+MEMBER: Final = 7
+GAIN_MIN: Final = 0.1
+GAIN_MAX: Final = 10.0
+
+LEARNT: Final = 0  # counts: rows learnt so far
+N_ALIVE: Final = 1
+N_SEEN: Final = 2
+N_COLUMNS: Final = 3
+COUNTS: Final = 4
+
+NEVER: Final = 2.0**900  # a clock that is never reached: that of centred columns, which are not truncated
+
+_RULES: Final = {"truncate": 0, "round": 1}  # of truncation.h
+_ROWS_JOINED_MAX: Final = 1024  # copying more costs more than the calls
+_FEATURES_USUAL: Final = 128  # initial space for rows of this many features
+_COLUMNS: Final = 6 + 3 * LANES  # of a `riata_room`
+
+
+class MixedGradient(Learner):
+    """Three members with one line of a table (`SlotTable`) for each slot. Only for the logistic loss, normalised.
+
+    Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
+    """
+
+    def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
+        if not BITS_MIN <= bits <= BITS_MAX:
+            raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
+        self.config = config
+        self.bits = bits
+        self._settings = struct(
+            "riata_mixture_settings",
+            eta=(*steps_of(config), 0.0),
+            accumulator=(*(times * config.accumulator for times in ACCUMULATORS), 1.0),
+            part=(*(1.0 / COUNTED if by_counts else 1.0 for by_counts in by_counts_of(config)), 0.0),
+            least=(*(1.0 if by_counts else 0.0 for by_counts in by_counts_of(config)), 0.0),
+            rule=_RULES[config.rule],
+            period=config.period,
+            invariant=config.step == "invariant",
+            intercept=config.intercept,
+            centred=config.centred and config.intercept,
+            calibrated=config.calibrated,
+            gravity=config.gravity,
+            ceiling=config.ceiling,
+            reach=config.reach,
+            fixed=FIXED,
+        )
+        self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS), struct("riata_told")
+        self._start_empty()
+
+    @property
+    def learnt(self) -> int:
+        """Rows learnt so far; refused rows do not count."""
+        return int(self._counts[LEARNT])
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of `batch` in order; rows with a true `skip` are predicted only."""
+        return self.step_all([batch], skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
+        n = sum([len(batch.label) for batch in batches])
+        learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
+        skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
+        numbers, refused = np.empty((3, n)), np.empty(n, np.bool_)
+        told = self._told
+        told.number, told.refused, told.n, told.refusals = numbers, refused, n, 0
+        hashes = [self._slots.enter(batch.hash) for batch in learnt]
+        rows = RowsArray(learnt, skip, hashes)
+        done = 0
+        while done < len(learnt):
+            table = self._make_room(len(hashes[done]))
+            listed = len(self._alive), len(self._seen)
+            done = core.learn_mixture(table, self._settings, rows, len(learnt), done, self._room.struct, told)
+            self._alive.rename(listed[0], self._slots)
+            self._seen.rename(listed[1], self._slots)
+            if done < 0:
+                raise ValueError("the rows of a batch are not inside of its features")
+            if told.longest:
+                self._room = Room(2 * told.longest, _COLUMNS)
+        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals)
+
+    def weights(self, finalised: bool = False) -> Weights:
+        """Return the non-zero weights of the mixture, every truncation so far applied, without changing the state.
+
+        finalised applies one more truncation event, as at the end of a stream.
+        """
+        clock = self._clock()
+        if finalised:
+            norm, importance = (float(self._scalars[at]) for at in (NORM, IMPORTANCE))
+            clock += core.mixture_event(self._settings, norm, importance)
+        slot, beta, _ = self._collect(clock, None, not finalised)
+        if not finalised:
+            self._alive.slot[: len(slot)] = slot
+            self._alive.keep(len(slot))
+        if not beta.all():  # the weights of the members cancel
+            slot, beta = slot[beta != 0.0], beta[beta != 0.0]
+        share, intercept, _, gain, offset, *_ = self._member.tolist()
+        base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
+        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits)
+
+    def chosen(self) -> Mapping[str, Any]:
+        """Return the step sizes of the members and their shares."""
+        return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist()}
+
+    def forget(self, keep: float) -> None:
+        """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
+
+        Weights stay as they are; truncations that were deferred until now are applied with the steps of before.
+        """
+        clock, line = self._clock(), self._slots.line
+        slot, _, members = self._collect(clock, np.empty((MEMBERS, len(self._alive))), True)
+        at = self._slots.lines_of(slot)
+        if members is not None:
+            line[at, BETA : BETA + MEMBERS] = members.T
+        held = line[at, TAU]
+        line[at, TAU] = np.where(held >= NEVER, held, clock)
+        line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
+        self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
+
+    def freeze(self) -> Arrays:
+        """Return copies of everything that determines later results.
+
+        counts  : i64[1]   rows learnt
+        scalars : f64[4]   clock, its rounding error, norm, importance
+        member  : f64[21]  of each member: share, intercept, its sum of squares, gain, offset, and their sums of squares
+        entry, column_slot, survey : centred only: as in `ColumnBook`
+        slot    : u32[m]   strictly increasing: slots of which a member has a weight now
+        beta    : f64[3 m] weights at the last touch, member by member: with `tau`, truncation stays deferred, so no bit changes
+        tau     : f64[m]   clock at the last touch
+        seen    : u32[s]   slots that ever had a gradient; strictly increasing
+        squares : f64[3 s] sums of squared gradients, member by member
+        scale   : f64[s]   largest |x|
+
+        A weight that truncation has made zero is left out: at its next touch it would be evaluated to zero.
+        """
+        clock = self._clock()
+        slot, _, _ = self._collect(clock, None, True)
+        self._alive.slot[: len(slot)] = slot
+        self._alive.keep(len(slot))
+        seen = self._seen.sorted().copy()
+        beta, squares = (self._slots.line[self._slots.lines_of(these)] for these in (slot, seen))
+        return {
+            "counts": self._counts[:1].copy(),
+            "scalars": self._scalars.copy(),
+            "member": self._member[:, :MEMBERS].ravel(),
+            **self._book.freeze(),
+            "slot": slot,
+            "beta": beta[:, BETA : BETA + MEMBERS].T.ravel(),
+            "tau": beta[:, TAU].copy(),
+            "seen": seen,
+            "squares": squares[:, SQUARES : SQUARES + MEMBERS].T.ravel(),
+            "scale": squares[:, LARGEST].copy(),
+        }
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Restore a frozen state. Raises `Corrupt`, with the state unchanged, if `arrays` is not a valid state."""
+        if "member" not in arrays:
+            arrays = of_one_step(self.config, arrays)
+        self._check(arrays)
+        self._start_empty()
+        slot, seen = arrays["slot"].astype(np.uint32), arrays["seen"].astype(np.uint32)
+        self._slots.lines_of(merged(seen, slot))
+        at, at_seen, line = self._slots.lines_of(slot), self._slots.lines_of(seen), self._slots.line
+        line[at, BETA : BETA + MEMBERS] = arrays["beta"].reshape(MEMBERS, -1).T
+        line[at_seen, SQUARES : SQUARES + MEMBERS] = arrays["squares"].reshape(MEMBERS, -1).T
+        line[at, TAU], line[at_seen, LARGEST] = arrays["tau"], arrays["scale"]
+        self._scalars[:] = arrays["scalars"]
+        self._member[:, :MEMBERS] = arrays["member"].reshape(MEMBER, MEMBERS)
+        self._counts[LEARNT] = arrays["counts"][0]
+        self._book.thaw(arrays)
+        self._alive.hold(slot)
+        self._seen.hold(seen)
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part, in O(1).
+
+        checkpoint is exact right after `weights` or `freeze`; between them it also counts weights that have become zero since.
+        """
+        number = self._slots.line.itemsize
+        weight, accumulator = 4 + (MEMBERS + 1) * number, 4 + (MEMBERS + 1) * number
+        counters = number * (1 + SCALARS + MEMBER * MEMBERS)
+        return {
+            "table": self._slots.nbytes,
+            "growth": self._slots.growth,
+            "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
+            "columns": self._book.nbytes,
+            "scratch": self._room.nbytes,
+            "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
+        }
+
+    def _start_empty(self) -> None:
+        self._counts: I64 = np.zeros(COUNTS, np.int64)
+        self._scalars: F64 = np.zeros(SCALARS)
+        self._member: F64 = np.zeros((MEMBER, LANES))
+        self._member[SHARE, :MEMBERS] = SHARES
+        self._member[GAIN] = 1.0
+        self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
+        self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
+        self._slots = SlotTable(self.bits, WIDTH)
+        self._table = struct(
+            "riata_mixture",
+            line=self._slots.line,
+            lines=len(self._slots.line),
+            shift=self._slots.shift,
+            slot_of=self._slots.slot_of,
+            counts=self._counts,
+            scalars=self._scalars,
+            member=self._member,
+            column=self._book.column,
+            mark=self._book.mark,
+        )
+        self._lists: tuple[Any, ...] = (None, None)
+
+    def _clock(self) -> float:
+        return float(self._scalars[CLOCK] + self._scalars[CLOCK_LOST])
+
+    def _collect(self, clock: float, members: F64 | None, forget: bool) -> tuple[Any, F64, F64 | None]:
+        """Return the slots of which a member has a weight, the weights of the mixture, and those of each member, f64[3, m], if
+        there is room for them. forget: write zeros where truncation has made all three zero, before slots leave the list."""
+        listed = self._slots.lines_of(self._alive.sorted())
+        line, beta = np.empty(len(listed), np.uint32), np.empty(len(listed))
+        kept = core.collect_mixture(self._present(), self._settings, clock, forget, listed, len(listed), line, beta, members)
+        line.resize(kept, refcheck=False)  # frees the rest without a copy
+        beta.resize(kept, refcheck=False)
+        return self._slots.slots_of(line), beta, None if members is None else members[:, :kept]
+
+    def _make_room(self, features: int) -> Any:
+        """Return the table for kernels, with space in the lists for every feature of a batch.
+
+        Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
+        since it then has as much free space as entries.
+        """
+        if not self._alive.has_room(features):
+            self.weights()
+            self._alive.make_room(max(features, len(self._alive)))
+        self._seen.make_room(features)
+        return self._present()
+
+    def _present(self) -> Any:
+        """The `riata_mixture` with the present lists, which are others after they have grown."""
+        table, alive, seen = self._table, self._alive.slot, self._seen.slot
+        if alive is not self._lists[0] or seen is not self._lists[1]:  # to set a field takes longer than to compare
+            self._lists = alive, seen
+            table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)
+        return table
+
+    def _check(self, arrays: Arrays) -> None:
+        """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
+        names = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "squares", "scale"}
+        check_names(arrays, names | self._book.names_in(arrays))
+        check_counts("counts", arrays["counts"])
+        check_numbers("scalars", arrays["scalars"], SCALARS)
+        check_numbers("member", arrays["member"], MEMBER * MEMBERS)
+        member = arrays["member"].reshape(MEMBER, MEMBERS).astype(np.float64)
+        gains = member[GAIN]
+        if bool((gains < GAIN_MIN).any() or (gains > GAIN_MAX).any() or (member[[GAIN_SQUARES, OFFSET_SQUARES]] < 0.0).any()):
+            raise Corrupt("learner state: the calibration is out of range")
+        if bool((member[SHARE] <= 0.0).any()) or not math.isclose(float(member[SHARE].sum()), 1.0, rel_tol=1e-9):
+            raise Corrupt("learner state: the shares of the members do not add up to 1")
+        for key in ("slot", "seen"):
+            check_slots(key, arrays[key], self.bits)
+        slots, seen = len(arrays["slot"]), len(arrays["seen"])
+        check_numbers("beta", arrays["beta"], MEMBERS * slots)
+        check_numbers("tau", arrays["tau"], slots, least=0.0)
+        check_numbers("squares", arrays["squares"], MEMBERS * seen, least=0.0)
+        check_numbers("scale", arrays["scale"], seen, least=0.0)
+        own, met = arrays["slot"].astype(np.uint32), arrays["seen"].astype(np.uint32)
+        if bool((arrays["scale"] == 0.0).any()) or len(merged(met, own)) > len(met):
+            raise Corrupt("learner state: a weight has no scale")
+        self._book.check(arrays, self.bits)
+
+
+def steps_of(config: TruncatedGradientConfig) -> tuple[float, ...]:
+    """The step sizes of the members."""
+    return tuple(times * config.eta for times in STEPS)
+
+
+def by_counts_of(config: TruncatedGradientConfig) -> tuple[bool, ...]:
+    """Which members take values up to COUNTED as they are."""
+    return tuple(by_counts or config.scale == "counts" for by_counts in BY_COUNTS)
+
+
+# The state of the mixture from that of one truncated gradient: of a solution, or of ALGO_VERSION 8 and before, when `tuned` chose
+# one of eight settings from the first rows. All members begin at the weights of the one.
+
+_CHOICE: Final = "tuned_counts"
+_TRIED: Final = 8
+_LARGER_ACCUMULATOR: Final = 4
+_BY_COUNTS_FROM: Final = 5
+
+
+def of_one_step(config: TruncatedGradientConfig, arrays: Arrays) -> Arrays:
+    """Return the state that goes on from the frozen state of one truncated gradient, with every truncation that is due.
+
+    Raises `Corrupt` if it lacks an array, or if its choice is not one of those that there were.
+    """
+    needed = {"counts", "scalars", "slot", "beta", "tau", "seen", "squares", "scale"}
+    if not needed <= arrays.keys():
+        raise Corrupt(f"learner state: expected arrays {sorted(needed)} among {sorted(arrays)}")
+    choice = 0
+    if _CHOICE in arrays:
+        check_counts(_CHOICE, arrays[_CHOICE], 2)
+        choice = int(arrays[_CHOICE].astype(np.int64)[0])
+    if choice >= _TRIED:
+        raise Corrupt("learner state: the choice is not one of the candidates")
+    slot, seen = arrays["slot"], arrays["seen"].astype(np.uint32)
+    check_numbers("scalars", arrays["scalars"], 6)
+    check_numbers("beta", arrays["beta"], len(slot))
+    check_numbers("tau", arrays["tau"], len(slot), least=0.0)
+    check_numbers("squares", arrays["squares"], len(seen), least=0.0)
+    check_numbers("scale", arrays["scale"], len(seen), least=0.0)
+    at = np.searchsorted(seen, slot)
+    if bool((at == len(seen)).any()) or not np.array_equal(seen[at], slot) or bool((arrays["scale"] == 0.0).any()):
+        raise Corrupt("learner state: a weight has no scale")
+    beta, tau, squares, scale = (arrays[name].astype(np.float64) for name in ("beta", "tau", "squares", "scale"))
+    clock, lost, intercept, intercept_squares, norm, importance = arrays["scalars"].tolist()
+    accumulator = config.accumulator * (ACCUMULATORS[-1] if choice == _LARGER_ACCUMULATOR else 1.0)
+    with np.errstate(divide="ignore"):
+        pull = np.maximum(clock + lost - tau, 0.0) / np.sqrt(squares[at] + accumulator * scale[at] ** 2)
+    small = (np.abs(beta) * scale[at] <= config.ceiling) & (tau < clock + lost)
+    left = 0.0 if config.rule == "round" else np.sign(beta) * np.maximum(np.abs(beta) - pull, 0.0)
+    beta = np.where(small, left, beta)
+    if choice >= _BY_COUNTS_FROM or config.scale == "counts":
+        is_column = np.isin(seen, arrays.get("column_slot", np.zeros(0, np.int64)))
+        scale = np.where(is_column, scale, np.where(scale > 1.0, COUNTED * scale, 1.0))
+    gain, offset, *sums = arrays["calibration"].tolist() if "calibration" in arrays else (1.0, 0.0, 0.0, 0.0)
+    alive = beta != 0.0
+    return {
+        **{name: array for name, array in arrays.items() if name not in {_CHOICE, *FIRST_ROWS, "calibration"}},
+        "scalars": np.array([0.0, 0.0, norm, importance]),
+        "member": np.concatenate([SHARES, np.repeat([intercept, intercept_squares, gain, offset, *sums], MEMBERS)]),
+        "slot": slot[alive],
+        "beta": np.tile(beta[alive], MEMBERS),
+        "tau": np.where(tau >= NEVER, NEVER, 0.0)[alive],
+        "squares": np.tile(squares, MEMBERS),
+        "scale": scale,
+    }
