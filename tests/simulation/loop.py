@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -148,9 +148,13 @@ async def _wait_for(work: Any, timeout: float) -> Any:
     return await work
 
 
-async def _gather(*works: Coroutine[Any, Any, Any], return_exceptions: bool = False) -> list[Any]:
+async def _awaited(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+async def _gather(*works: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
     answers: list[Any] = []
-    for task in [work if isinstance(work, Awaited) else create_task(work) for work in works]:
+    for task in [work if isinstance(work, Awaited) else create_task(_awaited(work)) for work in works]:
         task.wait()
         answers.append(task.exception() if return_exceptions and task.exception() is not None else task.result())
     return answers
