@@ -14,16 +14,19 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Stopped, Unavailable
 from riata.run.cluster.accepting import record_losses
 from riata.run.cluster.editions import Publisher
+from riata.run.cluster.follower import marks_present
 from riata.run.cluster.lease import Lease, WriterPosition
+from riata.run.cluster.store_identity import Mark
 from riata.run.cluster.store_watch import RETRY_S, PollThread
 from riata.run.cluster.tail import Tail
 from riata.run.engine_context import EngineContext, shared
+from riata.run.served_model import ServedModel
 from riata.run.state.damage import Damage
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovered
@@ -31,7 +34,7 @@ from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import LOST, Learning
 from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
-from riata.store.store import Owner, Record, SharedStore, Standing, Store
+from riata.store.store import Head, Owner, Record, SharedStore, Standing, Store
 
 log = logging.getLogger("riata.run")
 
@@ -78,6 +81,7 @@ class Contender:
         self._starting: Starting | None = None
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # changes of the tail, from other threads
         self._expected: set[bytes] = set()  # lineages of models that are not in the tail yet: they still learn
+        self._unchecked: set[str] = set()  # models of the tail whose acknowledged records were not compared with the log yet
         self._names = TailNames(context)
         self._tailing = PollThread("riata-tail", context.open_store, self._tail_step, self._failed)
         self._publishing: PollThread | None = None
@@ -214,7 +218,7 @@ class Contender:
             state = found.state
             place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
             learning[0].take_up(found, names)
-            self._arrived.put(lambda: self._tail.follow(*place))  # after the writer has it
+            self._arrived.put(lambda: self._follow(*place))  # after the writer has it
 
         def damaged(damage: Damage) -> None:
             self._arrived.put(lambda: self._tail.leave_out(damage))
@@ -265,18 +269,38 @@ class Contender:
             self._arrived.get()()
         self._expected.difference_update(filter(None, map(self._tail.lineage, self._tail.names())))
         source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
+        acked = {name: _acked(one) for name, one in self._context.catalogue.served_models.items()}  # before the ends of the logs
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)
         behind = self._tail.behind(standings)
         ready = [name for name in behind if learning.writer.waiting_bytes(name) <= AHEAD_BYTES]
+        for name, marks in acked.items():
+            if name in standings and standings[name].head.lineage == self._tail.lineage(name):
+                self._require_logged(source, name, standings[name].head, marks)
         for name in ready:
             records = self._read(source, name)
+            _require_same(name, acked.get(name, []), records)
             self._hand_over(learning, records)
             if served_model := self._context.catalogue.served_models.get(name):
                 served_model.logged = max(served_model.logged, standings[name].head.seq)
         self._names.step(source, standings)
         return FULL_S if behind and not ready else 0.0
+
+    def _follow(self, name: str, lineage: bytes, seq: int, chain: bytes) -> None:
+        self._tail.follow(name, lineage, seq, chain)
+        self._unchecked.add(name)
+
+    def _require_logged(self, store: SharedStore, name: str, head: Head, acked: Sequence[Mark]) -> None:
+        """Raise `LogFork` if a log lacks a record that this process acknowledged: a failover of the store may take it back before
+        it is read. What was read before the model was followed is compared once, the rest as it is read."""
+        lost = [seq for seq, _ in acked if seq > head.seq]
+        if name in self._unchecked:
+            present = marks_present(store, name, head, acked)
+            lost += [seq for (seq, _), is_there in zip(acked, present, strict=True) if is_there is False]
+            self._unchecked.discard(name)
+        if lost:
+            raise _lost(name, lost[0])
 
     def _meet(self, store: SharedStore, learning: Learning, standings: Mapping[str, Standing]) -> None:
         """Adopt models created by other processes, forget dropped ones. The lease renewal detects a missing model of this one."""
@@ -340,6 +364,22 @@ class Contender:
             self._context.lost(detail)
         else:
             self._context.fatal(f"this process could not lead the store: {detail}")
+
+
+def _acked(served_model: ServedModel) -> list[Mark]:
+    """Return the last records that this process acknowledged: the last event of each, and its chain."""
+    return [(seq, chain) for seq, chain in (*served_model.passed, served_model.acked) if chain]
+
+
+def _require_same(name: str, acked: Sequence[Mark], records: Sequence[Record]) -> None:
+    """Raise `LogFork` if one of the records is in the place of one that this process acknowledged."""
+    for seq, chain in acked:
+        if any(one.first <= seq <= one.last and one.chain != chain for one in records):
+            raise _lost(name, seq)
+
+
+def _lost(name: str, seq: int) -> LogFork:
+    return LogFork(f"the log of {name} has lost event {seq}, which this process acknowledged: the log was rolled back")
 
 
 # The names of features in the rows that other processes append to a shared store: fetched by the process that learns them.
