@@ -18,6 +18,7 @@ from riata.run.state.config import read_config
 from tests.learn.contract import same
 from tests.learn.streams import sparse_events, to_batch
 from tests.twins import slot_table as twin
+from tests.twins.truncated_step import Event
 
 BITS = 14
 LEARNERS: dict[str, dict[str, Any]] = {
@@ -78,12 +79,29 @@ def test_a_table_that_grows_learns_the_same_bits_as_one_with_an_index(name: str)
     assert sizes[0] < sizes[2] < sizes[3] == sizes[4]
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_map_that_grows_alone_is_the_one_that_is_used(name: str) -> None:
+    """Lists have space for 1024 slots at first and the map for 256."""
+
+    def build() -> Learner:
+        return build_learner(read_config({"learner": LEARNERS[name]}).learner, BITS)
+
+    grows, index = build(), build()
+    inside: Any = index
+    (inside._state.table if isinstance(inside, TaylorSketch) else inside._slots)._make_index()
+    for start in range(0, 900, 10):
+        rows = [Event([(slot << 18, 1.0) for slot in range(start, start + 10)], float(start // 10 % 2))] * 2
+        for learner in (grows, index):
+            learner.step(to_batch(rows))
+    assert same(grows.freeze(), index.freeze())
+
+
 def resident() -> int:
     """Bytes of this process that are in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell how much memory a process has")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="/proc does not tell how much memory a process has")
 @pytest.mark.parametrize("slots", [1000, 300_000, 2_000_000])
 def test_memory_is_that_of_the_slots_met(slots: int) -> None:
     before, table = resident(), SlotTable(22, 8)

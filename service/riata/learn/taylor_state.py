@@ -465,7 +465,7 @@ class TaylorState:
             if n_rows + rows > len(held.label) or n_features + features > len(held.hash):
                 held = _copy_held(held, n_rows, n_features, 2 * (n_rows + rows) + _HELD_MIN, 2 * (n_features + features))
         outside, before = self._present(), self.arrays.outside
-        grew = any(getattr(outside, name) is not getattr(before, name) for name in ("line", "alive", "seen", "waiting"))
+        grew = any(getattr(outside, name) is not getattr(before, name) for name in ("map", "alive", "seen", "waiting"))
         if grew or held is not self.arrays.held:  # otherwise `sketch` stays as it is
             self.arrays = self.arrays._replace(held=held, outside=outside)
 
