@@ -25,13 +25,9 @@ class FirstRows:
     `ended` says that they were enough. It is not among `arrays`, so it must be restored by who holds them.
     """
 
-    def __init__(self, rows: int, is_much: Callable[[Batch], bool] | None = None) -> None:
-        """
-        rows    : how many are enough, a power of two
-        is_much : whether fewer are enough, asked when their number has doubled; None: if they have FEATURES features
-        """
+    def __init__(self, rows: int) -> None:
+        """rows : how many are enough, a power of two; fewer, if they have FEATURES features when their number has doubled"""
         self.ended = False
-        self._is_much = is_much or _many_features
         self._rows = rows
         self._n = 0
         self._held: list[Batch] = []
@@ -95,7 +91,7 @@ class FirstRows:
         held = join_batches(self._held)
         self._held = [held]
         again(held)
-        if held.n >= self._rows or self._is_much(held):
+        if held.n >= self._rows or held.nnz >= FEATURES:
             self._held, self._n, self.ended = [], 0, True
 
 
@@ -129,11 +125,6 @@ class Around(Learner):
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
         self._inside.forget(keep)
         self._first.forget(keep)
-
-
-def _many_features(rows: Batch) -> bool:
-    """Whether they have FEATURES features."""
-    return rows.nnz >= FEATURES
 
 
 def rows_of(arrays: Arrays) -> Batch:

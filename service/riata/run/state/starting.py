@@ -16,10 +16,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from riata.base.errors import Corrupt, NotFound, Stopped, StoreFailed, Unavailable
 from riata.base.halt import Halt, Halted, halting
@@ -29,6 +28,7 @@ from riata.run.log.log_reading import Call
 from riata.run.served_model import Coming
 from riata.run.state.damage import Damage, harms_one_model
 from riata.run.state.recovery import Recovered, Recovery
+from riata.run.state.replay import in_this_thread
 from riata.run.writer.learning import FEW_EVENTS, Learning
 from riata.store.store import Generation, Head, Owner, Store
 
@@ -155,7 +155,7 @@ class Starting:
             return self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
 
         def small(store: Store) -> Recovered | Damage:
-            recovery = self._recovery(partial(_call_now, store))
+            recovery = self._recovery(in_this_thread(store))
             return self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
 
         prepared: Recovered | Damage = self._context.log_thread.call(small).result()
@@ -245,16 +245,6 @@ def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, 
         log.error("model %s: %s; its features are shown by slot until their names are sent again", name, error.detail)
         return []
     return names
-
-
-def _call_now(store: Store, work: Callable[[Store], Any]) -> Future[Any]:
-    """Run `work` at once, in the store's thread."""
-    future: Future[Any] = Future()
-    try:
-        future.set_result(work(store))
-    except BaseException as error:
-        future.set_exception(error)
-    return future
 
 
 def _stands(store: Store) -> list[Stand]:
