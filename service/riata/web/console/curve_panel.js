@@ -73,6 +73,7 @@ export function curvePanel(context, title, lines, sentence, pick = null) {
 export const lossKeys = points => (points.length && "log_loss" in points[0] ? ["log loss", "log_loss"] : ["loss", "loss"]);
 
 export function lossSentence(points) {
+  if (!points.length) return "The curve has no point yet.";
   const [label, key] = lossKeys(points), first = points[0], last = points[points.length - 1];
   const faded = last[`faded_base_${key}`] ?? null; // of points that an older version made it is not known
   const base = faded === null ? `the base rate has ${number(last[`base_${key}`])} over all events` : `the base rate has ${number(faded)}, faded alike`;
