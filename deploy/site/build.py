@@ -1,8 +1,8 @@
 """Build the documentation site from `service/docs`, README.md and what the code says of itself. No network is used.
 
-The pages are copied first, because Sphinx wants all of them below one folder, and because three are generated: the routes from
-the OpenAPI document, the commands from `riata --help`, and the Python classes from their docstrings. A link that leads nowhere is
-an error.
+The pages are copied first, because Sphinx wants all of them below one folder, and because some are generated: the routes from
+the OpenAPI document, the commands from `riata --help`, the Python classes from their docstrings, the settings with the reasons
+for their defaults, and the list of error codes. A link that leads nowhere is an error.
 
     python deploy/site/build.py [FOLDER]        [default: build/site]
 """
@@ -21,6 +21,8 @@ from typer.cli import get_docs_for_click
 from typer.main import get_command
 
 import riata.cli.app
+from riata.cli.reference import reference
+from riata.web.api import error_codes
 from riata.web.api.openapi import openapi_document
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +43,7 @@ LINKS = {  # in the repository, and on the site, where a folder is its page and 
     "](LICENSE)": "](license.md)",
     "](../../service/docs/": "](",
 }
-FILE_LINK = re.compile(r"\[([^\]]+)\]\((?:batch|\.\./[^)]+\.(?:yml|yaml|json))\)")  # to what is no page: its words stay
+FILE_LINK = re.compile(r"\[([^\]]+)\]\((?:batch|\.\./[^)]+\.(?:yml|yaml|json|toml))\)")  # to what is no page: its words stay
 
 
 def routes() -> str:
@@ -103,6 +105,9 @@ def copy_pages(pages: Path) -> None:
         for written, there in LINKS.items():
             text = text.replace(written, there)
         page.write_text(FILE_LINK.sub(r"\1", text), encoding="utf-8")
+    with (pages / "errors.md").open("a", encoding="utf-8") as errors:
+        errors.write(f"\n{error_codes.listing()}")
+    (pages / "settings.md").write_text(reference(why=True), encoding="utf-8")
     for name in ("conf.py", "index.md", "python.rst", "wrap.css"):
         shutil.copy(HERE / name, pages)
     (pages / "routes.md").write_text(routes(), encoding="utf-8")

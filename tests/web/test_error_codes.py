@@ -1,10 +1,11 @@
-"""The table of error codes has every code that an answer can have, with its statuses; the page is made of it."""
+"""The table of error codes has every code that an answer can have, with its statuses."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,8 @@ from riata.run.state.damage import ModelDamaged
 from riata.web.api import error_codes, problems
 from riata.web.auth import keys
 from riata.wire.codes import SLUGS
-from tests.test_house import PACKAGE, ROOT, modules
+from tests.test_house import PACKAGE, modules
 
-PAGE = ROOT / "service" / "docs" / "errors.md"
 OUTSIDE = {"cli", "client", "estimators", "model", "scorer"}  # their errors are not answers
 OUTSIDE_FILES = {
     "lab/batch/markov_mixture.py",
@@ -124,7 +124,9 @@ def test_a_code_is_in_one_section_with_a_cause_and_a_remedy() -> None:
     assert [code for code, one in entries if "|" in one.cause + one.remedy] == []
 
 
-def test_the_page_is_the_one_that_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == error_codes.page(), (
-        "run: python -m riata.web.api.error_codes > service/docs/errors.md"
-    )
+def test_the_codes_of_a_subject_are_in_order_in_the_file_and_in_what_is_printed() -> None:
+    for title, codes in error_codes.sections().items():
+        assert list(codes) == sorted(codes), title
+    printed = re.findall(r"^- `(\w+)` \(((?:row|\d{3})(?:, \d{3})*)\): \S.*\.$", error_codes.listing(), re.MULTILINE)
+    assert [code for code, _ in printed] == [code for codes in error_codes.sections().values() for code in codes]
+    assert dict(printed)["duplicate_key"] == "row, 400"

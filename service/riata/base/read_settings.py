@@ -73,7 +73,7 @@ def _one_line(error: Any, places: Mapping[str, str]) -> str:
     return f"{places.get(name, name)}: {message[:1].lower()}{message[1:]}{got}"
 
 
-# The settings by group, and their tables in the written documentation.
+# The settings by group, as the written documentation lists them.
 
 GROUPS: Final = ("Address and storage", "Several processes", "Access", "Requests", "Retention", "Refits", "Shutdown and logging")
 
@@ -91,12 +91,12 @@ def default_text(field: FieldInfo) -> str:
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
 
 
-def settings_markdown() -> str:
-    """Render every setting as the tables of the written documentation."""
+def settings_markdown(*, why: bool) -> str:
+    """List every setting as the written documentation does; `why`: with the reasons for the defaults."""
     parts = []
     for group, fields in settings_by_group().items():
         rows = [
-            f"- `{name}`, default `{default_text(field)}`: {field.description}. Why: {_extra(field)['why']}."
+            f"- `{name}={default_text(field)}`: {field.description}." + (f" Why: {_extra(field)['why']}." if why else "")
             for name, field in fields.items()
         ]
         parts.append("\n".join([f"## {group}", "", *rows]))

@@ -116,12 +116,14 @@ class Settings(BaseSettings):
         "a web page that makes its own name resolve to this machine (DNS rebinding) sends that name in Host",
     )  # fmt: skip
     keys_file: Path | None = _setting(
-        None, "Access", "file of API keys, written by `riata keys`; if set, every client needs a key",
-        "the default host is reachable from this machine only; a changed file is read within one second",
+        None, "Access",
+        "file of API keys, written by `riata keys`; if set, every client needs a key. A changed file is read within one second",
+        "the default host is reachable from this machine only",
     )  # fmt: skip
     requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
-        0.0, "Access", "requests per second of one key, with bursts of twice as many; 0 for no limit",
-        "it depends on the client; the key file can set it for each key",
+        0.0, "Access",
+        "requests per second of one key, with bursts of twice as many; 0 for no limit; the key file can set it for each key",
+        "it depends on the client",
     )  # fmt: skip
     total_requests_per_s_max: Annotated[float, Ge(0), Le(1e6)] = _setting(
         0.0, "Access", "requests per second of all clients, probes not counted; 0 for no limit",

@@ -1,10 +1,11 @@
-"""Generates the reference page of all settings from their definitions: `python -m riata.cli.reference` prints it to stdout."""
+"""Prints the reference of all settings, made of their definitions: `python -m riata.cli.reference [--why]`."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from riata.base.document import exclusions_of
@@ -20,7 +21,10 @@ HEAD: Final = """# Settings
 What the operator of a service sets. The order of precedence: an option of `riata serve` (`--lease-ttl-ms`), an environment
 variable (`RIATA_LEASE_TTL_MS`), the TOML file that `--config` or `RIATA_CONFIG` names (`lease_ttl_ms`), the default. An empty
 variable counts as not given. An unknown name is an error that names the nearest known one.
-This page is written by `python -m riata.cli.reference > service/docs/settings.md`; a test compares it.
+
+"""
+WITHOUT_WHY: Final = """Why a default is what it is: see the documentation site, which has what
+`python -m riata.cli.reference --why` prints. Without `--why` the command prints this page; a test compares it.
 
 """
 MODEL_HEAD: Final = """
@@ -30,33 +34,34 @@ The body of `PUT /models/{model}`, and the first event of the model's log. Every
 changed while the model learns, with `PATCH /models/{model}`. The others are fixed, because what was learnt depends on them.
 
 """
+REASON: Final = re.compile(r" Default (?!null).*")  # in the description of a setting; what null stands for is no reason
 
 
-def reference() -> str:
-    """Return the reference page in Markdown."""
-    return HEAD + settings_markdown() + MODEL_HEAD + "\n".join(_sections())
+def reference(*, why: bool) -> str:
+    """Return the reference page in Markdown; `why`: with the reasons for the defaults."""
+    return HEAD + ("" if why else WITHOUT_WHY) + settings_markdown(why=why) + MODEL_HEAD + "\n".join(_sections(why))
 
 
-def _sections() -> Iterator[str]:
+def _sections(why: bool) -> Iterator[str]:
     whole = schema_of(ModelConfig)["properties"]
     nested = {"learner", "encoder"}
-    yield _listed("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE)
+    yield _listed("Of the model", {name: setting for name, setting in whole.items() if name not in nested}, CHANGEABLE, why)
     yield _excluded(ModelConfig)
-    yield _listed("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset())
+    yield _listed("`encoder`: how a row becomes features", schema_of(EncoderConfig)["properties"], frozenset(), why)
     yield _excluded(EncoderConfig)
     for kind, spec in SPECS.items():
         settings = {name: setting for name, setting in schema_of(spec.config)["properties"].items() if name != "kind"}
-        yield _listed(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable)
+        yield _listed(f"`learner` of kind `{kind}`\n\n{spec.about}", settings, spec.adjustable, why)
         if exclusions_of(spec.config):
             yield _excluded(spec.config)
 
 
-def _listed(title: str, settings: Mapping[str, Any], may_change: frozenset[str]) -> str:
-    rows = [
-        f"- `{name}`{'*' if name in may_change else ''} ({_values(setting)}), default `{json.dumps(setting.get('default'))}`: "
-        f"{setting.get('description', '')}"
-        for name, setting in settings.items()
-    ]
+def _listed(title: str, settings: Mapping[str, Any], may_change: frozenset[str], why: bool) -> str:
+    rows = []
+    for name, setting in settings.items():
+        what = setting.get("description", "")
+        shown = f"`{name}={json.dumps(setting.get('default'))}`{'*' if name in may_change else ''} ({_values(setting)})"
+        rows.append(f"- {shown}: {what if why else REASON.sub('', what)}")
     return "\n".join([f"## {title}", "", *rows]) + "\n"
 
 
@@ -82,10 +87,24 @@ def _values(setting: Mapping[str, Any]) -> str:
 
 
 def _bounds(setting: Mapping[str, Any]) -> Iterator[str]:
+    if "minimum" in setting and "maximum" in setting:
+        yield f"{_number(setting['minimum'])} to {_number(setting['maximum'])}"
+        return
     for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<")):
         if key in setting:
-            yield f"{sign} {setting[key]:,}" if isinstance(setting[key], int) else f"{sign} {setting[key]:g}"
+            yield f"{sign} {_number(setting[key])}"
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def main(options: Sequence[str]) -> None:
+    """Print the reference; raise `SystemExit` for an unknown option."""
+    if options not in ([], ["--why"]):
+        raise SystemExit(f"{options}: the only option is --why")
+    sys.stdout.write(reference(why=bool(options)))
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    main(sys.argv[1:])

@@ -49,9 +49,9 @@ class FtrlProximalConfig(LearnerSettings):
         Le(1e6),
         doc(
             "Step size: a gradient g moves a weight by about alpha g / (beta + the root of the sum of its squared gradients). "
-            "Default 0.15, for one-hot rows and short texts: over five streams the log loss with 0.2 is 1 % better and with "
-            "0.1 is 4 % worse. Rows of several hundred counts overshoot: they need 0.05, or 1.5 with the encoder's normalise "
-            '"l2", which on three of seven texts has less than half of the log loss, and on none more.'
+            "Rows of several hundred counts overshoot: they need 0.05, or 1.5 with the encoder's normalise "
+            '"l2", which on three of seven texts has less than half of the log loss, and on none more. Default 0.15, for '
+            "one-hot rows and short texts: over five streams the log loss with 0.2 is 1 % better and with 0.1 is 4 % worse."
         ),
     ] = 0.15
     beta: Annotated[

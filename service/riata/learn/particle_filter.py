@@ -123,9 +123,9 @@ class ParticleFilterConfig(LearnerSettings):
         Gt(0),
         Le(1e6),
         doc(
-            "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|). Default 1: "
-            "weakly informative, if features are of the order of one. Features of the order of 0.01 need a smaller gamma, or "
-            "to be rescaled."
+            "Prior of every weight: a Laplace distribution with density proportional to exp(-gamma |weight|). Features of the "
+            "order of 0.01 need a smaller gamma, or to be rescaled. Default 1: weakly informative, if features are of the "
+            "order of one."
         ),
     ] = 1.0
     gamma_intercept: Annotated[float, Gt(0), Le(1e6), doc("Prior of the intercept, as gamma. Default 0.2.")] = 0.2

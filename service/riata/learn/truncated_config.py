@@ -113,8 +113,8 @@ class TruncatedGradientConfig(LearnerSettings):
         Literal["largest", "counts"],
         doc(
             "Only with normalised: what a feature that is not a numeric column is divided by. largest: its largest value seen. "
-            "counts: nothing while its values are at most 16, then a sixteenth of the largest one. Default largest: units do "
-            "not matter. counts is better for words, of which one long text would make the steps smaller for good."
+            "counts: nothing while its values are at most 16, then a sixteenth of the largest one. counts is better for words, "
+            "of which one long text would make the steps smaller for good. Default largest: units do not matter."
         ),
     ] = "largest"
     tuned: Annotated[
@@ -122,8 +122,8 @@ class TruncatedGradientConfig(LearnerSettings):
         doc(
             "Learn with three step sizes side by side, 0.6, 2.7 and 24.3, and mix their margins by how likely they made the "
             "labels so far. The larger two have ten times the accumulator, and take values up to 16 as they are. Only with the "
-            "logistic loss and with normalised; an eta other than 0.9 stays. Default true: the best eta of "
-            "public streams is between 0.3 and 24. False: every setting stays."
+            "logistic loss and with normalised; an eta other than 0.9 stays. False: every setting stays. Default true: the best "
+            "eta of public streams is between 0.3 and 24."
         ),
     ] = True
     step: Annotated[
@@ -176,24 +176,24 @@ class TruncatedGradientConfig(LearnerSettings):
         doc(
             "Steps of numeric columns are those of the value less its running mean; the intercept moves against them. Numeric "
             "columns are features in more than half of the rows with values other than 1. Weights stay in the units of the "
-            "input. Only with normalised and an intercept. Default true: on streams of numbers the log loss is 0 to 16 % less, "
-            "and up to 28 % if they are far from zero. False: as in the paper."
+            "input. Only with normalised and an intercept. False: as in the paper. Default true: on streams of numbers the log "
+            "loss is 0 to 16 % less, and up to 28 % if they are far from zero."
         ),
     ] = True
     calibrated: Annotated[
         bool,
         doc(
             "Multiply margins by a number, and add one, both learnt online and folded into the weights that are served. Only "
-            "with the logistic loss, and with normalised. Default true: on texts the log loss is 12 to 22 % less; elsewhere it "
-            "differs by at most 1 %. False: as in the paper."
+            "with the logistic loss, and with normalised. False: as in the paper. Default true: on texts the log loss is 12 to "
+            "22 % less; elsewhere it differs by at most 1 %."
         ),
     ] = True
     scaled_label: Annotated[
         bool,
         doc(
             "Learn labels less their mean and over their spread, both of the first 1024 rows; predictions are in the units of "
-            "the label. Only with the squared loss and the adaptive rate. Default true: steps have the size of eta whatever "
-            "the label. False: as in the paper."
+            "the label. Only with the squared loss and the adaptive rate. False: as in the paper. Default true: steps have the "
+            "size of eta whatever the label."
         ),
     ] = True
     grid: Annotated[
