@@ -38,6 +38,7 @@ FACTS = {
     "try": "Predict", "data": "bad_label", "versions": "Restore", "service": "accepts events",
 }  # fmt: skip
 LEARNER = {"kind": "taylor_sketch", "mode": "exact", "gamma": 0.5, "features_max": 32, "block": 50}
+HEAVY = {"learner": {"kind": "ftrl_proximal", "l1": 1e6}}  # every weight stays zero
 NEVER = 100_000  # s, so that a generation is saved only when a test asks for it
 # What the page may not do, noted from before its first script on.
 LISTEN = """
@@ -444,6 +445,28 @@ def test_a_model_without_events_says_what_to_send(console: Console) -> None:
     console.shows("no model named nobody")
 
 
+def test_a_model_of_few_events_says_when_its_curve_begins(console: Console) -> None:
+    until("the model is there", lambda: console.ask("PUT", "/models/few", json=HEAVY).get("state") == "ready")
+    body = {"features": {"age": 41.5}, "label": 1}
+    for _ in range(9):
+        assert console.ask("POST", "/models/few/observe?wait=applied", json=body)["applied"]
+    for page, sentence in (
+        ("overview", "The curve has no point yet: the first is made at the tenth labelled event."),
+        ("learning", "The curve has no point yet: the first is made at the tenth labelled event."),
+        ("model", "No weight differs from zero yet."),
+    ):
+        console.open(page, model="few")
+        console.shows(sentence)
+        assert not re.search("No labelled event|does not answer|has a fault", console.text())
+        console.well()
+    console.open("overview", model="few")
+    console.shows("The curve has no point yet")
+    assert console.ask("POST", "/models/few/observe?wait=applied", json=body)["applied"]
+    console.shows("The faded log loss went from")
+    console.well()
+    console.ask("DELETE", "/models/few?confirm=few")
+
+
 def test_the_tree_of_a_curve_is_drawn_with_the_weights_of_its_leaves(console: Console) -> None:
     document = {"encoder": {"bits": 10, "curves": {"ecg": text_of(two_splits())}}}
     until("the model is there", lambda: console.ask("PUT", "/models/heart", json=document).get("state") == "ready")
@@ -505,6 +528,14 @@ def test_a_service_that_is_gone_is_noticed_and_so_is_its_return(console: Console
     assert "against the base rate" in console.text()
     console.browser.devtools("Network.emulateNetworkConditions", offline=False, **offline)
     until("it is back", lambda: "does not answer" not in console.text())
+
+
+def test_a_fault_of_the_page_is_not_taken_for_a_silent_service(console: Console) -> None:
+    console.open("overview")
+    console.shows("against the base rate")
+    console.browser.run("Number.prototype.toFixed = undefined")  # a TypeError in the page
+    console.shows("The console has a fault: ")
+    assert "does not answer" not in console.text()
 
 
 def test_nobody_is_asked_while_nobody_looks(console: Console) -> None:

@@ -11,6 +11,9 @@ export class Refused extends Error {
   }
 }
 
+/** No answer came: the service or the network is down. */
+export class Unanswered extends Error {}
+
 export const key = () => sessionStorage.getItem(KEY) || "";
 
 export function setKey(value) {
@@ -19,7 +22,7 @@ export function setKey(value) {
   else sessionStorage.removeItem(KEY);
 }
 
-/** Send one request; resolves to the document. Rejects with `Refused`, or with a TypeError if the service does not answer. */
+/** Send one request; resolves to the document. Rejects with `Refused` or `Unanswered`. */
 export async function ask(method, path, body) {
   const headers = key() ? { Authorization: `Bearer ${key()}` } : {};
   const known = method === "GET" ? kept.get(path) : undefined;
@@ -27,7 +30,7 @@ export async function ask(method, path, body) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(new URL(path, document.baseURI), {
     method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "omit",
-  });
+  }).catch(error => { throw new Unanswered(error.message); });
   if (answer.status === 304) return known.document;
   const found = (answer.headers.get("content-type") || "").includes("json") ? await answer.json() : {};
   if (!answer.ok) throw new Refused(answer.status, found);

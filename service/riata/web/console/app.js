@@ -1,7 +1,7 @@
 // The frame around the pages: URL, key, model, theme, and one poll every two seconds while somebody looks.
 
 import { askForKey } from "./actions.js";
-import { get, key, setKey } from "./api.js";
+import { Unanswered, get, key, setKey } from "./api.js";
 import { h, put, short, visible } from "./dom.js";
 import { PAGES } from "./pages.js";
 
@@ -114,7 +114,7 @@ async function failed(error) {
     trouble(`${error.message} `, h("button", { type: "button", onclick: enterKey }, "Enter a key"));
     state.failures = 4; // no need to hurry: only a person can mend it
   } else if (error.status) trouble(error.status === 403 ? `${error.message}. Reading the console needs the scope watch.` : error.message);
-  else if (error instanceof TypeError) trouble("The service does not answer. Is it running (riata serve)? What is shown is from before; the page tries again by itself.");
+  else if (error instanceof Unanswered) trouble("The service does not answer. Is it running (riata serve)? What is shown is from before; the page tries again by itself.");
   else {
     console.error(error);
     trouble(`The console has a fault: ${error.message}. Load the page again.`);

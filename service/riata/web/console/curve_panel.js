@@ -3,9 +3,10 @@
 import { get, of } from "./api.js";
 import { curves } from "./charts.js";
 import { h, number, panel, put, short } from "./dom.js";
-import { KINDS, none } from "./parts.js";
+import { KINDS, NO_EVENT, none } from "./parts.js";
 
 const SPANS = { all: 1, half: 2, tenth: 10 };
+const NO_POINT = "The curve has no point yet: the first is made at the tenth labelled event.";
 const SCALES = { events: "labelled events", time: "when events were accepted", ts: "the newest time that senders gave (ts)" };
 
 /** The learning curve of a model, kept between polls; only new points are read. */
@@ -30,19 +31,20 @@ export function marksOf(changes) {
   });
 }
 
-/** A chart of points with a choice of the span in the URL. lines: [label, key of a point]; pick: called with a point that is clicked */
+/** A chart of points with a choice of the span in the URL. lines: [label, key of a point]; sentence: of points, at least one; pick: called with a point that is clicked */
 export function curvePanel(context, title, lines, sentence, pick = null) {
-  let shown = { points: [], marks: [] }, drawn = [];
-  const chart = curves(pick && (at => drawn[at] && pick(drawn[at]))), scales = Object.keys(SCALES).map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks); } }, by === "ts" ? "event time" : by));
+  let shown = { points: [], marks: [], events: 0 }, drawn = [];
+  const chart = curves(pick && (at => drawn[at] && pick(drawn[at]))), scales = Object.keys(SCALES).map(by => h("button", { type: "button", onclick: () => { context.set({ by }); show(shown.points, shown.marks, shown.events); } }, by === "ts" ? "event time" : by));
   const box = panel(title, () => ({ columns: ["seq", "events", "time", "ts", ...lines.map(line => line[0])], rows: shown.points.map(point => [point.seq, point.examples, point.time, point.ts, ...lines.map(line => point[line[1]])]) }));
-  const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks); } }, span === "all" ? "all" : `last ${span}`));
+  const spans = Object.keys(SPANS).map(span => h("button", { type: "button", onclick: () => { context.set({ span }); show(shown.points, shown.marks, shown.events); } }, span === "all" ? "all" : `last ${span}`));
   put(box.extra, spans, scales);
 
-  function show(points, marks) {
-    shown = { points, marks };
+  /** events: how many the model has learnt */
+  function show(points, marks, events) {
+    shown = { points, marks, events };
     const span = SPANS[context.params.get("span")] ? context.params.get("span") : "all";
     spans.forEach((one, at) => one.setAttribute("aria-pressed", String(Object.keys(SPANS)[at] === span)));
-    if (!points.length) return put(box.body, none());
+    if (!points.length) return put(box.body, none(events, NO_POINT));
     if (chart.node.parentNode !== box.body) put(box.body, chart.node);
     const end = points[points.length - 1].examples;
     const part = points.filter(point => point.examples >= end - end / SPANS[span]);
@@ -73,9 +75,11 @@ export function curvePanel(context, title, lines, sentence, pick = null) {
 export const lossKeys = points => (points.length && "log_loss" in points[0] ? ["log loss", "log_loss"] : ["loss", "loss"]);
 
 export function lossSentence(points) {
-  if (!points.length) return "The curve has no point yet.";
   const [label, key] = lossKeys(points), first = points[0], last = points[points.length - 1];
   const faded = last[`faded_base_${key}`] ?? null; // of points that an older version made it is not known
   const base = faded === null ? `the base rate has ${number(last[`base_${key}`])} over all events` : `the base rate has ${number(faded)}, faded alike`;
   return `The faded ${label} went from ${number(first[`faded_${key}`])} to ${number(last[`faded_${key}`])} over ${short(last.examples - first.examples)} events; ${base}.`;
 }
+
+/** What a page with the curve says, or why it has none yet. */
+export const spoken = (points, events) => (points.length ? lossSentence(points) : events ? NO_POINT : NO_EVENT);

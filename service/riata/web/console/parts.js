@@ -4,7 +4,9 @@ import { h, number, put } from "./dom.js";
 
 const CURL = "curl localhost:8080/observe -H 'Content-Type: application/json' -d '{\"features\":{\"age\":41.5,\"country\":\"de\"},\"label\":1}'";
 export const KINDS = { created: "created", configured: "changed", drifted: "drift", named: "values found", followed: "follows", challenged: "challengers", restored: "restored", imported: "imported", backfilled: "log learnt", promoted: "promoted", forgot: "rows forgotten", trimmed: "?" };
-export const none = () => [h("p", {}, "No labelled event yet. Send one, for example:"), h("pre", {}, CURL)];
+export const NO_EVENT = "No labelled event yet.";
+/** What is shown in place of figures: how to send the first of the events, or what is still missing after some. */
+export const none = (events, missing) => (events ? h("p", {}, missing) : [h("p", {}, `${NO_EVENT} Send one, for example:`), h("pre", {}, CURL)]);
 export const percent = value => (value === null || value === undefined ? "–" : `${number(100 * value, 3)} %`);
 
 /** What a panel says in place of figures that the service refused. */

@@ -2,7 +2,7 @@
 
 import { get, of } from "../api.js";
 import { calibration } from "../charts.js";
-import { curvePanel, history, lossKeys, lossSentence, marksOf } from "../curve_panel.js";
+import { curvePanel, history, lossKeys, lossSentence, marksOf, spoken } from "../curve_panel.js";
 import { h, number, panel, put, table } from "../dom.js";
 import { goBack } from "../go_back.js";
 import { driftDetails, none, percent, refusedIs } from "../parts.js";
@@ -25,16 +25,16 @@ export function learning(context) {
     node: [box, root],
     async tick() {
       const [found, changed] = await Promise.all([read(), get(of(context.model, "/changes")).catch(refusedIs([]))]);
-      const points = found.history, key = lossKeys(points)[1], marks = marksOf(changed.changes || []);
+      const points = found.history, events = found.cumulative.examples, key = lossKeys(points)[1], marks = marksOf(changed.changes || []);
       if (!loss.panel || loss.key !== key) {
         loss.key = key;
         loss.panel = curvePanel(context, "Loss before learning each event", [["faded", `faded_${key}`], ["base rate, faded", `faded_base_${key}`], ["all events", key], ["base rate, all events", `base_${key}`], ["window", `window_${key}`]], lossSentence, point => back.pick(point.seq));
         put(box, loss.panel.node, back.node);
       }
-      loss.panel.show(points, marks);
+      loss.panel.show(points, marks, events);
       await back.tick();
-      auc.show(points, marks);
-      size.show(points.filter(point => point.non_zeros !== null), marks);
+      auc.show(points, marks, events);
+      size.show(points.filter(point => point.non_zeros !== null), marks, events);
       cells = context.params.get("cells") === "window" ? found.window_calibration : found.calibration;
       choices.forEach(one => one.setAttribute("aria-pressed", String(one.textContent === (context.params.get("cells") || "all"))));
       const counted = cells.filter(cell => cell.examples > 0);
@@ -51,9 +51,9 @@ export function learning(context) {
         { title: "figure", of: figure => figure.replaceAll("_", " ") },
         ...known.map(horizon => ({ title: titles[horizon], number: true, of: figure => number(found[horizon][figure]) })),
       ], figures, "figures"));
-      put(horizons.caption, `Cumulative: all ${number(found.cumulative.examples)} events. Faded: an event counts half after ${number(found.faded.half_life)} more. Window: the last ${number(found.window.examples)}.${found.minute ? ` Last minute: what was learnt in the last ${number(found.minute.seconds, 2)} s. Refused: rows that this process refused.` : ""}`);
+      put(horizons.caption, `Cumulative: all ${number(events)} events. Faded: an event counts half after ${number(found.faded.half_life)} more. Window: the last ${number(found.window.examples)}.${found.minute ? ` Last minute: what was learnt in the last ${number(found.minute.seconds, 2)} s. Refused: rows that this process refused.` : ""}`);
       showDrift(drift, found.drift);
-      return points.length ? lossSentence(points) : "No labelled event yet.";
+      return spoken(points, events);
     },
   };
 }

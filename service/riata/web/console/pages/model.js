@@ -50,7 +50,8 @@ export function model(context) {
       });
       await into(found, () => get(of(context.model, `/weights?top=${encodeURIComponent(top.value)}&prefix=${encodeURIComponent(search.value)}`)), answer => {
         weights = answer.weights;
-        if (!weights.length) return put(found.body, answer.non_zeros ? h("p", {}, "No feature with a weight has a name that begins so.") : none());
+        const learnt = context.status().models.find(one => one.name === context.model);
+        if (!weights.length) return put(found.body, none(learnt && learnt.examples, answer.non_zeros ? "No feature with a weight has a name that begins so." : "No weight differs from zero yet."));
         const most = Math.max(...weights.map(one => Math.abs(one.weight) + 2 * (one.std_error || 0)));
         put(found.body, table([
           { title: "feature", of: one => (one.feature === null ? h("span", { class: "quiet" }, `slot ${one.slot}, no name known`) : name(one.feature)) },
