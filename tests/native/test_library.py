@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import runpy
+import weakref
 from textwrap import dedent
 
 import numpy as np
 import pytest
 
 from riata.native.library import StructArray, address, core, struct
+from riata.native.reading import sink_of
+from riata.wire.rows import make_sink
 from tests.running import ROOT
 
 HEADER = runpy.run_path(str(ROOT / "service" / "native" / "header.py"))
@@ -81,3 +84,16 @@ def test_a_header_is_read_declaration_by_declaration() -> None:
     }
     with pytest.raises(HEADER["BadHeader"], match="float: not a type that the binding knows"):
         HEADER["Header"]("typedef struct { float a; } riata_z;")
+
+
+def test_the_structure_of_a_scratch_follows_its_features_and_keeps_no_memory() -> None:
+    sink = make_sink(64, 4, 1)
+    made = sink_of(sink)
+    moved = sink._replace(hash=np.empty_like(sink.hash), value=np.empty_like(sink.value))
+    assert sink_of(moved) is made
+    assert (made.hash, made.value, made.code) == (address(moved.hash), address(moved.value), address(sink.code))
+    other = make_sink(64, 4, 1)
+    assert sink_of(other) is not made
+    gone = [weakref.ref(array) for array in (other.code, other.hash, other.found_span)]
+    del other
+    assert [one() for one in gone] == [None] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, Final, SupportsInt
 
 import numpy as np
@@ -20,14 +21,11 @@ _SINK: Final = (
 )
 
 
-_KEPT_FEATURES: Final = 2**14  # of a sink whose structure is kept; a larger one would keep its memory
-
-
 class _Held(threading.local):
     row: Any = None  # of the last body; a thread reads body after body with the same scratch
     struct: Any = None
-    sink: Any = None  # likewise
-    sink_struct: Any = None
+    code: Any = None  # likewise, of the sink; weak, so that no memory is kept
+    sink: Any = None
 
 
 _held = _Held()
@@ -46,13 +44,21 @@ def records_struct(row: Any) -> Any:
 
 
 def sink_struct(sink: Any) -> Any:
-    """Return the `riata_sink` of a `BatchBuilder`."""
-    if _held.sink is sink:
-        return _held.sink_struct
+    """Make the `riata_sink` of a `BatchBuilder`."""
     sizes = {"capacity": len(sink.hash), "found_capacity": len(sink.found_value), "row_capacity": len(sink.code)}
-    made = struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
-    if len(sink.hash) <= _KEPT_FEATURES:
-        _held.sink, _held.sink_struct = sink, made
+    return struct("riata_sink", **{name: getattr(sink, name) for name in _SINK}, **sizes)
+
+
+def sink_of(sink: Any) -> Any:
+    """Return the `riata_sink` of a `BatchBuilder`, for as long as the caller keeps that.
+
+    After a long body other memory of the same size may have replaced that of the features, and nothing else."""
+    if _held.code is not None and _held.code() is sink.code:
+        _held.sink.hash, _held.sink.value = address(sink.hash), address(sink.value)
+        return _held.sink
+    made = sink_struct(sink)
+    made.let_go()
+    _held.code, _held.sink = weakref.ref(sink.code), made
     return made
 
 
@@ -65,7 +71,7 @@ def rules_struct(rules: Any) -> Any:
 
 def _read(function: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
     given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
-    code: int = function(given, records_of(row), sink_struct(sink), rules_struct(rules), *more)
+    code: int = function(given, records_of(row), sink_of(sink), rules_struct(rules), *more)
     text.lines = given.lines
     return code
 
@@ -99,7 +105,7 @@ def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
 def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:
     """Leave every line that is not blank to the reference reader. Returns OK or TOO_MANY_ROWS."""
     given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
-    code: int = core.leave_lines(given, sink_struct(sink))
+    code: int = core.leave_lines(given, sink_of(sink))
     text.lines = given.lines
     return code
 
@@ -112,7 +118,7 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     at = np.zeros(1, np.int64)
     records = records_of(row)
     records.sorted = 0
-    code: int = core.finish_row(records, n, sink_struct(sink), rules_struct(rules), number, address(at))
+    code: int = core.finish_row(records, n, sink_of(sink), rules_struct(rules), number, address(at))
     return code, int(at[0])
 
 
@@ -123,7 +129,7 @@ def list_rows(sink: Any, rows: Any, indptr: Any, label: Any, weight: Any, has_id
     lie one after another, otherwise -1.
     """
     counts = np.zeros(4, np.int64)
-    n: int = core.list_rows(sink_struct(sink), *map(address, (rows, indptr, label, weight, has_id, counts)))
+    n: int = core.list_rows(sink_of(sink), *map(address, (rows, indptr, label, weight, has_id, counts)))
     ids, subjects, times, first = counts.tolist()
     return n, ids, subjects, times, first
 
