@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy, NotFound
+from riata.run.served_model import Coming
 from riata.run.state.config import config_payload
 from riata.run.state.damage import ModelDamaged
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovery
 from riata.run.state.replay import replay
+from riata.run.state.starting import Looked, Stand, Starting
 from riata.store import records
 from riata.store.store import Append
 from riata.wire.batch import Batch
@@ -173,6 +175,66 @@ def test_a_model_without_a_checkpoint_says_how_far_it_is(monkeypatch: pytest.Mon
     with dammed(monkeypatch, "slow") as dam:
         store = start(store, work, dam)
     equal_after_all(store, "slow")
+
+
+def start_slowly(monkeypatch: pytest.MonkeyPatch, held: str, work: Any) -> list[str]:
+    """Start on a store without checkpoints, and do `work` while the start stands before the look at `held`. It goes on when
+    `work` is done, or has set the event that it is given. Returns the order of the looks."""
+    looked: list[str] = []
+    reached, opened = threading.Event(), threading.Event()
+    look = Starting._look_at
+
+    def late(self: Starting, coming: Coming, stand: Stand) -> Looked:
+        looked.append(coming.name)
+        if coming.name == held:
+            reached.set()
+            opened.wait()
+        return look(self, coming, stand)
+
+    async def whole() -> None:
+        node = build(stored(saved=()))
+        starting = asyncio.create_task(node.service.start())
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, reached.wait)
+            await work(node, opened)
+        finally:
+            opened.set()
+            await starting
+            await node.service.stop()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Starting, "_look_at", late)
+        asyncio.run(whole())
+    return looked
+
+
+def test_a_small_model_without_a_checkpoint_is_served_before_the_others_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(node: Node, _opened: threading.Event) -> None:
+        while "b" in node.engine.context.catalogue.coming:
+            await asyncio.sleep(0.002)
+        assert [node.service.published(model).applied for model in ("a", "b")] == [SAVED + LATE] * 2
+        assert not node.engine.started
+        with pytest.raises(Busy, match="model slow is not served yet"):
+            node.service.published("slow")
+        assert "2 of 3 models" in node.service.health().reasons[0]
+
+    assert start_slowly(monkeypatch, "slow", work) == ["a", "b", "slow"]
+
+
+def test_a_request_for_a_model_that_is_not_looked_at_yet_waits_for_it_and_has_it_looked_at_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(node: Node, opened: threading.Event) -> None:
+        asking = asyncio.create_task(node.service.await_arrival("slow"))
+        while node.engine.context.catalogue.asked != "slow":
+            await asyncio.sleep(0.002)
+        opened.set()
+        while "slow" in node.engine.context.catalogue.coming:
+            await asyncio.sleep(0.002)
+        await asking
+        assert node.service.published("slow").applied == SAVED + LATE
+
+    assert start_slowly(monkeypatch, "a", work) == ["a", "slow", "b"]
 
 
 def test_a_service_that_serves_no_model_yet_is_not_ready_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

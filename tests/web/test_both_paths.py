@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import itertools
 import re
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from riata.base.errors import Busy
+from riata.run.served_model import Coming
 from riata.run.state.config import ModelConfig, read_config
 from riata.run.writer.published import Published
 from riata.web.app import create_app
@@ -52,12 +54,19 @@ DATE = re.compile(rb"\r\ndate: [^\r]+")
 
 
 class LoadingService(FakeService):
-    """A service with one model that is not ready."""
+    """A service with a model that is not ready, some that are served when a request waits for them, and some that take longer."""
 
     def published(self, model: str) -> Published:
         if model == "loading":
             raise Busy("the model is being made ready; try again", "not_ready")
+        if model.startswith(("coming", "late")) and model not in self.all:
+            raise Coming(model, b"", 7).error()
         return super().published(model)
+
+    async def await_arrival(self, model: str) -> None:
+        await asyncio.sleep(0)
+        if model.startswith("coming"):
+            self.all[model] = FakeModel(model, ModelConfig())
 
 
 @dataclass
@@ -177,6 +186,10 @@ FAST: dict[str, tuple[bytes, int]] = {
     "errors known": (get(b"?a=1&b=x", of(b"sketched")), 200),
     "unknown model": (get(b"?a=1", of(b"nobody")), 404),
     "loading": (get(b"?a=1", of(b"loading")), 503),
+    "coming": (get(b"?a=1", of(b"coming")), 200),
+    "body to one that is coming": (post(WIDE, of(b"coming2")), 200),
+    "late": (get(b"?a=1", of(b"late")), 503),
+    "body to one that is late": (post(WIDE, of(b"late")), 503),
     "object": (post(WIDE), 200),
     "array": (post(b"[" + WIDE + b',{"features":{}}]'), 200),
     "array of one": (post(b" [" + WIDE + b"]"), 200),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -35,6 +36,9 @@ from riata.store.store import Append, Appended, Record, Store
 
 T = TypeVar("T")
 log = logging.getLogger("riata.run")
+
+ARRIVAL_S: Final = 1.0  # of a request for a model that a start has not come to yet: a small one takes some milliseconds
+ARRIVAL_LOOK_S: Final = 0.005
 
 DOES_NOT: Final[Mapping[str, Mapping[str, str]]] = {
     "writer": {"observe": "accepts no events; send them to a process with role web or all"},
@@ -207,6 +211,16 @@ class Engine(ABC):
         if served_model.is_behind:
             self.hurry(served_model)
         return served_model.published
+
+    async def await_arrival(self, name: str) -> None:
+        """Wait until a stored model is served, at most ARRIVAL_S. A start looks at it next."""
+        catalogue, until_s = self.context.catalogue, time.monotonic() + ARRIVAL_S
+        while name in catalogue.coming and time.monotonic() < until_s:
+            served_model = catalogue.served_models.get(name)
+            if served_model is not None and served_model.published is not None:
+                return
+            catalogue.asked = name
+            await asyncio.sleep(ARRIVAL_LOOK_S)
 
     def store_refusal(self) -> RiataError | None:
         """Return why nothing may be logged now, for any model; None if appends are possible."""

@@ -30,13 +30,13 @@ from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import Learning
 from riata.run.writer.queue import Logged, PublishNow
 from riata.run.writer.stopping import finish
-from riata.run.writer.writer import Writer
 from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Head, Owner, Record, Store
 from riata.wire.encoder import fingerprint
 
 AHEAD_BYTES: Final = 64 * 2**20  # of all records that wait in the writer; a model of which none waits may always have one slice
 AHEAD_BYTES_EACH: Final = 8 * 2**20
+TOGETHER: Final = 16  # models read by one call of the log thread: most have little to read, and events wait for a call
 PAUSE_S: Final = 0.005
 
 log = logging.getLogger("riata.run")
@@ -113,49 +113,66 @@ class Replaying:
                 names = self._tail.names()
                 asked = self._context.catalogue.asked
                 self._ahead_bytes = 0 if self._learning is None else sum(map(self._learning.writer.waiting_bytes, names))
-                gave = [self._step(name) for name in sorted(names, key=lambda name: name != asked)]
+                names = sorted(filter(self._has_room, names), key=lambda name: name != asked)
+                gave = [self._step(names[at : at + TOGETHER]) for at in range(0, len(names), TOGETHER)]
                 if not any(gave):
-                    self._more.wait(PAUSE_S if names else None)
+                    self._more.wait(PAUSE_S if self._tail.names() else None)
         except Exception as error:  # the thread's outer edge
             if not self._ending.is_set():
                 self._failed(error)
 
-    def _step(self, name: str) -> bool:
-        """Give the writer the next slice of a model; return whether there was one, and room for it."""
-        learning = self._learning
-        if learning is None or self._ending.is_set():
+    def _step(self, names: list[str]) -> bool:
+        """Give the writer the next slices of these models; return whether there were any."""
+        if self._ending.is_set():
             return False
-        if not self._has_room(learning.writer, name):
-            return False
-        lineage = self._tail.lineage(name)
-        try:
-            records: list[Record] = self._context.log_thread.call(lambda s: self._read(s, name)).result()
-        except NotFound:
-            self.forget(name)
-            return False
-        except Corrupt as error:
-            if not harms_one_model(error):
-                raise
-            if self._tail.lineage(name) is not None:
-                self._damaged(self._tail.give_up(name, error))
-            return False
-        with self._lock:
-            if self._tail.lineage(name) != lineage:
-                return False
-            for record in records:
-                learning.writer.put(Logged(record, None))
-                self._ahead_bytes += len(record.payload)
-            if records:
-                learning.writer.put(PublishNow(name))  # few records would be left to gather
-            if name not in self._held:
-                self._tail.forget(name)
-        return bool(records)
+        lineages = [self._tail.lineage(name) for name in names]
+        slices = self._context.log_thread.call(lambda s: self._read_each(s, names)).result()
+        given = [self._give(*each) for each in zip(names, lineages, slices, strict=True)]
+        return any(given)
 
-    def _has_room(self, writer: Writer, name: str) -> bool:
-        mine = writer.waiting_bytes(name)
+    def _give(self, name: str, lineage: bytes | None, found: list[Record] | Corrupt | NotFound | None) -> bool:
+        """Give the writer what was read of a model; return whether that was anything."""
+        if isinstance(found, NotFound):
+            self.forget(name)
+        elif isinstance(found, Corrupt):
+            if self._tail.lineage(name) is not None:
+                self._damaged(self._tail.give_up(name, found))
+        elif found is not None and self._learning is not None:
+            with self._lock:
+                if self._tail.lineage(name) != lineage:
+                    return False
+                for record in found:
+                    self._learning.writer.put(Logged(record, None))
+                    self._ahead_bytes += len(record.payload)
+                if found:
+                    self._learning.writer.put(PublishNow(name))  # few records would be left to gather
+                if name not in self._held:
+                    self._tail.forget(name)
+            return bool(found)
+        return False
+
+    def _has_room(self, name: str) -> bool:
+        if self._learning is None:
+            return False
+        mine = self._learning.writer.waiting_bytes(name)
         if not mine or mine >= AHEAD_BYTES_EACH:
             return not mine
         return self._ahead_bytes < AHEAD_BYTES
+
+    def _read_each(self, store: Store, names: list[str]) -> list[list[Record] | Corrupt | NotFound | None]:
+        """Return the next records of each model, or why it cannot be read; None once PACED_BYTES were read of others."""
+        found: list[list[Record] | Corrupt | NotFound | None] = []
+        left = PACED_BYTES
+        for name in names:
+            try:
+                records = self._read(store, name) if left > 0 else None
+                left -= sum([len(record.payload) for record in records or ()])
+                found.append(records)
+            except (Corrupt, NotFound) as error:
+                if isinstance(error, Corrupt) and not harms_one_model(error):
+                    raise
+                found.append(error)
+        return found
 
     def _read(self, store: Store, name: str) -> list[Record]:
         head: Head = store.head(name)
@@ -182,7 +199,7 @@ class AloneEngine(Engine):
     def __init__(self, *parts: Any, **more: Any) -> None:
         super().__init__(*parts, **more)
         self._unfollowing: list[tuple[str, asyncio.Task[None]]] = []
-        self._taken_up: list[Future[None]] = []  # each is done when the writer has a state of the start
+        self._taken_up: list[Future[None]] = []  # each is done when a state of the start is served completely
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(lambda: OwnStore(self._log_thread), self._not_watched, every_s=OWN_EVERY_S)
@@ -201,26 +218,25 @@ class AloneEngine(Engine):
             raise
 
     async def _lead(self, owner: Owner) -> None:
-        context, loop = self.context, asyncio.get_running_loop()
+        context = self.context
         await self.call(lambda s: s.drop_stale_stages(owner))
         self.watch.start()
         if self.settings.archive is not None:
             context.archive = Archive(
                 self.settings.archive, self._log_thread.call, self._origins, self._log_thread.waiting, context.segment_writing
             )
-        self.replaying = replaying = Replaying(context, self._damaged, self._failed)
         learning = Learning(context, owner)
+        self.replaying = replaying = Replaying(context, learning.give_up, self._failed)
         learning.on_dropped = replaying.forget
         learning.writer.start()
         replaying.start(learning)
         try:
-            starting = await aside(self._look, owner, learning, replaying)
+            await aside(self._look, owner, learning, replaying)
         except BaseException:
             replaying.stop(STOPPING_S)
             learning.writer.close(0.0)  # the next start learns the logs again
             raise
         self.learning = learning  # from here on models may be created and dropped
-        await loop.run_in_executor(None, starting.begin, learning)
         await asyncio.gather(*map(asyncio.wrap_future, self._taken_up))
         if not {DEFAULT_MODEL} & {*self.served_models, *context.catalogue.damaged, *context.catalogue.coming}:
             await self.create(DEFAULT_MODEL, ModelConfig())
@@ -232,8 +248,8 @@ class AloneEngine(Engine):
             context.archive.start()
             self.archiving = True
 
-    def _look(self, owner: Owner, learning: Learning, replaying: Replaying) -> Starting:
-        """Look at every model, in a thread. Raises `Stopped` soon after the engine is stopped."""
+    def _look(self, owner: Owner, learning: Learning, replaying: Replaying) -> None:
+        """Look at every model, and have it begin, in a thread. Raises `Stopped` soon after the engine is stopped."""
         context, call = self.context, self._log_thread.call
 
         def expected(names: Sequence[str]) -> None:
@@ -244,28 +260,21 @@ class AloneEngine(Engine):
         def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
             state = found.state
             place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
-            learning.take_up(found, names)
-            self._taken_up.append(learning.writer.settle(state.name))
+            if not learning.take_up(found, names):
+                self._taken_up.append(learning.writer.settle(state.name))
             replaying.follow(*place)
 
         def follow(leader: str, followers: tuple[str, ...]) -> None:
             call(lambda _store: self._log_thread.followers.update({leader: followers})).result()
 
         relations = WhoFollows(call, follow, self._are_gone)
-        hooks = StartHooks(self._go_on, expected, relations.arrived, hand_over, self._damaged, self._failed)
+        hooks = StartHooks(self._go_on, expected, relations.arrived, hand_over, learning.give_up, self._failed)
         self.starting = starting = Starting(context, owner, hooks)
         starting.look(learning)
-        return starting
-
-    def _led(self) -> Learning:
-        return self.led("learning")
 
     def _go_on(self) -> None:
         if self.stopping:
             raise Stopped
-
-    def _damaged(self, damage: Damage) -> None:
-        self._led().give_up(damage)
 
     def _failed(self, error: BaseException) -> None:
         self._learning_failed(f"the start failed: {error.detail if isinstance(error, RiataError) else repr(error)}")

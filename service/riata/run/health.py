@@ -13,6 +13,7 @@ from riata.run.engine import Engine
 from riata.run.engine_shared import READING, SharedEngine
 from riata.run.served_model import ServedModel
 from riata.run.state.damage import log_sentence
+from riata.run.writer.writer import TurnOf
 
 LONG_S = 5.0  # a step that lasts longer is told of
 
@@ -106,9 +107,13 @@ def refusal_of_all(engine: Engine) -> RiataError | None:
     refused = engine.refusal()
     if refused is not None:
         return refused
-    served = [served_model for served_model in engine.served_models.values() if served_model.published is not None]
-    refusals = [_refusal_of(engine, served_model) for served_model in served]
-    return refusals[0] if refusals and all(refusals) else None
+    refused = None
+    for served_model in engine.served_models.values():
+        if served_model.published is not None:
+            refused = _refusal_of(engine, served_model)
+            if refused is None:
+                return None
+    return refused
 
 
 def _refusal_of(engine: Engine, served_model: ServedModel) -> RiataError | None:
@@ -129,16 +134,27 @@ def health_of(engine: Engine) -> Health:
     served_models = engine.served_models
     refused = refusal_of_all(engine)
     shared = engine if isinstance(engine, SharedEngine) else None
+    turns = [] if engine.learning is None else engine.learning.writer.turns()
+    lost = engine.context.ledger.lost()
+    turn_of = {turn.model: turn for turn in turns}
     return Health(
         alive=alive,
         code="not_ready" if shared is None else _code(shared),
-        lost=engine.context.ledger.lost(),
+        lost=lost,
         started=engine.started,
         ready=not reasons,
         reasons=reasons,
         fatal=engine.fatal,
-        warnings=[*engine.watch.warnings, *_warnings(engine, refused), *([] if shared is None else _warnings_shared(shared))],
-        models={name: at for name in sorted(served_models) if (at := _model(engine, served_models[name])) is not None},
+        warnings=[
+            *engine.watch.warnings,
+            *_warnings(engine, refused, turns),
+            *([] if shared is None else _warnings_shared(shared)),
+        ],
+        models={
+            name: at
+            for name in sorted(served_models)
+            if (at := _model(engine, served_models[name], turn_of.get(name), lost.get(name, 0)))
+        },
         checkpoints={
             "ok": tally.checkpoints_ok,
             "failed": tally.checkpoints_failed,
@@ -220,7 +236,7 @@ def _code(engine: SharedEngine) -> str:
     return "not_ready" if engine.leads or engine.strange is None else engine.strange.code
 
 
-def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
+def _warnings(engine: Engine, refused: RiataError | None, turns: list[TurnOf]) -> list[str]:
     ledger = engine.context.ledger
     found = [f"model {name}: the store has lost {count} acknowledged events" for name, count in ledger.lost().items()]
     found += [problem for problem in (ledger.note.unread, ledger.note.problem) if problem]
@@ -234,7 +250,7 @@ def _warnings(engine: Engine, refused: RiataError | None) -> list[str]:
         found.append(f"events are refused: {refused.detail}")
     return found + [
         f"model {one.model}: the learner has been busy with one step for {one.busy_s:.0f} s; other models are learnt beside it"
-        for one in ([] if engine.learning is None else engine.learning.writer.turns())
+        for one in turns
         if one.busy_s >= LONG_S
     ]
 
@@ -253,14 +269,11 @@ def _warnings_shared(engine: SharedEngine) -> list[str]:
     return found + [f"model {served.name}: {served.another}" for served in engine.served_models.values() if served.another]
 
 
-def _model(engine: Engine, served_model: ServedModel) -> ModelHealth | None:
+def _model(engine: Engine, served_model: ServedModel, turn: TurnOf | None, lost: int) -> ModelHealth | None:
     published = served_model.published
     if published is None:
         return None
     age_s = (engine.clock.monotonic_ms() - published.published_mono_ms) / 1000
-    lost = engine.context.ledger.lost().get(served_model.name, 0)
-    turns = [] if engine.learning is None else engine.learning.writer.turns()
-    turn = next((one for one in turns if one.model == served_model.name), None)
     times = (0.0, 0.0) if turn is None else (turn.busy_s, turn.waiting_s)
     at = (served_model.logged, published.applied, published.version, age_s, published.model.weights.non_zeros)
     return ModelHealth(*at, stale_for_s(engine, served_model), lost, _refusal_of(engine, served_model) is None, *times)

@@ -95,6 +95,10 @@ class Service:
         """Return what is served of `model` now. Raises `NotFound`; `Busy` while the log is replayed."""
         return self._engine.published(model)
 
+    async def await_arrival(self, model: str) -> None:
+        """Wait a moment for a stored model that is not served yet; the start of the process takes it before others."""
+        await self._engine.await_arrival(model)
+
     def now(self, model: str) -> tuple[Published, float]:
         """Return what is served of `model` now, and its `stale_s`. Raises as `published` and `stale_s` do."""
         engine = self._engine

@@ -107,6 +107,17 @@ def counted(record: Record, batch: Batch) -> Batch:
     return batch
 
 
+def unreadable(run: Sequence[Record]) -> int:
+    """Return the first event of the record that cannot be read, among records that are learnt together."""
+    for record in run[1:]:
+        try:
+            if record.kind == "observe":
+                decode_batch(record.payload)
+        except Corrupt:
+            return record.first
+    return run[0].first
+
+
 def joined(run: Sequence[Record], batches: Sequence[Batch | None], many: bool) -> list[Batch]:
     """Return the rows of several records, in order, in batches of up to ROWS_TOGETHER or of one record; if `many` batches may
     be learnt at once, unjoined when already decoded. Raises `Corrupt`; `Halted` if they are not to be learnt any more."""

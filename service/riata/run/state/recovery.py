@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.errors import Corrupt, LogGap, NotFound
-from riata.run.log.log_reading import Call, read_again, read_log, runs
+from riata.run.log.log_reading import Call, read_again, read_log, runs, unreadable
 from riata.run.state.core import Core, Schedule
 from riata.run.state.crash_note import CrashNote
 from riata.run.state.damage import Damage, event_of
@@ -169,7 +169,11 @@ class Recovery:
         log = read_log(self._call, state.name, state.applied)
         for run in runs(log if through is None else itertools.takewhile(lambda record: record.last <= through, log)):
             core.logged_all(run)
-            found.refused.update(state.apply_all(run))
+            try:
+                found.refused.update(state.apply_all(run))
+            except Corrupt:
+                self.reached = unreadable(run) - 1
+                raise
             found.replayed += sum(record.count for record in run)
             core.advanced(run[-1])
             upgrade = b"" if upgrade in [record.chain for record in run] else upgrade

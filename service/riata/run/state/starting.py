@@ -1,11 +1,13 @@
 """The start of a process that learns: brings each model of the store to where it may be served, most of them at once.
 
     look    in one thread: the checkpoint of each model that has one, and its log, which is read and not learnt. A model that was
-            asked for is looked at next. If the writer is there already, a model whose log says nothing that a served state has to
-            contain is handed over at once, as its checkpoint is, so that its predictions do not wait for other models
-    begin   such models are handed over that were not yet. Every other one learns in a thread of its own first, so that it holds
-            up no other: from a restore, a promotion, a forget, a repair or a change of its configuration on, or of no checkpoint
-            at all
+            asked for is looked at next
+    begin   a model whose log says nothing that a served state has to contain is handed over as its checkpoint is. Every other
+            one learns in a thread of its own first: up to a restore, a promotion, a forget, a repair or a change of its
+            configuration, or without a checkpoint all of it
+
+If the writer is there already, each model begins as soon as it was looked at, so that it does not wait for the others. The look
+waits for a thread that has few events to learn, but not for long: a thousand threads at once would keep each other from ending.
 
 What the log has after a state that was handed over is learnt while the model is served, by whoever takes it.
 """
@@ -34,10 +36,12 @@ from riata.store.store import Generation, Head, Owner, Store
 
 log = logging.getLogger("riata.run")
 
+Names = list[tuple[int, bytes]]  # of features, with their fingerprints
 Stand = tuple[str, Head, Generation | None]  # a model of a store, with the end of its log and its newest generation
 
 RETRY_S: Final = 0.5  # after a store did not answer
 LONG_EVENTS: Final = 100_000  # a log that the start of the others does not wait for
+SHORT_S: Final = 0.02  # how long the look waits for a model that learns few events
 SMALL_BYTES: Final = 2**20  # of a checkpoint: a smaller one is thawed, and its log read, in one call of the store's thread
 SHARED_TRIES: Final = 2  # of a shared store: it may have changed between two calls
 
@@ -57,19 +61,22 @@ class StartHooks:
     go_on: Callable[[], None]
     expected: Callable[[Sequence[str]], None]
     arrived: Callable[[Sequence[Recovered]], None]
-    hand_over: Callable[[Recovered, list[tuple[int, bytes]]], None]
+    hand_over: Callable[[Recovered, Names], None]
     damaged: Callable[[Damage], None]
     failed: Callable[[BaseException], None]
 
 
 @dataclass(slots=True)
 class Looked:
-    """What `look` has found. later : models without a checkpoint and with a long log, which their threads read"""
+    """What `look` has found of a model. found : None if it has no checkpoint and a long log, which its thread reads"""
 
-    sound: list[Recovered] = field(default_factory=list)
-    named: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)  # the names of the features of sound models
-    damaged: list[Damage] = field(default_factory=list)
-    later: list[Coming] = field(default_factory=list)
+    coming: Coming
+    found: Recovered | Damage | None
+    names: Names = field(default_factory=list)  # of the features of a sound model
+
+    def waits(self) -> bool:
+        """Whether it has to learn before it is served."""
+        return not (isinstance(self.found, Recovered) and self.found.is_ready)
 
 
 class Starting:
@@ -80,14 +87,14 @@ class Starting:
         self._context = context
         self._owner = owner
         self._hooks = hooks
-        self._looked = Looked()
-        self._handed: set[str] = set()  # models that were handed over
+        self._looked: list[Looked] = []  # models that did not begin yet
         self._threads: list[threading.Thread] = []
 
-    def look(self, learning: Learning | None = None) -> Looked:
-        """Look at every model. Raises what the store raises, `Corrupt` for damage to more than one model, and `Stopped`.
+    def look(self, learning: Learning | None = None) -> list[Looked]:
+        """Look at every model. Returns what `begin` is still to be called for. Raises what the store raises, `Corrupt` for damage
+        to more than one model, and `Stopped`.
 
-        learning : owner of the writer, which runs, if models may be handed over meanwhile
+        learning : owner of the writer, which runs, if each model is to begin at once
         """
         call, shared = self._context.log_thread.call, self._context.settings.shared
         stands: list[Stand] = call(_stands).result()
@@ -95,7 +102,7 @@ class Starting:
             for name in [name for name, head, _ in stands if head.seq == 0]:
                 call(partial(_drop, owner=self._owner, name=name)).result()
         stands = sorted((one for one in stands if one[1].seq > 0), key=_left)
-        self.models, looked = len(stands), Looked()
+        self.models = len(stands)
         self._context.tally.to_replay = sum(map(_left, stands))
         coming = [Coming(name, head.lineage, head.seq) for name, head, _ in stands]
         self._context.catalogue.expect(coming)
@@ -104,37 +111,42 @@ class Starting:
         while left:
             asked = self._context.catalogue.asked
             one, stand = left.pop(asked if asked in left else next(iter(left)))
-            if stand[2] is None and _left(stand) > LONG_EVENTS:
-                looked.later.append(one)
-            elif isinstance(found := self._prepare(stand), Damage):
-                looked.damaged.append(found)
+            looked = self._look_at(one, stand)
+            if learning is None:
+                self._looked.append(looked)
             else:
-                looked.sound.append(found)
-                looked.named[one.name] = learning_names(self._context, found)
-                if learning is not None and found.is_ready:
-                    self._hooks.arrived([found])
-                    self._hand_over(learning, found, looked.named[one.name])
+                self._begin(learning, looked)
             self.read += 1
             self._hooks.go_on()
-        self._looked = looked
-        return looked
+        return self._looked
 
     def begin(self, learning: Learning) -> None:
         """Hand over what may be served now, and begin to learn the others. `learning` : owner of the writer, which runs"""
-        for damage in self._looked.damaged:
-            self._hooks.damaged(damage)
-        self._hooks.arrived([one for one in self._looked.sound if one.is_ready and one.state.name not in self._handed])
-        for found in sorted(self._looked.sound, key=lambda found: not found.is_ready):
+        for looked in sorted(self._looked, key=Looked.waits):
+            self._begin(learning, looked)
+        self._looked = []
+
+    def _look_at(self, coming: Coming, stand: Stand) -> Looked:
+        if stand[2] is None and _left(stand) > LONG_EVENTS:
+            return Looked(coming, None)
+        found, names = self._prepare(stand)
+        return Looked(coming, found, names)
+
+    def _begin(self, learning: Learning, looked: Looked) -> None:
+        found = looked.found
+        if isinstance(found, Damage):
+            self._hooks.damaged(found)
+        elif found is None:
+            self._learn_aside(learning, looked)
+        elif found.is_ready:
+            self._hooks.arrived([found])
+            self._hand_over(learning, found, looked.names)
+        else:
             state = found.state
-            if found.is_ready and state.name not in self._handed:
-                self._hand_over(learning, found, self._looked.named[state.name])
-            elif not found.is_ready:
-                if found.generation and found.control <= state.applied and not self._context.settings.shared:
-                    learning.show(found, self._looked.named[state.name])  # only an upgrade has to come first
-                self._learn_aside(learning, Coming(state.name, state.lineage, found.end), found)
-        for coming in self._looked.later:
-            self._learn_aside(learning, coming, None)
-        self._looked = Looked()
+            if found.generation and found.control <= state.applied and not self._context.settings.shared:
+                learning.show(found, looked.names)  # only an upgrade has to come first
+            few = found.end - state.applied <= FEW_EVENTS
+            self._learn_aside(learning, looked, SHORT_S if few else 0.0)
 
     def join(self, timeout_s: float) -> None:
         """Wait for the threads that learn, each of which ends when `go_on` raises. They do not delay the end of the process."""
@@ -146,20 +158,22 @@ class Starting:
         context = self._context
         return Recovery(call or context.log_thread.call, self._owner, context.clock.unix_ms, context.crash_note)
 
-    def _prepare(self, stand: Stand) -> Recovered | Damage:
-        """Look at one model, or return its damage. Raises `Corrupt` for damage to more than this model."""
+    def _prepare(self, stand: Stand) -> tuple[Recovered | Damage, Names]:
+        """Look at one model, or return its damage; and the names of its features. Raises `Corrupt` for damage to more than this
+        model."""
         name, _, generation = stand
         size = 0 if generation is None else generation.bytes
         if self._context.settings.shared or size > SMALL_BYTES or _left(stand) > FEW_EVENTS:
-            recovery = self._recovery()
-            return self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
+            return self._prepare_by(self._context.log_thread.call, name)
+        small: tuple[Recovered | Damage, Names] = self._context.log_thread.call(
+            lambda store: self._prepare_by(in_this_thread(store), name)
+        ).result()
+        return small
 
-        def small(store: Store) -> Recovered | Damage:
-            recovery = self._recovery(in_this_thread(store))
-            return self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
-
-        prepared: Recovered | Damage = self._context.log_thread.call(small).result()
-        return prepared
+    def _prepare_by(self, call: Call, name: str) -> tuple[Recovered | Damage, Names]:
+        recovery = self._recovery(call)
+        found = self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
+        return found, [] if isinstance(found, Damage) else learning_names(self._context, found, call)
 
     def _guarded(self, recovery: Recovery, name: str, work: Callable[[], Recovered]) -> Recovered | Damage:
         for left in reversed(range(SHARED_TRIES if self._context.settings.shared else 1)):
@@ -175,41 +189,47 @@ class Starting:
     def _go_on(self, _event: int) -> None:
         self._hooks.go_on()
 
-    def _learn_aside(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
-        thread = threading.Thread(target=self._learn_or_fail, args=(learning, coming, found), name="riata-recover", daemon=True)
+    def _learn_aside(self, learning: Learning, looked: Looked, wait_s: float = 0.0) -> None:
+        """Learn a model in a thread of its own, and wait for it for so long."""
+        thread = threading.Thread(target=self._learn_or_fail, args=(learning, looked), name="riata-recover", daemon=True)
         self._threads.append(thread)
         thread.start()
+        if wait_s:
+            thread.join(wait_s)
 
-    def _learn_or_fail(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
+    def _learn_or_fail(self, learning: Learning, looked: Looked) -> None:
         lower_priority(BESIDE)
         self._context.halts.append(halt := Halt())
         try:
             while True:
                 try:
                     with halting(halt):
-                        self._learn(learning, coming, found)
+                        self._learn(learning, looked)
                     return
                 except StoreFailed:
                     raise
                 except Unavailable as error:
                     if not self._context.settings.shared:
                         raise
-                    log.warning("model %s: the store does not answer: %s", coming.name, error.detail)
+                    log.warning("model %s: the store does not answer: %s", looked.coming.name, error.detail)
                     self._context.tally.retries += 1
                     time.sleep(RETRY_S)
-                    found = None
+                    looked = Looked(looked.coming, None)
         except (Stopped, Halted, NotFound):  # the process ends, or the model was dropped
             return
         except Exception as error:  # the thread's outer edge
             self._hooks.failed(error)
 
-    def _learn(self, learning: Learning, coming: Coming, found: Recovered | None) -> None:
-        recovery, name = self._recovery(), coming.name
+    def _learn(self, learning: Learning, looked: Looked) -> None:
+        recovery, coming, name = self._recovery(), looked.coming, looked.coming.name
+        found = looked.found if isinstance(looked.found, Recovered) else None
+        end = -1 if found is None else found.end
 
         def learnt() -> Recovered:
             state = recovery.prepare(name, self._go_on) if found is None else found
             self._expect(coming, recovery, learns=True)
-            recovery.learn(state, self._go_on)
+            few = state.end - state.state.applied <= FEW_EVENTS
+            recovery.learn(state, self._go_on, whole=few and not state.generation)  # it is not served before the end of its log
             return state
 
         self._expect(coming, recovery, learns=found is not None)
@@ -218,27 +238,28 @@ class Starting:
             self._hooks.damaged(ended)
             return
         self._hooks.arrived([ended])
-        self._hand_over(learning, ended, learning_names(self._context, ended))
+        is_same = ended.end == end  # nothing was appended since its names were read
+        names = looked.names if is_same else learning_names(self._context, ended, self._context.log_thread.call)
+        self._hand_over(learning, ended, names)
 
     def _expect(self, coming: Coming, recovery: Recovery, learns: bool) -> None:
         """Show how far a model is, unless it is served already or was dropped."""
         reached = partial(getattr, recovery, "reached")
         self._context.catalogue.note(Coming(coming.name, coming.lineage, coming.of, reached, learns))
 
-    def _hand_over(self, learning: Learning, found: Recovered, names: list[tuple[int, bytes]]) -> None:
-        self._handed.add(found.state.name)
+    def _hand_over(self, learning: Learning, found: Recovered, names: Names) -> None:
         with learning.taking_up:
             if not learning.was_dropped(found.state.lineage):
                 self._hooks.hand_over(found, names)
 
 
-def learning_names(context: EngineContext, found: Recovered) -> list[tuple[int, bytes]]:
-    """Return the feature names of a recovered model that are not known here yet. Waits for the store's thread."""
+def learning_names(context: EngineContext, found: Recovered, call: Call) -> Names:
+    """Return the feature names of a recovered model that are not known here yet."""
     name = found.state.name
     served_model = context.catalogue.served_models.get(name)
     named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
     try:
-        names: list[tuple[int, bytes]] = context.log_thread.call(lambda s: list(s.names(name, named))).result()
+        names: Names = call(lambda s: list(s.names(name, named))).result()
     except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
         if not harms_one_model(error) and not context.settings.shared:
             raise

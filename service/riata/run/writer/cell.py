@@ -43,12 +43,13 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class AddModel:
-    """A model to learn from now on."""
+    """A model to learn from now on. served : whether it is served already, as its first version"""
 
     state: ModelState
     gen: int = 0  # newest durable generation
     saved: int = 0  # the event it was taken after
     overdue: bool = False  # whether a scheduled checkpoint is due as soon as there is something to save
+    served: bool = False
 
     @property
     def model(self) -> str:

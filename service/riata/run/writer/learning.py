@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from riata.base.errors import Busy, LogFork, LogGap, RiataError, StoreFailed, Unavailable
 from riata.base.limits import GENERATIONS_KEPT_MIN
+from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.run.cluster.lease import WriterPosition
 from riata.run.engine_context import EngineContext
@@ -130,9 +131,11 @@ class Learning:
         )
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
-    def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
+    def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> bool:
         """Serve a recovered state, from event `found.serve_from` on, and continue learning from it. What the log has after it is
-        to be put into the writer next. `names` are those of `starting.learning_names`."""
+        to be put into the writer next. `names` are those of `starting.learning_names`.
+
+        Returns whether it is served with everything that belongs to it; otherwise the writer does that."""
         state = found.state
         served_model = self._served_of(found, names)
         served_model.replay_to, now_ms = 0, self._context.clock.monotonic_ms()
@@ -150,12 +153,17 @@ class Learning:
             log.warning("model %s: learnt with %s; from upgrade event %d on with %s", state.name, before, event, current())
         self._context.tally.replayed += found.replayed
         overdue = events <= FEW_EVENTS and (state.has_learnt or events > 0)
-        self.writer.put(AddModel(state, found.generation, state.applied - found.replayed, overdue))
+        is_shown = self._show(publish(state, found.generation, 1, self._context.clock))
+        is_whole = is_shown and not spec_of(state.config.learner).keeps_curvature  # to invert that may take long
+        self.writer.put(AddModel(state, found.generation, state.applied - found.replayed, overdue, is_whole))
+        if is_shown:
+            self._context.catalogue.arrived(state.name, state.lineage)
         self.log_refused(state.name, found.refused)
         if found.corrupt or (found.replayed > FEW_EVENTS and state.has_learnt):
             # The replayed events have missed their checkpoint once already. If they had to wait for the next scheduled one, a
             # process that crashes more often than the schedule would replay more at each start.
             self.writer.put(SaveNow(state.name))
+        return is_whole
 
     def show(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
         """Serve the state of a checkpoint as it is, while the caller learns on from it and takes it up later."""
@@ -339,18 +347,21 @@ class Learning:
     # -- called by the writer's threads ----------------------------------------------------------------------------
 
     def _on_published(self, published: Published) -> None:
+        if self._show(published) and self._context.catalogue.coming:
+            self._context.catalogue.arrived(published.model.origin.name, published.model.origin.lineage)
+
+    def _show(self, published: Published) -> bool:
+        """Serve a state, unless its model was dropped or it is too old."""
         served_model = self._context.catalogue.served_models.get(published.model.origin.name)
         if served_model is None or (served_model.lineage and served_model.lineage != published.model.origin.lineage):
-            return
+            return False
         if published.applied < served_model.serve_from:
-            return
+            return False
         if served_model.replay_to > published.applied:
             published = replace(published, replaying=True)
         elif served_model.replay_to:
             served_model.replay_to = 0
             self._replayed.pop(served_model.lineage, _nothing)()
-        if self._context.catalogue.coming:
-            self._context.catalogue.arrived(served_model.name, served_model.lineage)
         self._serve(served_model, published)
         if published.config.slices or published.config.weights_followed:
             looked = self._looked.setdefault(served_model.lineage, NamesLooked())
@@ -358,6 +369,7 @@ class Learning:
                 self._log_answer(served_model.name, payload)
         if served_model.lowest_wanted is not None:
             self._context.wake(served_model)
+        return True
 
     def _serve(self, served_model: ServedModel, published: Published) -> None:
         served_model.published, served_model.edition, served_model.another = published, 0, ""

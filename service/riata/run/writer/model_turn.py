@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
@@ -15,6 +15,7 @@ from riata.base.clock import Clock
 from riata.base.errors import Corrupt, NotFound, RiataError, Unavailable
 from riata.base.process import BESIDE, lower_priority
 from riata.run.cluster.lease import WriterPosition
+from riata.run.log.log_reading import unreadable
 from riata.run.state.core import Action, Core
 from riata.run.state.damage import Damage, event_of, harms_one_model
 from riata.run.state.drift_answer import answer_payload, asks_for
@@ -35,9 +36,8 @@ from riata.run.writer.queue import (
     SaveNow,
     WriterQueue,
 )  # fmt: skip
-from riata.store.payload import decode_batch
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
-from riata.store.store import Record, Verdict
+from riata.store.store import Verdict
 
 PARTS: Final = 30  # of a processor's time, of which one is for scheduled checkpoints; the store's thread takes half as much again
 REST_MS_MAX: Final = 1000  # a large model delays those of others no longer
@@ -132,7 +132,7 @@ class ModelTurns:
         except Corrupt as error:
             if not harms_one_model(error):
                 raise
-            damage = Damage(line.model, cell.state.lineage, event_of(error, _unreadable(records) - 1), error.detail)
+            damage = Damage(line.model, cell.state.lineage, event_of(error, unreadable(records) - 1), error.detail)
             self._end_cell(line, damage.error())  # what else waits finds no model
             self._hooks.damaged(damage)
             return
@@ -168,7 +168,11 @@ class ModelTurns:
         cell = Cell(item.state, core, item.gen, position=WriterPosition(state.lineage, state.applied, state.chain, item.gen))
         state.yield_to_loop, state.read_again = self._yield_to_loop, self._hooks.read_again
         line.cell = cell
-        self._publish(line, cell)
+        if item.served:
+            cell.version = 1
+            core.published(now_ms)
+        else:
+            self._publish(line, cell)
         self._look_after(line, cell)
         self._answer_drift(state.name, cell)
 
@@ -299,17 +303,6 @@ class ModelTurns:
         if saved.verdict not in (None, Verdict.OK):
             raise Corrupt(f"snapshot of {saved.model}: {saved.verdict.value}", "fenced")
         self._look_after(line, cell)
-
-
-def _unreadable(run: Sequence[Record]) -> int:
-    """Return the first event of the record that cannot be read, among records that are learnt together."""
-    for record in run[1:]:
-        try:
-            if record.kind == "observe":
-                decode_batch(record.payload)
-        except Corrupt:
-            return record.first
-    return run[0].first
 
 
 def _gone(model: str) -> RiataError:

@@ -222,7 +222,8 @@ def _no_std_error(state: ModelState, weights: Weights, covariance: Covariance | 
     if spec_of(state.config.learner).keeps_posterior:
         return "no event has been learnt yet"
     if covariance is None:
-        return "the learner keeps no curvature"
+        keeps = spec_of(state.config.learner).keeps_curvature
+        return "the curvature is being read" if keeps else "the learner keeps no curvature"
     if is_worse_than_base(state.progressive.window_losses()):
         return "the model is worse than its base rate over the last events: see warnings"
     return covariance.why_not

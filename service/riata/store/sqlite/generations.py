@@ -12,7 +12,7 @@ from typing import Any
 from riata.base.errors import Conflict, Corrupt, NotFound
 from riata.store.records import canonical_json, read_json
 from riata.store.retention import TRIM_RECORDS_MAX, judge_commit, kept, oldest_of_newest, trim_bound
-from riata.store.sqlite.log import chain_at, delete_events, find_model, promotions_in
+from riata.store.sqlite.log import chain_at, delete_events, find_model, no_model, promotions_in
 from riata.store.store import Generation, Owner, Verdict, older_algorithm
 
 _COLUMNS = (
@@ -49,9 +49,10 @@ def require_owner(connection: sqlite3.Connection, owner: Owner) -> None:
 
 def read_mark(connection: sqlite3.Connection, model: str) -> tuple[int, int]:
     """Return (seq, deaths) of the poison mark; (0, 0) for none."""
-    row = find_model(connection, model)
-    seq, deaths = connection.execute("SELECT inflight_seq, inflight_deaths FROM models WHERE id = ?", (row.id,)).fetchone()
-    return int(seq), int(deaths)
+    found = connection.execute("SELECT inflight_seq, inflight_deaths FROM models WHERE name = ?", (model,)).fetchone()
+    if found is None:
+        raise no_model(model)
+    return int(found[0]), int(found[1])
 
 
 def write_mark(connection: sqlite3.Connection, model: str, seq: int, deaths: int) -> None:
@@ -112,11 +113,13 @@ def flip(connection: sqlite3.Connection, owner: Owner, model: str, base_gen: int
     return Verdict.OK
 
 
-def read_checkpoint(connection: sqlite3.Connection, model: str, gen: int) -> bytes:
-    """Return the bytes of a generation, checked chunk by chunk and as a whole. Raises `Corrupt` or `NotFound`."""
-    row = find_model(connection, model)
-    generation = find_generation(connection, row.id, model, gen)
-    rows = connection.execute("SELECT idx, digest, data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (row.id, gen))
+def read_checkpoint(connection: sqlite3.Connection, model: str, number: int, gen: int) -> bytes:
+    """Return the bytes of a generation, checked chunk by chunk and as a whole. Raises `Corrupt` or `NotFound`.
+
+    number : of the model in the tables
+    """
+    generation = find_generation(connection, number, model, gen)
+    rows = connection.execute("SELECT idx, digest, data FROM chunks WHERE model = ? AND gen = ? ORDER BY idx", (number, gen))
     content = io.BytesIO()  # returns its bytes without a copy: a join of large parts holds the GIL
     read = 0
     for index, digest, chunk in rows:

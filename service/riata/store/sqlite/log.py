@@ -33,11 +33,16 @@ class ModelRow(NamedTuple):
     restores: Restores = ()
 
 
+def no_model(model: str) -> NotFound:
+    """Return the error for a model that does not exist."""
+    return NotFound(f"no model {model!r}", "model_not_found")
+
+
 def find_model(connection: sqlite3.Connection, model: str) -> ModelRow:
     """Return the row of `model`. Raises `NotFound`."""
     row = connection.execute(_FIND, (model,)).fetchone()
     if row is None:
-        raise NotFound(f"no model {model!r}", "model_not_found")
+        raise no_model(model)
     number, _, lineage, seq, chain, first_seq, trimmed_chain, floor, *_, restores = row
     known = unpack(restores) if isinstance(restores, bytes) else ()
     return ModelRow(number, Head(lineage, seq, chain, first_seq, floor), trimmed_chain, known)
@@ -116,9 +121,10 @@ def insert_planned(
     return written, paid
 
 
-def read_records(connection: sqlite3.Connection, files: PayloadFiles, model: str, after_seq: int, bytes_max: int) -> list[Record]:
-    """Return the records that end after `after_seq`: at least one, about `bytes_max` bytes. Checks the chain."""
-    row = find_model(connection, model)
+def read_records(
+    connection: sqlite3.Connection, files: PayloadFiles, model: str, row: ModelRow, after_seq: int, bytes_max: int
+) -> list[Record]:
+    """Return the records of `model` that end after `after_seq`: at least one, about `bytes_max` bytes. Checks the chain."""
     base = row.id << SEQ_BITS
     start = (row.head.first_seq - 1, row.trimmed_chain)
     before = connection.execute(

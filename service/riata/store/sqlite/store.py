@@ -205,7 +205,7 @@ class SqliteStore:
         self._session.files.drop(self._session.write(write))
 
     def head(self, model: str) -> Head:
-        return self._session.read(lambda c: log_sql.find_model(c, model).head)
+        return self._session.read(lambda c: self._row(c, model).head)
 
     def append(self, group: Sequence[Append]) -> list[Appended]:
         self._session.usable(to_write=True)
@@ -264,11 +264,19 @@ class SqliteStore:
             self._models.clear()
         return self._models
 
+    def _row(self, connection: sqlite3.Connection, model: str) -> log_sql.ModelRow:
+        """Return the row of a model. Raises `NotFound`."""
+        row = log_sql.find_models(connection, (model,), self._known_models()).get(model)
+        if row is None:
+            raise log_sql.no_model(model)
+        return row
+
     def read(self, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
-        return self._session.read(lambda c: log_sql.read_records(c, self._session.files, model, after_seq, bytes_max))
+        files = self._session.files
+        return self._session.read(lambda c: log_sql.read_records(c, files, model, self._row(c, model), after_seq, bytes_max))
 
     def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        return self._session.read(lambda c: log_sql.read_names(c, log_sql.find_model(c, model).id, after_seq))
+        return self._session.read(lambda c: log_sql.read_names(c, self._row(c, model).id, after_seq))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:
@@ -290,10 +298,10 @@ class SqliteStore:
         return self._session.write(lambda c: generations_sql.flip(c, owner, model, base_gen, generation), of_models=False)
 
     def generations(self, model: str) -> list[Generation]:
-        return self._session.read(lambda c: generations_sql.list_generations(c, log_sql.find_model(c, model).id))
+        return self._session.read(lambda c: generations_sql.list_generations(c, self._row(c, model).id))
 
     def open_generation(self, model: str, gen: int) -> bytes:
-        return self._session.read(lambda c: generations_sql.read_checkpoint(c, model, gen))
+        return self._session.read(lambda c: generations_sql.read_checkpoint(c, model, self._row(c, model).id, gen))
 
     def mark_verified(self, owner: Owner, model: str, gen: int, sound: bool = True) -> None:
         def write(c: sqlite3.Connection) -> None:
@@ -314,7 +322,7 @@ class SqliteStore:
         forgotten = self._session.write(write, of_models=False)
         if forgotten:
             self._models.pop(model, None)
-        row = self._session.read(lambda c: log_sql.find_model(c, model))
+        row = self._session.read(lambda c: self._row(c, model))
         self._session.files.trim(row.id, row.head.first_seq)
         return forgotten
 
@@ -335,13 +343,13 @@ class SqliteStore:
         return kept
 
     def recall(self, model: str, keys: Sequence[bytes]) -> dict[bytes, PendingPrediction]:
-        return self._session.read(lambda c: remembered_sql.find(c, log_sql.find_model(c, model).id, keys))
+        return self._session.read(lambda c: remembered_sql.find(c, self._row(c, model).id, keys))
 
     def remembered(self, model: str) -> tuple[int, int]:
-        return self._session.read(lambda c: remembered_sql.size(c, log_sql.find_model(c, model).id))
+        return self._session.read(lambda c: remembered_sql.size(c, self._row(c, model).id))
 
     def due(self, model: str, now_ms: int, rows_max: int) -> list[PendingPrediction]:
-        return self._session.read(lambda c: remembered_sql.due(c, log_sql.find_model(c, model).id, now_ms, rows_max))
+        return self._session.read(lambda c: remembered_sql.due(c, self._row(c, model).id, now_ms, rows_max))
 
     def forget(self, model: str, keys: Sequence[bytes]) -> int:
         return self._session.write(lambda c: remembered_sql.delete(c, log_sql.find_model(c, model).id, keys), of_models=False)

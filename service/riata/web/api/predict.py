@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +19,7 @@ from riata.predict.model import OneRow, Scores
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import intervals_of
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
+from riata.run.served_model import NotServedYet
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.writer.published import Published
 from riata.web.api.options import check_options, model_named, query_pairs, read_options
@@ -116,15 +118,29 @@ class Predict:
         model = model_named(request.model)
         if request.route.method == "POST":
             self._question(request)
-            self.tools.service.published(model)
+            with contextlib.suppress(NotServedYet):
+                self.tools.service.published(model)
 
     def handle(self, request: Request, _reply: Reply) -> Handled:
         """Answer a GET from its query, a POST from its body. Raises errors of `riata.base.errors`."""
+        try:
+            return self._handle(request)
+        except NotServedYet:
+            request.body = bytes(request.body)  # the buffer is needed for other requests meanwhile
+            return Aside(partial(self._when_served, request))
+
+    async def _when_served(self, request: Request) -> Answer:
+        """Answer once a model is served that the start of the process has not come to yet."""
+        await self.tools.service.await_arrival(request.model)
+        found = self._handle(request)
+        return await found.work() if isinstance(found, Aside) else found
+
+    def _handle(self, request: Request) -> Answer | Aside:
         if request.route.method == "GET":
             return self._query(request.model, request)
         return self._body(request.model, request)
 
-    def _query(self, model: str, request: Request) -> Handled:
+    def _query(self, model: str, request: Request) -> Answer | Aside:
         document = self.one(model)(request.query, json=False)
         if document is not None:
             return Answer(200, document, rows=1)
@@ -141,7 +157,7 @@ class Predict:
 
         return Aside(awaited)
 
-    def _body(self, model: str, request: Request) -> Handled:
+    def _body(self, model: str, request: Request) -> Answer | Aside:
         question = self._question(request)
         body, form = bytes(request.body), wanted_form(request.accept)
         if question is PLAIN:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from dataclasses import asdict
+from dataclasses import fields
 from functools import partial
 from typing import Any, Final, Literal
 
 import riata
 from riata.base.errors import RiataError
-from riata.run.health import Health
+from riata.run.health import Health, ModelHealth
 from riata.run.service import Service
 from riata.run.writer.published import Published
 from riata.web.api.problems import Problem
@@ -73,6 +73,9 @@ class Version(Document):
     dedupe_events: Count
 
 
+_OF_MODEL: Final = [each.name for each in fields(ModelHealth)]  # `asdict` copies each: 20 ms for a thousand models
+
+
 async def livez(call: Call) -> Answer:
     """Liveness probe. 503 if only a restart can help. Never accesses the store."""
     health = call.parts.service.health()
@@ -92,7 +95,9 @@ async def readyz(call: Call) -> Answer:
     if not health.ready:
         return not_now(health.code, "; ".join(reasons) or "not ready", reasons)
     seen = [(name, at) for name, at in health.models.items() if visible(scope, name)]
-    models = {name: {**asdict(at), "has_learnt": has_learnt(service, name)} for name, at in seen}
+    models = {
+        name: {**{each: getattr(at, each) for each in _OF_MODEL}, "has_learnt": has_learnt(service, name)} for name, at in seen
+    }
     damaged = {name: what for name, what in health.damaged.items() if visible(scope, name)}
     found = {"models": models, "replaying": replaying(call, health), "damaged": damaged, "warnings": warnings}
     return call.answer({"ready": True, **standing(health), **found})
