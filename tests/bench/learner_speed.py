@@ -106,7 +106,7 @@ PASSES: Final = 3  # over the rows, from nothing: on both sides the first one al
 CONSTANT: Final[dict[str, Any]] = {"rate": "constant", "normalised": False, "step": "gradient", "eta": 0.1}
 ADAPTIVE: Final[dict[str, Any]] = {"rate": "adaptive", "normalised": False, "eta": 0.5, "accumulator": 0.0}
 # What Vowpal Wabbit has no equal of is off: with it the losses would not be comparable.
-AS_IN_THE_PAPER: Final[dict[str, Any]] = {"centred": False, "calibrated": False, "tuned": False}
+AS_IN_THE_PAPER: Final[dict[str, Any]] = {"centred": False, "calibrated": False, "mixed": False}
 NORMALISED: Final[dict[str, Any]] = {"rate": "adaptive", "normalised": True, "eta": 0.5, "accumulator": 0.0, **AS_IN_THE_PAPER}
 L1: Final[dict[str, Any]] = {"gravity": 1e-6, "period": 1, "ceiling": float("inf")}
 RATES: Final[dict[str, dict[str, Any]]] = {"constant": CONSTANT, "adaptive": ADAPTIVE, "adaptive, normalised": NORMALISED}

@@ -41,7 +41,7 @@ TYPES = {".ndjson": NDJSON, ".vw": "text/x-vw", ".svm": "text/x-svmlight"}
 ONE_STEP = "truncated gradient, one step"
 LEARNERS: dict[str, dict[str, Any]] = {
     "truncated gradient, defaults": {"kind": "truncated_gradient"},
-    ONE_STEP: {"kind": "truncated_gradient", "tuned": False},
+    ONE_STEP: {"kind": "truncated_gradient", "mixed": False},
     "FTRL-Proximal": {"kind": "ftrl_proximal"},
     "Taylor sketch, hybrid": {"kind": "taylor_sketch"},
     "Taylor sketch, exact": {"kind": "taylor_sketch", "mode": "exact", "features_max": 300},

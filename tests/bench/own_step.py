@@ -1,4 +1,4 @@
-"""The default learner with `tuned` and without, beside the best of a grid of settings of Vowpal Wabbit and river.
+"""The default learner with `mixed` and without, beside the best of a grid of settings of Vowpal Wabbit and river.
 
 One pass, test then train, over the first rows of public streams. The best of the grid is chosen in hindsight, for each stream.
 
@@ -41,7 +41,7 @@ HEADS: Final = (
     "streams", "stream", "base rate", "one step", "three steps", "best peer", "best setting", "one / best", "three / best",
     "one, µs a row", "three, µs a row", "largest share",
 )  # fmt: skip
-RATIOS, ONE_US, THREE_US = 6, 8, 9  # cells of a line: the ratio without `tuned`, before that with it; times
+RATIOS, ONE_US, THREE_US = 6, 8, 9  # cells of a line: the ratio without `mixed`, before that with it; times
 WORSE: Final = 1.02  # times the loss of the best peer
 
 VW_GRID: Final = (
@@ -138,11 +138,11 @@ def base_loss(label: F64) -> float:
     return float(-np.log(np.where(label == 1.0, rate, 1.0 - rate)).mean())
 
 
-def own(batch: Batch, tuned: bool) -> tuple[float, float, str]:
+def own(batch: Batch, mixed: bool) -> tuple[float, float, str]:
     """The default over the first rows: its progressive loss, microseconds of processor time a row, largest share at the end."""
     rows, times = slice_rows(batch, 0, min(ROWS, batch.n)), []
     for _ in range(3):
-        learner = build_learner(TruncatedGradientConfig(tuned=tuned), BITS)
+        learner = build_learner(TruncatedGradientConfig(mixed=mixed), BITS)
         start = time.thread_time()
         margin = learner.step(rows).margin
         times.append(time.thread_time() - start)
@@ -154,14 +154,14 @@ def own(batch: Batch, tuned: bool) -> tuple[float, float, str]:
 def line_of(name: str, stream: Stream) -> list[str]:
     """The cells of one stream, after its name."""
     batch, features = encode(stream)
-    (one, one_us, _), (mixed, mixed_us, share) = (own(batch, tuned) for tuned in (False, True))
+    (one, one_us, _), (three, three_us, share) = (own(batch, mixed) for mixed in (False, True))
     events, label = first(stream), batch.label[:ROWS]
     vw = vw_losses(events, label)
     river = river_losses(events, label) if features <= RIVER_FEATURES_MAX else {}
     best = min({**vw, **river}.items(), key=lambda pair: pair[1])
-    ratios = [f"{loss / best[1]:.3f}" for loss in (one, mixed)]
-    cells = [name, f"{base_loss(label):.4f}", f"{one:.4f}", f"{mixed:.4f}", f"{best[1]:.4f}", best[0], *ratios]
-    return [*cells, f"{one_us:.1f}", f"{mixed_us:.1f}", share]
+    ratios = [f"{loss / best[1]:.3f}" for loss in (one, three)]
+    cells = [name, f"{base_loss(label):.4f}", f"{one:.4f}", f"{three:.4f}", f"{best[1]:.4f}", best[0], *ratios]
+    return [*cells, f"{one_us:.1f}", f"{three_us:.1f}", share]
 
 
 def measured(streams: dict[str, Callable[[], Stream]], done: Path) -> list[list[str]]:
@@ -191,7 +191,7 @@ def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
     costs = np.array([float(line[THREE_US]) / float(line[ONE_US]) for line in (*seen, *aside)])
     return (
         "# The default needs no step size\n\n"
-        f"Progressive log loss over the first {ROWS:,} rows of the default with `tuned` (*three steps*) and without (*one "
+        f"Progressive log loss over the first {ROWS:,} rows of the default with `mixed` (*three steps*) and without (*one "
         "step*), as a multiple of that of the best peer: the best, chosen for each stream in hindsight, of "
         f"{len(VW_GRID)} settings of Vowpal Wabbit and, on streams of up to {RIVER_FEATURES_MAX:,} features, "
         f"{2 * len(RIVER_GRID)} of river.\n\n"

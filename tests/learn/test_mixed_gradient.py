@@ -112,11 +112,11 @@ def test_the_best_step_has_the_largest_share_and_another_comes_back() -> None:
         rule.step(random)
     assert rule.chosen()["share"][0] > 0.9  # although it had a share of 1e-4 at most
     assert sum(rule.chosen()["share"]) == pytest.approx(1.0)
-    assert build_learner(replace(DEFAULT, tuned=False), BITS).chosen() == {}
+    assert build_learner(replace(DEFAULT, mixed=False), BITS).chosen() == {}
 
 
 @pytest.mark.parametrize(
-    "settings", [{"tuned": False}, {"eta": 0.5}, {"loss": "squared"}, {"loss": "hinge"}, {"normalised": False}]
+    "settings", [{"mixed": False}, {"eta": 0.5}, {"loss": "squared"}, {"loss": "hinge"}, {"normalised": False}]
 )
 def test_one_step_is_learnt_where_three_have_no_meaning(settings: dict[str, Any]) -> None:
     assert not TruncatedGradientConfig(**settings).is_mixed()
@@ -151,8 +151,8 @@ def test_the_size_of_a_checkpoint_is_known() -> None:
 
 
 def of_before(choice: int, settings: dict[str, Any], batch: Batch) -> tuple[TruncatedGradient, Arrays]:
-    """A learner that `tuned` had chosen, and its state."""
-    one = TruncatedGradient(replace(DEFAULT, tuned=False, **settings), BITS)
+    """A learner that an older version had chosen, and its state."""
+    one = TruncatedGradient(replace(DEFAULT, mixed=False, **settings), BITS)
     one.step(batch)
     return one, {**one.freeze(), "tuned_counts": np.array([choice, 1], np.int64), **no_first_rows()}
 
@@ -195,7 +195,7 @@ def test_rows_that_an_older_state_held_are_not_needed() -> None:
 def test_an_older_state_of_several_classes_goes_on() -> None:
     batch = to_batch(sparse_events(100, seed=11))
     batch = replace(batch, label=(np.arange(batch.n) % 3).astype(np.float64))
-    before = OneVsRest(partial(TruncatedGradient, replace(DEFAULT, tuned=False), BITS), 3, 5)
+    before = OneVsRest(partial(TruncatedGradient, replace(DEFAULT, mixed=False), BITS), 3, 5)
     before.step(batch)
     learner = OneVsRest(partial(MixedGradient, DEFAULT, BITS), 3, 5)
     learner.thaw({**before.freeze(), "tuned_counts": np.array([0, 1], np.int64), **no_first_rows()})

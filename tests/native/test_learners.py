@@ -23,7 +23,7 @@ GRADIENT = {"kind": "truncated_gradient"}
 CONFIGS = [
     GRADIENT,
     {**GRADIENT, "gravity": 1e-3, "period": 7, "rule": "round", "ceiling": 0.01},
-    {**GRADIENT, "tuned": False},
+    {**GRADIENT, "mixed": False},
     {**GRADIENT, "normalised": False},
     {**GRADIENT, "rate": "constant", "normalised": False, "gravity": 1e-3},
     {**GRADIENT, "rate": "constant", "normalised": False, "rule": "subgradient", "eta": 0.01},

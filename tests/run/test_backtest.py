@@ -105,7 +105,7 @@ def test_the_configuration_in_force_is_that_of_the_last_event_that_set_it() -> N
 
 
 def test_alarms_of_drift_are_answered_by_forgetting() -> None:
-    one_step = with_settings(CONFIG, "learner.tuned=false")  # three steps follow this change without an alarm
+    one_step = with_settings(CONFIG, "learner.mixed=false")  # three steps follow this change without an alarm
     store, rng = MemoryStore(), np.random.default_rng(7)
     create_model(store, config=one_step)
     for turn in range(20):

@@ -37,8 +37,8 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
 @pytest.mark.parametrize(
     ("learner", "newer"),
     [
-        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "tuned"}),
-        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "tuned"}),
+        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed"}),
+        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed"}),
         ({"kind": "ftrl_proximal"}, {"standardised"}),
         (SKETCH, {"standardised"}),
     ],
@@ -50,6 +50,25 @@ def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(l
     new = read_config({"learner": learner})
     assert changed(old, new) == sorted(f"learner.{name}" for name in newer)
     assert read_stored(stored_document(new)) == new
+
+
+@pytest.mark.parametrize("kind", [{}, {"kind": "truncated_gradient"}])
+def test_a_setting_is_stored_and_read_under_its_former_name(kind: dict[str, str]) -> None:
+    one_step = read_config({"learner": {**kind, "mixed": False}})
+    assert read_config({"learner": {**kind, "tuned": False}}) == one_step != read_config({})
+    stored = stored_document(read_config({"learner": kind}))
+    assert (stored["learner"]["tuned"], "mixed" in stored["learner"]) == (True, False)
+    assert read_stored(stored) == read_config({})
+    assert read_stored({"learner": {**kind, "mixed": True}}).learner == read_stored({"learner": {**kind, "tuned": True}}).learner
+    with pytest.raises(
+        BadInput, match=r"^learner\.tuned: the former name of mixed, which is given too; leave it out$"
+    ) as refused:
+        read_config({"learner": {**kind, "tuned": False, "mixed": True}})
+    assert refused.value.code == "conflicting_settings"
+    with pytest.raises(BadInput, match=r"learner\.mixed: expected true or false"):
+        read_config({"learner": {**kind, "tuned": "no"}})
+    with pytest.raises(BadInput, match=r"learner\.tuned: unknown key"):
+        read_config({"learner": {"kind": "ftrl_proximal", "tuned": True}})
 
 
 @pytest.mark.parametrize("kind", ["taylor_sketch", "ftrl_proximal"])

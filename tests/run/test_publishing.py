@@ -185,8 +185,8 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
         assert node.service.describe("m")["memory_bytes"]["served"] > 0
         plain = node.service.describe("default")
         assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
-        assert plain["tuned"] == {"eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.8, 0.15, 0.05])}
-        assert node.service.describe("m")["tuned"] is None
+        assert plain["mixed"] == {"eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.8, 0.15, 0.05])}
+        assert node.service.describe("m")["mixed"] is None
         assert [(line["learner"], line["mode"]) for line in node.service.models()] == [
             ("truncated_gradient", None),
             ("taylor_sketch", "hybrid"),

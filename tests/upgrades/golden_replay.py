@@ -41,7 +41,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "centred": False,
         "calibrated": False,
         "scaled_label": False,
-        "tuned": False,
+        "mixed": False,
         **settings,
     }
 
@@ -56,9 +56,9 @@ def _particles(**settings: Any) -> dict[str, Any]:
 
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
-    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False, "tuned": False},  # left out of documents
-    "gradient defaults, three times": {"kind": "truncated_gradient", "scaled_label": False, "tuned": False},
-    "gradient tuned": {"kind": "truncated_gradient"},
+    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False, "mixed": False},  # left out of documents
+    "gradient defaults, three times": {"kind": "truncated_gradient", "scaled_label": False, "mixed": False},
+    "gradient mixed": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

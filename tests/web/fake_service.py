@@ -258,7 +258,7 @@ class FakeService(Service, Admin):
     def describe(self, model: str) -> dict[str, Any]:
         p = self.published(model)
         related: dict[str, Any] = {"follow": None, "challengers": []}
-        none = dict.fromkeys(("drift", "tuned", "posterior"))
+        none = dict.fromkeys(("drift", "mixed", "posterior"))
         more: dict[str, Any] = {
             "warnings": [],
             "metrics": {},

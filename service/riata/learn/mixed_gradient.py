@@ -339,8 +339,8 @@ def by_counts_of(config: TruncatedGradientConfig) -> tuple[bool, ...]:
     return tuple(by_counts or config.scale == "counts" for by_counts in BY_COUNTS)
 
 
-# The state of the mixture from that of one truncated gradient: of a solution, or of ALGO_VERSION 8 and before, when `tuned` chose
-# one of eight settings from the first rows. All members begin at the weights of the one.
+# The state of the mixture from that of one truncated gradient: of a solution, or of ALGO_VERSION 8 and before, when one of
+# eight settings was chosen from the first rows. All members begin at the weights of the one.
 
 _CHOICE: Final = "tuned_counts"
 _TRIED: Final = 8

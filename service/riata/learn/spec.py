@@ -139,6 +139,7 @@ class LearnerSpec(Generic[C]):
     slot_lists      : names of the frozen arrays that hold lines of its table of 2^bits; the first is missing if a state has no
                       table. Empty: a checkpoint is checked with a table of full size
     older           : settings that documents of older versions lack, and what they do without: such a model goes on as it was
+    formerly        : settings that were named otherwise, with their former names: those of documents that are stored or exported
     advice          : what to set against a warning, by its code (`riata.watch.warnings`): a sentence
     """
 
@@ -154,6 +155,7 @@ class LearnerSpec(Generic[C]):
     keeps_posterior: bool = False
     slot_lists: tuple[str, ...] = ()
     older: Mapping[str, Any] = field(default_factory=dict)
+    formerly: Mapping[str, str] = field(default_factory=dict)
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def takes_real_labels(self, config: C) -> bool:

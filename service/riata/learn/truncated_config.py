@@ -117,7 +117,7 @@ class TruncatedGradientConfig(LearnerSettings):
             "of which one long text would make the steps smaller for good. Default largest: units do not matter."
         ),
     ] = "largest"
-    tuned: Annotated[
+    mixed: Annotated[
         bool,
         doc(
             "Learn with three step sizes side by side, 0.6, 2.7 and 24.3, and mix their margins by how likely they made the "
@@ -211,8 +211,8 @@ class TruncatedGradientConfig(LearnerSettings):
         refuse(self, self.exclusions)
 
     def is_mixed(self) -> bool:
-        """Whether three step sizes are learnt side by side: if `tuned` asks for it and no other setting excludes it."""
-        return self.tuned and self.eta == ETA and self.loss == "logistic" and self.normalised
+        """Whether three step sizes are learnt side by side: if `mixed` asks for it and no other setting excludes it."""
+        return self.mixed and self.eta == ETA and self.loss == "logistic" and self.normalised
 
     def can_forget(self) -> bool:
         return self.rate == "adaptive"

@@ -394,12 +394,13 @@ SPEC: Final = LearnerSpec(
     real_labels={"loss": "squared"},
     takes_many=True,
     slot_lists=("slot", "seen", "column_slot", SLOTS),
-    older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "tuned": False},
+    older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "mixed": False},
+    formerly={"mixed": "tuned"},
     advice={
         "worse_than_base_rate": "If consecutive labels depend on each other, create it with rate constant, normalised false and "
         "eta 2; otherwise with a smaller eta, such as 0.3.",
-        "under_confident": "Create it with calibrated and tuned true, the default, or with a larger eta, such as 3.",
-        "over_confident": "Create it with calibrated and tuned true, the default, or with a smaller eta, such as 0.3.",
+        "under_confident": "Create it with calibrated and mixed true, the default, or with a larger eta, such as 3.",
+        "over_confident": "Create it with calibrated and mixed true, the default, or with a smaller eta, such as 0.3.",
         "biased": "The rate of positives may have changed: create it with rate constant and normalised false.",
         "columns_not_scaled": "Create it with normalised true and rate adaptive, or scale them before they are sent.",
     },

@@ -244,7 +244,7 @@ class Service:
             "config": write_document(published.config),
             "warnings": published.warnings(served_model.names),
             "metrics": {key: published.figures[key] for key in ("cumulative", "faded", "window")},
-            **{key: published.figures.get(key) for key in ("drift", "tuned")},
+            **{key: published.figures.get(key) for key in ("drift", "mixed")},
             "memory_bytes": memory_of(served_model),
             "std_error": {"available": not published.no_std_error, "why_not": published.no_std_error or None},
             "posterior": posterior_document(published.model, served_model.names.in_slot),

@@ -274,7 +274,21 @@ def read_config(document: object, known: Iterable[Curves] = ()) -> ModelConfig:
 
     known : where trees of curves that are given by their digests may be
     """
-    return read_document(ModelConfig, with_trees(document, known))
+    return read_document(ModelConfig, with_trees(_renamed(document), known))
+
+
+def _renamed(document: object) -> object:
+    """Return a document in which each setting of the learner has its present name. Raises `BadInput` if it has both names."""
+    learner = document.get("learner") if isinstance(document, Mapping) else None
+    kind = learner.get("kind", KINDS[0]) if isinstance(learner, Mapping) else None
+    if not isinstance(document, Mapping) or not isinstance(learner, Mapping) or kind not in KINDS:
+        return document
+    for name, former in SPECS[kind].formerly.items():
+        if former in learner and name in learner:
+            detail = f"learner.{former}: the former name of {name}, which is given too; leave it out"
+            raise BadInput(detail, "conflicting_settings")
+        learner = {name if key == former else key: value for key, value in learner.items()}
+    return {**document, "learner": learner}
 
 
 def read_stored(document: object) -> ModelConfig:
@@ -286,6 +300,7 @@ def read_stored(document: object) -> ModelConfig:
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(encoder, Mapping) and "words" not in encoder:
         document = {**document, "encoder": {**encoder, "words": FIRST_RULE}}
+    document = _renamed(document)
     learner = document.get("learner", {}) if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(learner, Mapping) and (kind := learner.get("kind", KINDS[0])) in SPECS:
         document = {**document, "learner": {**SPECS[kind].older, **learner}}
@@ -294,13 +309,15 @@ def read_stored(document: object) -> ModelConfig:
 
 def stored_document(config: ModelConfig) -> dict[str, Any]:
     """Write a configuration for a log, a checkpoint or an edition. Settings with the values of older versions are left out, as
-    they were there, so that the digests of such models stay the same."""
+    they were there, and settings have their former names, so that the digests of such models stay the same."""
     document: dict[str, Any] = write_document(config)
     if config.encoder.words == FIRST_RULE:
         del document["encoder"]["words"]
-    older = spec_of(config.learner).older
+    spec = spec_of(config.learner)
     document["learner"] = {
-        name: value for name, value in document["learner"].items() if name not in older or value != older[name]
+        spec.formerly.get(name, name): value
+        for name, value in document["learner"].items()
+        if name not in spec.older or value != spec.older[name]
     }
     if not config.encoder.crosses:
         del document["encoder"]["crosses"]

@@ -196,7 +196,7 @@ def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, cho
     if config.decision.is_wanted:
         figures["cost"] = _cost(config, observers.progressive)
     if chosen:
-        figures["tuned"] = chosen
+        figures["mixed"] = chosen
     spec, columns = spec_of(config.learner), observers.get(Columns)
     large = [] if columns is None else columns.large()
     figures["warnings"] = warnings_of(figures, large, spec.advice, config.learner.too_much())

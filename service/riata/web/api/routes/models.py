@@ -94,7 +94,7 @@ class Metrics(Document, kw_only=True):
     classes            : of several classes: recall, precision, f1 and log loss of each by horizon
     macro              : of several classes: the means of these figures over the classes that occurred
     drift              : if the model has a detector: its signals, and the last alarms, newest first
-    tuned              : if the learner mixes several step sizes: the steps, and the share of each in the served weights
+    mixed              : if the learner mixes several step sizes: the steps, and the share of each in the served weights
     recent             : of the last 1,000 events, or those of the window if it has fewer; `refused`: rows that this process
         refused while it accepted the last 1,000
     minute             : of the events that were learnt in the last minute; `seconds`: how long that is, 60 to 65, less after a
@@ -116,7 +116,7 @@ class Metrics(Document, kw_only=True):
     classes: list[Object] | UnsetType = UNSET
     macro: Object | UnsetType = UNSET
     drift: Object | UnsetType = UNSET
-    tuned: Object | UnsetType = UNSET
+    mixed: Object | UnsetType = UNSET
     warnings: list[ModelWarning]
     non_zeros: Count
     history: list[Point] | UnsetType = UNSET
@@ -216,7 +216,7 @@ class Model(ModelLine):
     warnings: list[ModelWarning]
     metrics: Object
     drift: Object | None
-    tuned: Object | None
+    mixed: Object | None
     memory_bytes: Object
     std_error: StdError
     posterior: Object | None
