@@ -3,7 +3,7 @@
     events   1 ... 57 ... 90 ........ C │ C + 1 ... R - 1 │ R
                  theirs   theirs        │ learnt again    │ the restore event: the state of event C without them
 
-The event is a promotion (`adr/0013`) that names the rows that it forgets (`adr/0080`). Nothing else is logged, so a process that
+The event is a promotion that names the rows that it forgets (`adr/0013`). Nothing else is logged, so a process that
 is killed has forgotten either nothing or everything. The same request sent again does what is left.
 
 It is a job. Its note names the digests of the subjects, not the subjects. Rows that are logged after the request stay, also those
