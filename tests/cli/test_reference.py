@@ -23,7 +23,7 @@ def test_the_written_page_of_the_settings_is_the_one_their_definitions_make() ->
 def test_every_setting_of_every_learner_is_there_with_what_it_does(why: bool) -> None:
     shown = {}
     for section in reference(why=why).split("\n## ")[1:]:
-        rows = re.findall(r"^- `(\w+)=[^`]+`(\*?) \(.+?\): (.*)$", section, re.MULTILINE)
+        rows = re.findall(r"^- `(\w+)(?:=[^`]+)?`(\*?)(?: \(.+?\))?: (.*)$", section, re.MULTILINE)
         shown[section.partition("\n")[0]] = {name: (mark, text) for name, mark, text in rows}
     for kind, spec in SPECS.items():
         settings = shown[f"`learner` of kind `{kind}`"]

@@ -136,8 +136,8 @@ class Settings(BaseSettings):
     console: bool = _setting(True, "Access", "serve /console", "the page reads nothing without the key that a person gives it")
     busy_poll_us: Annotated[int, Ge(0), Le(10_000)] = _setting(
         100, "Requests",
-        "how long the event loop polls for the next request after an answer before it sleeps, microseconds, if the answer "
-        "before was no longer ago; 0, or a process that may use one core only, sleeps at once",
+        "how long the event loop polls for the next request after an answer before it sleeps, microseconds; only if the answer "
+        "before came within this time. With 0, or on one core only, it sleeps at once",
         "waking a core takes longer than a prediction; at 100 predictions per second it costs at most 1 % of a core",
     )  # fmt: skip
     body_bytes_max: Annotated[int, Ge(1024), Le(limits.BODY_BYTES_MAX)] = _setting(

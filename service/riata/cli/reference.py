@@ -60,7 +60,10 @@ def _listed(title: str, settings: Mapping[str, Any], may_change: frozenset[str],
     rows = []
     for name, setting in settings.items():
         what = setting.get("description", "")
-        shown = f"`{name}={json.dumps(setting.get('default'))}`{'*' if name in may_change else ''} ({_values(setting)})"
+        default = f"={json.dumps(setting['default'])}" if "default" in setting else ""  # parts that are objects have none
+        shown = f"`{name}{default}`{'*' if name in may_change else ''}"
+        if values := _beside_default(setting):
+            shown += f" ({values})"
         rows.append(f"- {shown}: {what if why else REASON.sub('', what)}")
     return "\n".join([f"## {title}", "", *rows]) + "\n"
 
@@ -68,6 +71,12 @@ def _listed(title: str, settings: Mapping[str, Any], may_change: frozenset[str],
 def _excluded(kind: type) -> str:
     """Return the list of the settings that exclude each other."""
     return "\n".join(["Exclusions:\n", *(f"- {one.setting} excludes {one.other}" for one in exclusions_of(kind))]) + "\n"
+
+
+def _beside_default(setting: Mapping[str, Any]) -> str:
+    """Describe the values that a setting accepts, without the type that its default shows."""
+    is_shown = setting.get("type") in ("boolean", "integer", "number") and setting.get("default") is not None
+    return ", ".join(_bounds(setting)) if is_shown else _values(setting)
 
 
 def _values(setting: Mapping[str, Any]) -> str:
