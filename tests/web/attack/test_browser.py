@@ -1,4 +1,4 @@
-"""A real Chromium shows pages of other origins that try to drive a service without keys (rows 65 to 68).
+"""A real Chromium shows pages of other origins that try to drive a service without keys.
 
 Every attack runs twice: against a normal service without keys, where nothing may change, and against one without the checks,
 where the attacks that can work do work. So the browser really sends what the test believes it sends.

@@ -1,4 +1,4 @@
-"""Too many connections (rows 40 and 47), and a stop that is not held up by any of them (rows 43, 44, 46)."""
+"""Too many connections, and a stop that is not held up by any of them."""
 
 from __future__ import annotations
 

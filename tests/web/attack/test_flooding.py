@@ -1,4 +1,4 @@
-"""Features made to be slow (row 60): keys that collide in Python's own tables, and names that share a slot or a fingerprint."""
+"""Features made to be slow: keys that collide in Python's own tables, and names that share a slot or a fingerprint."""
 
 from __future__ import annotations
 

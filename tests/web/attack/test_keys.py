@@ -1,4 +1,4 @@
-"""Keys (rows 62, 63): every route, every scope, every model; what is refused says no more than it must."""
+"""Keys: every route, every scope, every model; what is refused says no more than it must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that web pages of other sites have browsers send to a service without keys (rows 65 to 68 of the table).
+"""Requests that web pages of other sites have browsers send to a service without keys.
 
 Over raw sockets, to a server with the fast path and to one without, which give the same bytes. What a browser really sends is
 `test_browser.py`.
@@ -179,7 +179,7 @@ CHANGING = [at for at, route in ROUTE_AT.items() if route.method != "GET" or rou
 READING = [at for at in ROUTE_AT if at not in CHANGING]
 
 
-# -- for which host a request is (rows 65, 66)
+# -- for which host a request is
 
 
 @pytest.mark.parametrize(("method", "template"), ROUTE_AT)
@@ -284,7 +284,7 @@ def test_an_old_client_without_a_host_is_answered_and_none_that_names_one_in_its
         assert talk(served.port, plain % b"http://evil.example/livez").told == [(421, "host_not_allowed")]
 
 
-# -- which page has sent it (rows 67, 68)
+# -- which page has sent it
 
 
 @pytest.mark.parametrize("header", FOREIGN)

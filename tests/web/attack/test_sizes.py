@@ -1,4 +1,4 @@
-"""Requests that are too much (rows 48, 50): one exact refusal, and memory stays what it was."""
+"""Requests that are too much: one exact refusal, and memory stays what it was."""
 
 from __future__ import annotations
 

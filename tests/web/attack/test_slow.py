@@ -1,4 +1,4 @@
-"""Clients that take their time (row 46): each way of holding a connection ends when its deadline says, and not before."""
+"""Clients that take their time: each way of holding a connection ends when its deadline says, and not before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that two servers could read in two ways (row 49): one exact refusal, and nothing after it is read."""
+"""Requests that two servers could read in two ways: one exact refusal, and nothing after it is read."""
 
 from __future__ import annotations
 
