@@ -64,14 +64,6 @@ EXPORT void riata_decimals(const double *value, i64 n, const double *power, i64 
     }
 }
 
-EXPORT void riata_put_whole(const double *value, i64 n, double power, u8 *stored, i64 width) {
-    for (i64 k = 0; k < n; k++) {
-        u32 whole = (u32)(i32)rint(value[k] * power);
-        for (i64 byte = 0; byte < width; byte++)
-            *stored++ = (u8)(whole >> 8 * byte);
-    }
-}
-
 EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double *value, i64 nnz, const double *label,
                          const double *weight, const bool *has_id, const double *power, i64 powers, i64 *found) {
     i64 longest = 0, falls = 0, outside = 0, no_label = 0, no_weight = 0, real = 0, weighted = 0, ids = 0;
@@ -114,15 +106,144 @@ EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double
     return 0;
 }
 
-EXPORT void riata_put_counts(const i64 *indptr, const double *label, i64 n, u8 *length, i64 width, u8 *bits) {
-    for (i64 i = 0; i < n; i++) {
-        u64 count = (u64)(indptr[i + 1] - indptr[i]);
-        for (i64 byte = 0; byte < width; byte++)
-            *length++ = (u8)(count >> 8 * byte);
+/* ---- writing -------------------------------------------------------------------------------------------------------- */
+
+enum { HEAD = 16, ID_BYTES = 16, SHORT_MAX = 65535 };
+enum { REAL = 2, WEIGHTED = 4, IDS = 8, LONG = 16, SUBJECTS = 32, TIMES = 64 };
+enum { AS_F64, AS_F32, AS_ONES, AS_U8, AS_I8, AS_U16, AS_I16, AS_I32, FORMS };
+
+static const i64 LEAST[FORMS] = {[AS_I8] = INT8_MIN, [AS_I16] = INT16_MIN, [AS_I32] = INT32_MIN};
+static const i64 MOST[FORMS] = {
+    [AS_U8] = UINT8_MAX, [AS_I8] = INT8_MAX, [AS_U16] = UINT16_MAX, [AS_I16] = INT16_MAX, [AS_I32] = INT32_MAX};
+static const i64 WIDTH[FORMS] = {8, 4, 0, 1, 1, 2, 2, 4};
+
+static u8 *put(u8 *at, u64 number, i64 width) { /* little endian */
+    for (i64 byte = 0; byte < width; byte++)
+        *at++ = (u8)(number >> 8 * byte);
+    return at;
+}
+
+static u8 *put_double(u8 *at, double x) { return put(at, (u64)bits_of(x), 8); }
+
+static bool is_set(const u8 *digest) {
+    u8 all = 0;
+    for (i64 k = 0; k < ID_BYTES; k++)
+        all |= digest[k];
+    return all != 0;
+}
+
+/* The narrowest form of the values; `decimals` is what `riata_decimals` found, if there are any. */
+static i64 form_of(const double *value, i64 nnz, const i64 *decimals) {
+    i64 digits = decimals[0], low = decimals[1], high = decimals[2], form = AS_F64;
+    if (nnz == 0 || (digits == 0 && low == 1 && high == 1))
+        return AS_ONES;
+    for (i64 k = AS_U8; digits >= 0 && form == AS_F64 && k < FORMS; k++)
+        if (LEAST[k] <= low && high <= MOST[k])
+            form = k;
+    if (form != AS_F64 && form != AS_I32)
+        return form;
+    for (i64 k = 0; k < nnz; k++)
+        if ((double)(float)value[k] != value[k])
+            return form;
+    return AS_F32;
+}
+
+static u8 *put_values(u8 *at, const double *value, i64 nnz, i64 form, double power) {
+    for (i64 k = 0; form != AS_ONES && k < nnz; k++) {
+        if (form == AS_F64) {
+            at = put_double(at, value[k]);
+        } else if (form == AS_F32) {
+            float narrow = (float)value[k];
+            u32 bits;
+            memcpy(&bits, &narrow, sizeof bits);
+            at = put(at, bits, 4);
+        } else {
+            at = put(at, (u64)(i64)rint(value[k] * power), WIDTH[form]);
+        }
     }
-    if (!bits)
-        return;
-    memset(bits, 0, (size_t)(n + 7) / 8);
+    return at;
+}
+
+/* Bits, the first in the highest: labels, or which of these digests are there. */
+static u8 *put_bits(u8 *at, i64 n, const double *label, const bool *has, const u8 *digest) {
+    memset(at, 0, (size_t)(n + 7) / 8);
     for (i64 i = 0; i < n; i++)
-        bits[i >> 3] |= (u8)((label[i] == 1.0) << (7 - (i & 7)));
+        at[i >> 3] |= (u8)((label ? label[i] == 1.0 : has ? has[i] : is_set(digest + ID_BYTES * i)) << (7 - (i & 7)));
+    return at + (n + 7) / 8;
+}
+
+static u8 *put_digests(u8 *at, i64 n, const bool *has, const u8 *digest) {
+    for (i64 i = 0; i < n; i++)
+        if (has ? has[i] : is_set(digest + ID_BYTES * i)) {
+            memcpy(at, digest + ID_BYTES * i, ID_BYTES);
+            at += ID_BYTES;
+        }
+    return at;
+}
+
+/* Write the payload of one part, whose `indptr` begins with 0. Returns where it ends; NULL and why in `wrong` if it is not valid. */
+static u8 *put_payload(u8 *at, const riata_events *e, i64 n, const double *power, i64 powers, i64 *wrong) {
+    i64 nnz = e->indptr[n], facts[4 + 3] = {0}, flags;
+    *wrong = riata_look_at(e->indptr, n, e->hash, e->value, nnz, e->label, e->weight, e->has_id, power, powers, facts);
+    if (*wrong)
+        return NULL;
+    bool named = false, timed = false;
+    for (i64 i = 0; i < n; i++) {
+        named |= e->subject && is_set(e->subject + ID_BYTES * i);
+        timed |= e->time && e->time[i] != INT64_MIN;
+    }
+    flags = (facts[0] ? REAL : 0) | (facts[1] ? WEIGHTED : 0) | (facts[2] ? IDS : 0) | (facts[3] > SHORT_MAX ? LONG : 0);
+    flags |= (named ? SUBJECTS : 0) | (timed ? TIMES : 0);
+    i64 form = form_of(e->value, nnz, facts + 4), digits = form >= AS_U8 ? facts[4] : 0;
+    u8 *head = at;
+    at += HEAD;
+    for (i64 i = 0; i < n; i++)
+        at = put(at, (u64)(e->indptr[i + 1] - e->indptr[i]), flags & LONG ? 4 : 2);
+    for (i64 k = 0; k < nnz; k++)
+        at = put(at, e->hash[k], 4);
+    at = put_values(at, e->value, nnz, form, power[digits]);
+    if (!(flags & REAL))
+        at = put_bits(at, n, e->label, NULL, NULL);
+    for (i64 i = 0; flags & REAL && i < n; i++)
+        at = put_double(at, e->label[i]);
+    for (i64 i = 0; flags & WEIGHTED && i < n; i++)
+        at = put_double(at, e->weight[i]);
+    if (flags & IDS)
+        at = put_digests(put_bits(at, n, NULL, e->has_id, NULL), n, e->has_id, e->event_id);
+    if (named)
+        at = put_digests(put_bits(at, n, NULL, NULL, e->subject), n, NULL, e->subject);
+    for (i64 i = 0; timed && i < n; i++)
+        at = put(at, (u64)e->time[i], 8);
+    u8 said[] = {timed ? 4 : named ? 3 : 2, (u8)flags, (u8)form, (u8)digits};
+    memcpy(head, said, sizeof said);
+    put(put(put(head + sizeof said, (u64)n, 4), (u64)nnz, 4), (u64)(at - head), 4);
+    return at;
+}
+
+EXPORT i64 riata_write_payloads(const riata_events *events, const i64 *stop, i64 parts, const double *power, i64 powers, i64 *indptr,
+                                u8 *payload, i64 *end) {
+    u8 *at = payload;
+    for (i64 i = 0; i < events->n; i++) /* before anything is read where it says */
+        if (events->indptr[i + 1] < events->indptr[i])
+            return NOT_RISING;
+    for (i64 part = 0; part < parts; part++)
+        if (stop[part] <= (part ? stop[part - 1] : 0) || stop[part] > events->n)
+            return NOT_RISING;
+    if (parts == 0 || stop[parts - 1] != events->n)
+        return NOT_RISING;
+    for (i64 part = 0, start = 0; part < parts; start = stop[part++]) {
+        i64 n = stop[part] - start, first = events->indptr[start], wrong = 0;
+        for (i64 i = 0; i <= n; i++)
+            indptr[i] = events->indptr[start + i] - first;
+        riata_events one = {.indptr = indptr, .hash = events->hash + first, .value = events->value + first};
+        one.label = events->label + start, one.weight = events->weight + start, one.has_id = events->has_id + start;
+        one.event_id = events->event_id + ID_BYTES * start;
+        one.subject = events->subject ? events->subject + ID_BYTES * start : NULL;
+        one.time = events->time ? events->time + start : NULL;
+        at = put_payload(at, &one, n, power, powers, &wrong);
+        if (wrong)
+            return wrong;
+        end[part] = at - payload;
+    }
+    return 0;
 }

@@ -491,13 +491,23 @@ QUICK i64 riata_lacks(const u64 *table, i64 size, u64 fingerprint);
  * Returns   how many were put */
 EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64 room, u8 *fresh, i64 *dropped);
 
+/* Whose names the records of a body are, if it has rows of several models: of the record i those of model owner[row[i]], which has seen
+ * the names of the table of size[model] places at the address table[model]; it wants no names if its size is 0. */
+typedef struct {
+    const i64 *row, *owner;
+    const u64 *table;
+    const i64 *size;
+} riata_owners;
+
 /* Find the first occurrence of each of n fingerprints, without those of the kind PART; n < 2^32 - 1. One whose probe gives up is left
  * out.
+ *   owners  NULL if all records are of one model; otherwise the first occurrence in each model that has not seen the name
  *   table   u32[size]  all 0, overwritten; size = 2^k > n
  *   first   i64[n]     written: positions, increasing
  * Returns   how many
  * Source    riata/wire/names.py */
-EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, u32 *table, i64 size, i64 *first);
+EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, const riata_owners *owners, u32 *table, i64 size,
+                             i64 *first);
 
 /* Records whose names are to be shown.
  *   data       the body
@@ -702,10 +712,6 @@ QUICK u64 riata_random(u64 seed, u64 stream, u64 draw, bool second);
  * Source       riata/store/payload.py */
 EXPORT void riata_decimals(const double *value, i64 n, const double *power, i64 powers, i64 *found);
 
-/* Write value * power as whole numbers of `width` bytes (1, 2 or 4), little endian: stored u8[width * n]. They are near whole numbers
- * that fit. Source: riata/store/payload.py. */
-EXPORT void riata_put_whole(const double *value, i64 n, double power, u8 *stored, i64 width);
-
 /* Validate a batch, and find which optional parts its payload needs and how its values can be stored. One call, since each releases the
  * interpreter's lock.
  *   indptr     i64[n + 1]    from 0 to nnz
@@ -718,9 +724,29 @@ EXPORT void riata_put_whole(const double *value, i64 n, double power, u8 *stored
 EXPORT i64 riata_look_at(const i64 *indptr, i64 n, const u32 *hash, const double *value, i64 nnz, const double *label,
                          const double *weight, const bool *has_id, const double *power, i64 powers, i64 *found);
 
-/* Write the lengths of events, little endian, in `width` bytes (2 or 4): length u8[width * n]; and the labels, which are 0 or 1, as bits,
- * the first event in the highest: bits u8[ceil(n / 8)], or NULL. Source: riata/store/payload.py. */
-EXPORT void riata_put_counts(const i64 *indptr, const double *label, i64 n, u8 *length, i64 width, u8 *bits);
+/* Events to be written, as in a `Batch`.
+ *   indptr i64[n + 1], hash u32[nnz], value f64[nnz], label f64[n], weight f64[n], has_id bool[n], event_id u8[n, 16]
+ *   subject u8[n, 16], time i64[n]   or NULL */
+typedef struct {
+    i64 n;
+    const i64 *indptr;
+    const u32 *hash;
+    const double *value, *label, *weight;
+    const bool *has_id;
+    const u8 *event_id, *subject;
+    const i64 *time;
+} riata_events;
+
+/* Write a payload of each of `parts` parts of events, one behind another.
+ *   stop       i64[parts]     where each part ends; each has an event, and all have all
+ *   power      as for `riata_decimals`
+ *   indptr     i64[1 + events of the longest part]   scratch
+ *   payload    u8[64 * events + 12 * features + 16 * parts]   written
+ *   end        i64[parts]     written: where each payload ends
+ * Returns      0, or what `riata_look_at` returns of the events, or of the first part that is not valid; 1 also for wrong `stop`
+ * Source       riata/store/payload.py */
+EXPORT i64 riata_write_payloads(const riata_events *events, const i64 *stop, i64 parts, const double *power, i64 powers, i64 *indptr,
+                                u8 *payload, i64 *end);
 
 /* ---- about.c: numerics -------------------------------------------------------------------------------------------- */
 

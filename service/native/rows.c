@@ -33,6 +33,7 @@ static inline bool lacks(const u64 *table, i64 size, u64 fingerprint) {
 enum { INSERT_MAX = 32, RANKED_FROM = 6, RANKED_MAX = 64, LISTED = (1 << 14) - 1 };
 enum { PREFETCHED_FROM = 1 << 14 }; /* places of a table of names, two for each: a smaller one stays in the L2 cache */
 
+#define SPREAD 0x9E3779B97F4A7C15ull /* of models over the places of a table */
 #define NONE (~0ull) /* no record, no field, or a record that is not listed */
 
 /* ---- sorting: linear for keys that are spread, as hashes are; n log n for keys that were chosen to collide ----------- */
@@ -477,19 +478,25 @@ EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64
     return kept;
 }
 
-EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, u32 *table, i64 size, i64 *first) {
+EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, const riata_owners *owners, u32 *table, i64 size,
+                             i64 *first) {
     i64 count = 0;
     for (i64 i = 0; i < n; i++) {
         if (kinds[i] & PART)
             continue;
-        u64 at = fingerprints[i] & (u64)(size - 1);
+        i64 model = owners ? owners->owner[owners->row[i]] : 0;
+        if (owners && (owners->size[model] == 0 ||
+                       !lacks((const u64 *)(uintptr_t)owners->table[model], owners->size[model], fingerprints[i])))
+            continue;
+        u64 at = (fingerprints[i] + (u64)model * SPREAD) & (u64)(size - 1);
         for (int step = 0; step < PROBE_MAX; step++, at = (at + 1) & (u64)(size - 1)) {
             if (table[at] == 0) {
                 table[at] = (u32)(i + 1);
                 first[count++] = i;
                 break;
             }
-            if (fingerprints[table[at] - 1] == fingerprints[i])
+            i64 other = table[at] - 1;
+            if (fingerprints[other] == fingerprints[i] && (!owners || owners->owner[owners->row[other]] == model))
                 break;
         }
     }

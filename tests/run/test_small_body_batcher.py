@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from riata.base.errors import Busy, Conflict, NotFound, RiataError, Unavailable
+from riata.run.log import small_body_batcher
 from riata.run.log.small_body_batcher import BODY_BYTES_MAX
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.payload import decode_batch
 from riata.store.store import Append, Appended
 from riata.web.api.observe import RowNames, parse_with_ids
 from riata.wire.batch import Batch, slice_rows
+from riata.wire.parse import read_together
 from tests.doubles.memory_store import Faults, MemoryStore
 from tests.run.node import Node, run_with
 
@@ -94,10 +96,10 @@ def shown(answer: Observed | RiataError) -> dict[str, Any]:
     return {"class": type(answer).__name__, "code": answer.code, "detail": answer.detail, "observed": observed}
 
 
-def logged(store: MemoryStore) -> list[bytes]:
-    """The rows of the log of m as bytes; a record that is no row is empty."""
+def logged(store: MemoryStore, model: str = "m") -> list[bytes]:
+    """The rows of the log of a model as bytes; a record that is no row is empty."""
     rows: list[bytes] = []
-    for record in store.read("m", 0):
+    for record in store.read(model, 0):
         if record.kind != "observe":
             rows += [b""] * record.count
             continue
@@ -201,6 +203,46 @@ def test_models_and_formats_are_kept_apart_in_one_group() -> None:
         assert [answer.seq for answer in answers if isinstance(answer, Observed)] == [2, 2, 4, 3]
 
     run_with(store, work)
+
+
+ALIKE = [
+    Asked(row(at, **({"event_id": f"e{at}"} if at % 5 == 0 else {})), model="abc"[at % 3], key=f"k{at}" if at % 4 == 0 else None)
+    for at in range(30)
+] + [Asked(row(70) + b"\n" + row(71), LINES, model="b"), Asked(row(5, event_id="e5"), model="c")]
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_models_that_encode_alike_are_read_by_one_call_and_each_gets_its_own(
+    spoilt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of their rows is not accepted: then each is read by itself."""
+    asked = [*ALIKE, Asked(row(1)[:-1], model="a")] if spoilt else ALIKE
+    found = []
+    for together in (True, False):
+        store, reads = MemoryStore(), []
+        read = read_together
+
+        def noted(bodies: Sequence[bytes], form: Any, context: Any) -> Any:
+            reads.append(len(bodies))  # noqa: B023  called in this turn
+            return read(bodies, form, context)  # noqa: B023
+
+        async def work(node: Node) -> None:
+            for model in "abc":
+                await node.admin.put_model(model, {"encoder": {"bits": 12}})
+            if together:  # noqa: B023
+                answers = await ask_at_once(node, asked)
+            else:
+                answers = [await ask(node, one, together=False) for one in asked]
+            names = [sorted(node.service.names(model).everything()) for model in "abc"]
+            found.append(([shown(answer) for answer in answers], [logged(store, model) for model in "abc"], names))  # noqa: B023
+
+        with monkeypatch.context() as patch:
+            patch.setattr(small_body_batcher, "read_together", noted)
+            run_with(store, work)
+        assert bool(reads) == (together and spoilt)
+    if spoilt:
+        assert found[0][0][-1]["code"] == "malformed"
+    assert found[0] == found[1]
 
 
 def test_known_ids_are_given_back_and_the_others_stay_together() -> None:

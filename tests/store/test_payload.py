@@ -16,8 +16,8 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
 from riata.native.library import core
 from riata.store import payload as layout
-from riata.store.payload import FORMS, POWERS, TIME_VERSION, WHOLE, Stored, choose, decode_batch, encode_batch, unpack_values
-from riata.wire.batch import Batch, slice_rows
+from riata.store.payload import FORMS, POWERS, TIME_VERSION, Stored, decode_batch, encode_batch, encode_parts, unpack_values
+from riata.wire.batch import NO_TIME, Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
 from tests.twins import payload as twin
 
@@ -158,14 +158,15 @@ STORED = [
 
 
 def stored_values(value: F64) -> tuple[int, int, Stored]:
-    """Form, digits and stored bytes of at least one value."""
-    found = np.zeros(3, np.int64)
-    core.decimals(value, len(value), np.array(POWERS), len(POWERS), found)
-    form, digits, stored = choose(value, found)
-    if form not in WHOLE:
-        return form, digits, stored
-    core.put_whole(value, len(value), POWERS[digits], stored, len(stored) // len(value))
-    return form, digits, stored.view(FORMS[form])
+    """Form, digits and stored values of an event."""
+    one, none = np.ones(1), np.zeros(1, np.bool_)
+    indptr = np.array([0, len(value)])
+    payload = encode_batch(
+        Batch(indptr, np.arange(len(value), dtype=np.uint32), value, one, one, np.zeros((1, 16), np.uint8), none)
+    )
+    form, digits = payload[2:4]
+    kind = FORMS[form] or "u1"
+    return form, digits, np.frombuffer(payload[:-1], kind, len(value) if FORMS[form] else 0, 16 + 2 + 4 * len(value))
 
 
 @pytest.mark.parametrize(("form", "digits", "values"), STORED)
@@ -331,13 +332,6 @@ def test_the_native_look_at_values_is_that_of_its_twin() -> None:
         core.decimals(value, len(value), powers, len(powers), found)
         twin.decimals(value, powers, slow)
         assert found.tolist() == slow.tolist()
-        for width in (1, 2, 4):
-            power = 1.0 if found[0] < 0 else float(powers[found[0]])
-            small = value.clip(-100.0 / power, 100.0 / power)
-            stored, slowly = np.empty(width * len(value), np.uint8), np.empty(width * len(value), np.uint8)
-            core.put_whole(small, len(small), power, stored, width)
-            twin.put_whole(small, power, slowly)
-            assert stored.tobytes() == slowly.tobytes()
 
 
 def test_the_native_look_at_a_batch_is_that_of_its_twin() -> None:
@@ -363,17 +357,43 @@ def test_the_native_look_at_a_batch_is_that_of_its_twin() -> None:
     assert reasons == set(range(6))
 
 
-def test_counts_labels_and_whole_numbers_are_written_as_the_twin_does() -> None:
+def odd_batch(rng: np.random.Generator, trial: int) -> Batch:
+    """A batch with every choice of optional parts, in turn."""
+    n = int(rng.integers(1, 40))
+    plain = random_batch(rng, n, 4 if trial & 1 else 0)
+    label = plain.label if trial & 2 else rng.choice([0.0, 1.0], n)
+    weight = plain.weight if trial & 4 else np.ones(n)
+    subject = rng.integers(0, 3, (n, 16), np.uint8) * rng.integers(0, 2, (n, 1), np.uint8) if trial & 8 else None
+    time = rng.choice([NO_TIME, -1, 1_700_000_000_000], n) if trial & 16 else None
+    value = some_values(rng, trial % 12, plain.nnz) if plain.nnz else plain.value
+    return replace(plain, label=label, weight=weight, subject=subject, time=time, value=value)
+
+
+def test_payloads_are_written_as_the_twin_does_and_in_parts_as_each_part_alone() -> None:
     rng = np.random.default_rng(7)
-    for n in (1, 7, 8, 9, 100):
-        indptr = np.concatenate(([0], np.cumsum(rng.integers(0, 60_000, n)))).astype(np.int64)
-        label, value = rng.integers(0, 2, n).astype(np.float64), rng.integers(-100, 100, 3 * n) / 10.0
-        for width in (2, 4):
-            for bits, stored in itertools.product((0, (n + 7) // 8), (0, 2 * len(value))):
-                written = [np.full(length, 255, np.uint8) for length in (width * n, bits, stored)]
-                slowly = [part.copy() for part in written]
-                core.put_counts(indptr, label, n, written[0], width, written[1] if bits else None)
-                if stored:
-                    core.put_whole(value, len(value), 10.0, written[2], 2)
-                twin.put_parts(indptr, label, value, 10.0, *slowly)
-                assert [part.tobytes() for part in written] == [part.tobytes() for part in slowly]
+    forms, versions = set(), set()
+    for trial in range(400):
+        batch = odd_batch(rng, trial)
+        whole = encode_batch(batch)
+        assert whole == twin.payload(batch, np.array(POWERS))
+        stop = np.unique([*rng.integers(1, batch.n + 1, 3), batch.n])
+        parts = [slice_rows(batch, start, end) for start, end in itertools.pairwise([0, *stop.tolist()])]
+        assert encode_parts(batch, stop) == [twin.payload(part, np.array(POWERS)) for part in parts]
+        forms.add(whole[2])
+        versions.add(whole[0])
+    assert len(forms) >= 6
+    assert versions == {2, 3, 4}
+
+
+@pytest.mark.parametrize("stop", [[], [1], [2, 2, 3], [3, 2], [4], [0, 3]])
+def test_parts_that_are_not_all_events_in_order_are_refused(stop: list[int]) -> None:
+    batch = plain_batch()
+    assert len(encode_parts(batch, np.array([1, 3]))) == 2
+    with pytest.raises(BadInput):
+        encode_parts(batch, np.array(stop, np.int64))
+
+
+def test_a_part_that_could_not_be_read_again_is_not_written() -> None:
+    batch = plain_batch()
+    with pytest.raises(BadInput, match="a label is not a number"):
+        encode_parts(replace(batch, label=np.array([1.0, 0.0, np.nan])), np.array([1, 3]))

@@ -153,15 +153,43 @@ def test_first_appearances_equal_the_twin() -> None:
         kinds = [rng.choice((0, EQUALS, PART, EQUALS | PART)) for _ in range(n)]
         first, table = np.empty(n, np.int64), np.zeros(1 << (4 * n).bit_length(), np.uint32)
         given = np.array(fingerprints, np.uint64), np.array(kinds, np.uint8)
-        count = core.first_found(*given, n, table, len(table), first)
+        count = core.first_found(*given, n, None, table, len(table), first)
         assert first[:count].tolist() == new_names_twin.first_found(fingerprints, kinds)
+
+
+def test_first_appearances_in_several_models_equal_the_twin_for_each() -> None:
+    rng = random.Random(43)
+    for n in (1, 3, 50, 400):
+        known = [NamesSeen(1000), NamesSeen(1000), NamesSeen(0)]  # the last wants no names
+        fingerprints = [rng.choice((rng.randrange(n), rng.randrange(2**64))) for _ in range(n)]
+        kinds = [rng.choice((0, EQUALS, PART)) for _ in range(n)]
+        row = [rng.randrange(7) for _ in range(n)]
+        owner = [0, 0, 1, 1, 1, 2, 2]
+        for seen in known:
+            seen.mark(np.array(rng.sample(fingerprints, n // 3), np.uint64))
+        expected = [
+            at
+            for model, seen in enumerate(known[:2])
+            for at in new_names_twin.first_found(
+                fingerprints,
+                [kind if owner[row[at]] == model else PART for at, kind in enumerate(kinds)],
+            )
+            if fingerprints[at] not in seen
+        ]
+        tables = [seen.table() for seen in known]
+        arrays = np.array([table.ctypes.data for table in tables], np.uint64), np.array([len(table) for table in tables])
+        owners = struct("riata_owners", row=np.array(row), owner=np.array(owner), table=arrays[0], size=arrays[1])
+        first, places = np.empty(n, np.int64), np.zeros(1 << (4 * n).bit_length(), np.uint32)
+        given = np.array(fingerprints, np.uint64), np.array(kinds, np.uint8)
+        count = core.first_found(*given, n, owners, places, len(places), first)
+        assert first[:count].tolist() == sorted(expected)
 
 
 def test_fingerprints_made_to_collide_cost_a_bounded_probe_and_some_are_left_out() -> None:
     n = 3000
     hostile = np.arange(n, dtype=np.uint64) << np.uint64(32)
     table = np.zeros(1 << 14, np.uint32)
-    count = core.first_found(hostile, np.zeros(n, np.uint8), n, table, len(table), np.empty(n, np.int64))
+    count = core.first_found(hostile, np.zeros(n, np.uint8), n, None, table, len(table), np.empty(n, np.int64))
     assert count == 64
 
 

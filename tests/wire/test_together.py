@@ -10,8 +10,8 @@ import pytest
 from riata.base.errors import Malformed
 from riata.wire.batch import slice_rows
 from riata.wire.encoder import EncoderConfig
-from riata.wire.names import NamesSeen
-from riata.wire.parse import Context, lines_of, parse_examples, read_together, with_keys
+from riata.wire.names import NO_NAMES, NamesSeen
+from riata.wire.parse import Context, lines_of, parse_examples, read_for_models, read_together, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import FORMATS
 from tests.store.batches import same
@@ -150,3 +150,55 @@ def test_names_of_other_rows_are_left_out() -> None:
     assert b"only" in dict(together.names).values()
     assert b"only" not in dict(names_in(together.names, slice_rows(together.batch, 0, 1))).values()
     assert np.array_equal(names_in(together.names, together.batch).fingerprint, together.names.fingerprint)
+
+
+def several(kind: str, models: int, **encoder: object) -> tuple[list[list[bytes]], list[Context]]:
+    """The good bodies of a kind, dealt to models, each of which has seen other names."""
+    lines = [found[1] for body in GOOD[kind] if (found := lines_of(body, kind)) is not None]
+    bodies = [[line for at, line in enumerate(lines * 2) if at % models == model or at == model + 1] for model in range(models)]
+    contexts = [context(**encoder) for _ in range(models)]
+    for model, each in enumerate(contexts[1:], 1):
+        names = read_together(bodies[model][:1], lines_of(GOOD[kind][0], kind)[0], each).names  # type: ignore[index]
+        assert each.names is not None
+        each.names.mark(names.fingerprint)
+    return bodies, contexts
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@pytest.mark.parametrize("encoder", [{}, {"text": ("colour",), "ngrams": 2}, {"crosses": (("colour", "size"),)}])
+def test_bodies_of_several_models_read_by_one_call_equal_those_of_each(kind: str, encoder: dict[str, object]) -> None:
+    if "crosses" in encoder and kind == "text/x-svmlight":
+        return  # its features have no fields
+    form = lines_of(GOOD[kind][0], kind)
+    assert form is not None
+    bodies, contexts = several(kind, 3, **encoder)
+    stop = np.array([len(some) for some in bodies]).cumsum()
+    seen = [each.names.table() for each in contexts if each.names is not None]
+    read = read_for_models([body for some in bodies for body in some], stop, form[0], contexts[0], seen)
+    assert read is not None
+    begun, at = 0, 0
+    for some, each, last, names in zip(bodies, contexts, read.last.tolist(), read.names, strict=True):
+        alone = read_together(some, form[0], each)
+        assert same(slice_rows(read.batch, begun, last), alone.batch)
+        assert (read.stop[at : at + len(some)] - begun).tolist() == alone.stop.tolist()
+        assert sorted(names) == sorted(alone.names)
+        begun, at = last, at + len(some)
+
+
+def test_a_model_that_keeps_no_names_gets_none() -> None:
+    seen = [NO_NAMES, context().names.table()]  # type: ignore[union-attr]
+    read = read_for_models([row(1), row(1)], np.array([1, 2]), NDJSON, context(), seen)
+    assert read is not None
+    assert len(read.names[0]) == 0
+    assert {name for _, name in read.names[1]} == {b"colour=c1", b"size", "ümlaut".encode()}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bodies_of_several_models_are_left_to_each_if_a_row_is_not_accepted(kind: str) -> None:
+    form = lines_of(GOOD[kind][0], kind)
+    assert form is not None
+    for bad in BAD[kind]:
+        if (found := lines_of(bad, kind)) is not None:
+            bodies, seen = [form[1], found[1]], [NO_NAMES] * 2
+            assert read_for_models([form[1]] * 2, np.array([1, 2]), form[0], context(), seen) is not None
+            assert read_for_models(bodies, np.array([1, 2]), form[0], context(), seen) is None

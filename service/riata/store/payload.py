@@ -33,8 +33,8 @@ Theory of operation
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.native.library import core
+from riata.native.library import core, struct
 from riata.wire.batch import NO_TIME, Batch
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
@@ -78,24 +78,15 @@ _SAMPLE: Final = 256
 Stored = NDArray[Any]
 
 
-def choose(value: F64, found: I64) -> tuple[int, int, Stored]:
-    """Return (form, digits, stored) of `value`: f64[nnz], finite, within VALUE_ABS_MAX; `found` is the result of
-    `riata_decimals`.
-
-    Whole numbers are not written here: `stored` is then an empty u8 buffer of the right length for `riata_put_whole`. Equal
-    values give equal forms.
-    """
+def choose(value: F64, found: I64) -> tuple[int, int]:
+    """Return (form, digits) of `value`: f64[nnz], finite, within VALUE_ABS_MAX; `found` is the result of `riata_decimals`."""
     digits, low, high = found.tolist()
     if not value.size or (low == high == 1 and digits == 0):
-        return _ONES, 0, np.empty(0, np.uint8)
+        return _ONES, 0
     form = next((form for form, (least, most) in _HOLDS.items() if least <= low and high <= most), _F64) if digits >= 0 else _F64
-    if form in (_F64, _I32):
-        narrow = narrowed(value)
-        if narrow is not None:
-            return _F32, 0, narrow
-        if form == _F64:
-            return _F64, 0, np.ascontiguousarray(value, "<f8")
-    return form, digits, np.empty(stored_bytes(form) * len(value), np.uint8)
+    if form in (_F64, _I32) and is_narrow(value):
+        return _F32, 0
+    return form, digits if form in WHOLE else 0
 
 
 def unpack_values(form: int, digits: int, stored: Stored, count: int) -> F64:
@@ -118,14 +109,10 @@ def stored_bytes(form: int) -> int:
     return np.dtype(FORMS[form]).itemsize if FORMS[form] else 0
 
 
-def narrowed(value: F64) -> NDArray[np.float32] | None:
-    """Return `value` as float32, little endian; None if that is not exact for all. The first _SAMPLE values are
-    checked first: they nearly always decide."""
+def is_narrow(value: F64) -> bool:
+    """Return whether float32 is exact for all of `value`. The first _SAMPLE values nearly always decide."""
     some = value[:_SAMPLE]
-    if bool((some.astype(np.float32) != some).any()):
-        return None
-    narrow = value.astype("<f4")
-    return None if bool((narrow != value).any()) else narrow
+    return not bool((some.astype(np.float32) != some).any()) and not bool((value.astype(np.float32) != value).any())
 
 
 PAYLOAD_VERSION: Final = 2
@@ -140,8 +127,10 @@ SUBJECTS: Final = 32  # from version 3 on
 TIMES: Final = 64  # in version 4 only
 ID_BYTES: Final = 16
 
-_HEAD = struct.Struct("<BBBBIII")
+_HEAD = Struct("<BBBBIII")
 _SHORT_MAX: Final = 2**16 - 1
+_EVENT_BYTES: Final = 64  # of a payload, at most: length, label, weight, time, two digests and their bits
+_FEATURE_BYTES: Final = 12
 _FACTS: Final = 4
 _FOUND: Final = _FACTS + 3
 _POWERS: Final = np.array(POWERS)
@@ -173,28 +162,38 @@ def encode_batch(batch: Batch) -> bytes:
     Raises `BadInput` (code `bad_batch`) if `decode_batch` could not return the same batch: a payload that cannot be read back
     is never written.
     """
-    wrong, found = _look(batch)
+    return encode_parts(batch, np.array([batch.n]))[0]
+
+
+def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
+    """Return the canonical payload of each part of `batch`, in one call of the core. Raises as `encode_batch` does.
+
+    stop : i64[parts]   where each part ends, increasing
+    """
+    wrong = _misshapen(batch)
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
-    flags, named = _flags(found, batch), _named(batch)
-    real, weighted, ids = flags & REAL, flags & WEIGHTED, flags & IDS
     plain = np.ascontiguousarray
-    indptr, value, label = plain(batch.indptr), plain(batch.value), plain(batch.label)
-    form, digits, stored = choose(value, found[_FACTS:])
-    width = 4 if flags & LONG else 2
-    length, bits = np.empty(batch.n * width, np.uint8), np.empty(0 if real else (batch.n + 7) // 8, np.uint8)
-    core.put_counts(indptr, label, batch.n, length, width, bits if len(bits) else None)
-    if form in WHOLE:
-        core.put_whole(value, len(value), POWERS[digits], stored, stored_bytes(form))
-    parts: list[np.ndarray[Any, Any]] = [length, plain(batch.hash, "<u4"), stored, bits]
-    parts += [plain(label, "<f8")] if real else []
-    parts += [plain(batch.weight, "<f8")] if weighted else []
-    parts += [np.packbits(batch.has_id), plain(batch.event_id[batch.has_id])] if ids else []
-    parts += [np.packbits(named), plain(batch.subject[named])] if named is not None and batch.subject is not None else []
-    parts += [plain(batch.time, "<i8")] if flags & TIMES else []
-    total = _HEAD.size + sum(part.nbytes for part in parts)
-    head = _HEAD.pack(_version(flags), flags, form, digits, batch.n, batch.nnz, total)
-    return b"".join([head, *(part.data for part in parts)])
+    events = struct(
+        "riata_events",
+        n=batch.n,
+        indptr=plain(batch.indptr),
+        hash=plain(batch.hash),
+        value=plain(batch.value),
+        label=plain(batch.label),
+        weight=plain(batch.weight),
+        has_id=plain(batch.has_id),
+        event_id=plain(batch.event_id),
+        subject=None if batch.subject is None else plain(batch.subject),
+        time=None if batch.time is None else plain(batch.time),
+    )
+    whole = np.empty(_EVENT_BYTES * batch.n + _FEATURE_BYTES * batch.nnz + _HEAD.size * len(stop), np.uint8)
+    end = np.empty(len(stop), np.int64)
+    reason = core.write_payloads(events, stop, len(stop), _POWERS, len(_POWERS), np.empty(batch.n + 1, np.int64), whole, end)
+    if reason:
+        raise BadInput(f"batch: {_REASONS[reason]}", "bad_batch")
+    written, ends = whole[: end[-1]].tobytes(), end.tolist()
+    return [written[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def decode_batch(payload: bytes) -> Batch:
@@ -247,8 +246,8 @@ def _said(batch: Batch, found: I64, version: int) -> tuple[int, int, int]:
     """Return the (flags, form, digits) that the payload of `batch` must have, as `_read_head` returns them, from the result of
     `riata_look_at`."""
     if version == 1:
-        return _flags(found, batch) | LONG, FORMS.index("<f8" if narrowed(batch.value) is None else "<f4"), 0
-    return (_flags(found, batch), *choose(batch.value, found[_FACTS:])[:2])
+        return _flags(found, batch) | LONG, FORMS.index("<f4" if is_narrow(batch.value) else "<f8"), 0
+    return (_flags(found, batch), *choose(batch.value, found[_FACTS:]))
 
 
 def _decode_parts(payload: bytes, head: _Head, digests: int) -> Batch:
@@ -318,22 +317,29 @@ def _version(flags: int) -> int:
     return TIME_VERSION if flags & TIMES else SUBJECT_VERSION if flags & SUBJECTS else PAYLOAD_VERSION
 
 
+def _misshapen(batch: Batch) -> str:
+    """Return why the arrays of `batch` do not fit each other; empty if they do."""
+    n, nnz = batch.n, batch.nnz
+    if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
+        return _REASONS[_NOT_RISING]
+    if (len(batch.value), len(batch.label), len(batch.weight), len(batch.has_id)) != (nnz, n, n, n):
+        return "arrays differ in length"
+    if batch.event_id.shape != (n, ID_BYTES):
+        return f"event_id is not {n} x {ID_BYTES}"
+    if batch.subject is not None and batch.subject.shape != (n, ID_BYTES):
+        return f"subject is not {n} x {ID_BYTES}"
+    if batch.time is not None and batch.time.shape != (n,):
+        return f"time is not {n}"
+    return ""
+
+
 def _look(batch: Batch) -> tuple[str, I64]:
     """Return (why `batch` is invalid, empty if it is valid; the result of `riata_look_at`)."""
     found = np.zeros(_FOUND, np.int64)
-    n, nnz = batch.n, batch.nnz
-    if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
-        return _REASONS[_NOT_RISING], found
-    if (len(batch.value), len(batch.label), len(batch.weight), len(batch.has_id)) != (nnz, n, n, n):
-        return "arrays differ in length", found
-    if batch.event_id.shape != (n, ID_BYTES):
-        return f"event_id is not {n} x {ID_BYTES}", found
-    if batch.subject is not None and batch.subject.shape != (n, ID_BYTES):
-        return f"subject is not {n} x {ID_BYTES}", found
-    if batch.time is not None and batch.time.shape != (n,):
-        return f"time is not {n}", found
+    if wrong := _misshapen(batch):
+        return wrong, found
     plain = np.ascontiguousarray
     indptr, hashes, value = plain(batch.indptr), plain(batch.hash), plain(batch.value)
     per_event = (plain(batch.label), plain(batch.weight), plain(batch.has_id))
-    reason = core.look_at(indptr, n, hashes, value, nnz, *per_event, _POWERS, len(_POWERS), found)
+    reason = core.look_at(indptr, batch.n, hashes, value, batch.nnz, *per_event, _POWERS, len(_POWERS), found)
     return _REASONS[reason], found

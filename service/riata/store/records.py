@@ -27,10 +27,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from riata.base.arrays import I64
 from riata.base.errors import Corrupt, LogFork, LogGap
-from riata.store.payload import ID_BYTES, IDS, encode_batch
+from riata.store.payload import ID_BYTES, IDS, encode_batch, encode_parts
 from riata.store.store import Head, Kind, Record
-from riata.wire.batch import Batch, Encoded
+from riata.wire.batch import Batch, Encoded, slice_rows
 
 DOCUMENT_VERSION: Final = 1  # of every payload other than `observe`
 PROMOTION_VERSION: Final = 2  # of a `restore` that carries a state of the same log
@@ -202,9 +203,18 @@ def write_ahead(batch: Batch, accepted_ms: int) -> Encoded:
 
     Raises `BadInput` as `encode_batch` does.
     """
-    payload, digest = observe_record(batch, accepted_ms)
-    with_id = np.flatnonzero(batch.has_id).tolist() if payload[_FLAGS_AT] & IDS else []
-    return Encoded(batch, accepted_ms, payload, digest, row_digests(batch, with_id))
+    return write_parts_ahead(batch, np.array([batch.n]), accepted_ms)[0]
+
+
+def write_parts_ahead(batch: Batch, stop: I64, accepted_ms: int) -> list[Encoded]:
+    """As `write_ahead` for each part of `batch`, with one call of the core. stop : where each part ends"""
+    found, start = [], 0
+    for end, payload in zip(stop.tolist(), encode_parts(batch, stop), strict=True):
+        part, start = slice_rows(batch, start, end), end
+        digest = record_digest("observe", part.n, accepted_ms, payload)
+        with_id = np.flatnonzero(part.has_id).tolist() if payload[_FLAGS_AT] & IDS else []
+        found.append(Encoded(part, accepted_ms, payload, digest, row_digests(part, with_id)))
+    return found
 
 
 def names_digest(names: bytes) -> bytes:

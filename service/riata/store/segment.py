@@ -38,7 +38,7 @@ from riata.base.directories import sync_directory
 from riata.base.errors import Corrupt, Unavailable
 from riata.store import layout, segment
 from riata.store.control_events import ChainAt, ControlEvents, ControlEventsSeen
-from riata.store.payload import decode_batch, narrowed
+from riata.store.payload import decode_batch, is_narrow
 from riata.store.records import next_chain
 from riata.store.store import Head, Record
 from riata.wire.batch import Batch
@@ -223,7 +223,6 @@ class SegmentBuilder:
         ends = _one([np.diff(batch.indptr) for batch in batches], np.int64).cumsum()
         value = _one([batch.value for batch in batches], np.float64)
         weight = _one([batch.weight for batch in batches], np.float64)
-        narrow = narrowed(value)
         arrays: dict[str, NDArray[Any]] = {
             "indptr": np.concatenate(([0], ends)).astype(np.uint32),
             "hash": _one([batch.hash for batch in batches], np.uint32),
@@ -231,7 +230,7 @@ class SegmentBuilder:
             "time": np.array(self._times, np.int64).reshape(-1, 2),
         }
         if not bool((value == 1.0).all()):
-            arrays["value"] = value if narrow is None else narrow
+            arrays["value"] = value.astype("<f4") if is_narrow(value) else value
         if not bool((weight == 1.0).all()):
             arrays["weight"] = weight
         control = self._control.collected()

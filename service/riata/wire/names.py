@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import numpy as np
 
@@ -210,12 +210,42 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     data       : u8[...]      the body
     slow_names : list[bytes]  the names that spans of reference readers refer to
     """
+    return _shown(data, sink, slow_names, _first_found(sink, None))
+
+
+def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[U64]) -> list[Names]:
+    """The names in the rows of each model that it has not seen, each once. The readers listed every name (EVERY_NAME).
+
+    owner : i64[rows]  the model of each row, a number that does not fall
+    seen  : of each model its table, as `NamesSeen.table` returns it
+    """
+    row, tables = sink.found_row, np.array([address(table) for table in seen], np.uint64)
+    sizes = np.array([len(table) for table in seen], np.int64)
+    chosen = _first_found(sink, struct("riata_owners", row=row, owner=owner, table=tables, size=sizes))
+    if len(chosen) == 0:
+        return [NOTHING_NAMED] * len(seen)
+    chosen = chosen[np.argsort(owner[row[chosen]], kind="stable")]  # rows of reference readers were listed last
+    names = _shown(data, sink, slow_names, chosen)
+    stop = np.searchsorted(owner[row[chosen]], np.arange(len(seen)), "right").tolist()
+    ends = [0, *names.length.cumsum(dtype=np.int64).tolist()]
+    return [
+        Names(names.fingerprint[a:b], names.length[a:b], names.text[ends[a] : ends[b]])
+        for a, b in zip([0, *stop[:-1]], stop, strict=True)
+    ]
+
+
+def _first_found(sink: BatchBuilder, owners: Any) -> I64:
+    """Positions of the names among those listed, each once; with `owners`, a `riata_owners`, once for each model."""
     n = int(sink.count[FOUND])
-    if n == 0:
-        return NOTHING_NAMED
-    fingerprints, kinds, spans = sink.found_fingerprint[:n], sink.found_kind[:n], sink.found_span[:n]
     chosen, table = np.empty(n, np.int64), np.zeros(1 << (_SPARE * n).bit_length(), np.uint32)
-    chosen = chosen[: core.first_found(fingerprints, kinds, n, table, len(table), chosen)]
+    return chosen[: core.first_found(sink.found_fingerprint, sink.found_kind, n, owners, table, len(table), chosen)]
+
+
+def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -> Names:
+    if len(chosen) == 0:
+        return NOTHING_NAMED
+    n = int(sink.count[FOUND])
+    fingerprints, kinds, spans = sink.found_fingerprint[:n], sink.found_kind[:n], sink.found_span[:n]
     slow_ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
     slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
     shown = struct("riata_shown", data=data, kind=kinds, span=spans, slow=slow_text, slow_end=slow_ends)

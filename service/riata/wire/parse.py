@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from riata.base.arrays import I64, U8
+from riata.base.arrays import I64, U8, U64
 from riata.base.errors import TooLarge, Unsupported
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
@@ -27,7 +27,7 @@ from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
 from riata.wire.encoder import Curves, EncoderConfig
 from riata.wire.given import Given, OtherLabels, other_form
-from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen
+from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen, names_by_model
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
 from riata.wire.read_body import FORMATS, Format, format_of, read_body, require_curves, row_errors, take_slow
 from riata.wire.rows import (  # fmt: skip
@@ -254,6 +254,22 @@ class JoinedBodies:
     names: Names
 
 
+@dataclass(frozen=True, slots=True)
+class ForModels:
+    """The result of reading bodies of several models.
+
+    batch : Batch              the rows of all, in order
+    stop  : i64[len(bodies)]   where the rows of each body end
+    last  : i64[models]        where the rows of each model end
+    names : of each model      the names that it has not seen
+    """
+
+    batch: Batch
+    stop: I64
+    last: I64
+    names: list[Names]
+
+
 def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
     """The format and the lines, without a newline after the last, with which `body` can be read together with others; None
     if it must be read alone."""
@@ -283,6 +299,27 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
     batch = select_rows(batch, whole[owner[rows]])
     return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(new_names(reading), batch))
+
+
+def read_for_models(bodies: Sequence[bytes], stop: I64, form: Format, context: Context, seen: Sequence[U64]) -> ForModels | None:
+    """Read labelled rows of several models, as `read_together` reads those of one, with one call; None if any is not accepted.
+    Raises as `read_together` does.
+
+    stop    : i64[models]  where the bodies of each model end
+    context : of each model but for the names
+    seen    : of each model the table of the names seen, of length 0 if no names are wanted
+    """
+    rules = _rules(context.encoder, context.labels)._replace(seen=EVERY_NAME)
+    reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
+    batch, rows = make_batch(reading)
+    count = _rows_of(bodies, reading)
+    if len(rows) < reading.rows or not bool(count.all()):
+        return None
+    ends = count.cumsum()
+    last = ends[stop - 1]
+    owner = np.repeat(np.arange(len(stop)), np.diff(last, prepend=0))
+    names = names_by_model(reading.data, reading.sink, reading.slow_names, owner, seen)
+    return ForModels(batch, ends, last, names)
 
 
 def _rows_of(bodies: Sequence[bytes], reading: Reading) -> I64:

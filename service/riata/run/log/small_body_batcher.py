@@ -5,7 +5,7 @@ Theory of operation
     than the row itself. Here small requests wait, unparsed, for the store's thread, and a group pays these costs once.
 
              event loop                          store's thread
-    put ───► waiting ─┐ gather, once      ┌─ take all that waits; parse it together; one append per model
+    put ───► waiting ─┐ gather, once      ┌─ take all that waits; parse and encode it together; one append per model
     put ───► waiting ─┼──────────────────►┤  one transaction, durable
     put ───► waiting ─┘                   └─ one call to the event loop
     reply to each  ◄────────────────────────  which settles every request of the group, and gathers what waits by then
@@ -19,7 +19,8 @@ Theory of operation
     Only requests that need no further checks are batched: all rows acceptable, all ids new. The append requires this
     (`only_if_all_new`): if an id is known, nothing of the group is logged, the requests with that id are returned, and the
     others are appended again. A returned request is parsed and logged on its own, which gives the same reply, with the
-    reasons. A group may contain several models and formats; then each has its own append.
+    reasons. A group may contain several models and formats; then each has its own append. Models that encode rows in the same way
+    are read by one call of the reader; if it refuses any row, each model is read by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -39,10 +40,11 @@ from riata.run.engine import Engine
 from riata.run.engine_context import later
 from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done
 from riata.run.outcome import Observed, not_in_time
+from riata.store.records import write_parts_ahead
 from riata.store.store import Append, Appended
-from riata.wire.batch import select_rows
-from riata.wire.names import Names
-from riata.wire.parse import Context, JoinedBodies, lines_of, read_together, with_keyed_subjects, with_keys
+from riata.wire.batch import Batch, select_rows
+from riata.wire.names import NO_NAMES, Names
+from riata.wire.parse import Context, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
 
@@ -66,6 +68,16 @@ class _Small:
 
 
 @dataclass(frozen=True, slots=True)
+class _Group:
+    """Requests to one model that wait together. context: None if they have to go on their own"""
+
+    model: str
+    form: Format
+    smalls: list[_Small]
+    context: Context | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Flight:
     """An append in progress: its requests, and where the rows of each end."""
 
@@ -86,6 +98,8 @@ class SmallBodyBatcher:
         self._timeout_s = engine.settings.observe_timeout_ms / 1000
         self._called = False  # a group is in progress, from the call of the store's thread to the last reply
         self._owed = 0  # requests of that group without a reply
+        self._flying = 0  # appends in progress; like `_landing`, of the store's thread
+        self._landing: list[tuple[_Small, Observed | RiataError | None]] = []  # replies that the event loop is told of together
         self._open: deque[_Small] = deque()  # in order of arrival; answered ones are removed from the front
         self._timer: asyncio.TimerHandle | None = None
 
@@ -116,12 +130,12 @@ class SmallBodyBatcher:
             _settle(self._open.popleft(), not_in_time())
         self._timer = loop.call_later(self._open[0].due_s - now_s, self._give_up, loop) if self._open else None
 
-    def _land(self, smalls: Sequence[_Small], answers: Iterable[Observed | RiataError | None]) -> None:
-        for small, answer in zip(smalls, answers, strict=True):
+    def _land(self, landed: Sequence[tuple[_Small, Observed | RiataError | None]]) -> None:
+        for small, answer in landed:
             _settle(small, answer)
         while self._open and self._open[0].settle is None:
             self._open.popleft()
-        self._owed -= len(smalls)
+        self._owed -= len(landed)
         if self._owed == 0:
             self._called = bool(self._waiting)
             if self._called and self._engine.loop is not None:
@@ -138,17 +152,71 @@ class SmallBodyBatcher:
             groups.setdefault((small.model, small.form), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
         self._owed = requests  # before any of them is answered
-        flights = [self._take_off(model, form, smalls) for (model, form), smalls in groups.items()]
-        return [(flight.append, partial(self._landed, flight)) for flight in flights if flight is not None]
+        flights = [flight for alike in self._alike(groups) for flight in self._take_off_together(alike)]
+        self._flying += len(flights)
+        self._tell()
+        return [(flight.append, partial(self._landed, flight)) for flight in flights]
 
-    def _take_off(self, model: str, form: Format, smalls: list[_Small]) -> _Flight | None:
+    def _alike(self, groups: dict[tuple[str, Format], list[_Small]]) -> Iterable[list[_Group]]:
+        """Put requests together that one call of the reader can read: rows of models that encode them in the same way."""
+        found: dict[Hashable, list[_Group]] = {}
+        for (model, form), smalls in groups.items():
+            context = self._context(model)
+            alike = model if context is None else (form, context.encoder, context.labels)
+            found.setdefault(alike, []).append(_Group(model, form, smalls, context))
+        return found.values()
+
+    def _take_off_together(self, alike: list[_Group]) -> list[_Flight]:
+        """Parse requests and make an append for each model, those that can be parsed with others."""
+        if len(alike) > 1:
+            try:
+                if (flights := self._several(alike)) is not None:
+                    return flights
+            except RiataError:  # each gets the reason by itself
+                pass
+            except Exception:  # outer edge for input from clients: the store's thread continues
+                log.exception("requests to several models could not be read together")
+        return [flight for flight in map(self._take_off, alike) if flight is not None]
+
+    def _several(self, alike: list[_Group]) -> list[_Flight] | None:
+        """As `_take_off` for several models; None if any of their rows is not accepted."""
+        first, smalls = alike[0], [small for group in alike for small in group.smalls]
+        bodies = np.array([len(group.smalls) for group in alike]).cumsum()
+        seen = [
+            NO_NAMES if group.context is None or group.context.names is None else group.context.names.table() for group in alike
+        ]
+        read = (
+            None
+            if first.context is None
+            else read_for_models([one.lines for one in smalls], bodies, first.form, first.context, seen)
+        )
+        if read is None:
+            return None
+        batch, now_ms = self._keyed(read.batch, smalls, read.stop.tolist()), self._engine.clock.unix_ms()
+        flights, start = [], 0
+        for group, names, encoded in zip(alike, read.names, write_parts_ahead(batch, read.last, now_ms), strict=True):
+            append = Append(group.model, "observe", now_ms, encoded.batch, names=names, only_if_all_new=True, encoded=encoded)
+            end = start + len(group.smalls)
+            first_row = int(read.stop[start - 1]) if start else 0
+            flights.append(_Flight(append, group.smalls, (read.stop[start:end] - first_row).tolist()))
+            start = end
+        return flights
+
+    def _keyed(self, batch: Batch, smalls: Sequence[_Small], stop: Sequence[int]) -> Batch:
+        """Give rows the ids and subjects that their requests and this store say."""
+        spans = zip(smalls, [0, *stop[:-1]], stop, strict=True)
+        keys = [(small.key, start, end) for small, start, end in spans if small.key is not None]
+        return with_keyed_subjects(with_keys(batch, keys), self._engine.context.log_thread.subject_key)
+
+    def _take_off(self, group: _Group) -> _Flight | None:
         """Parse requests of one model and make their append; None if none of them can be parsed together."""
+        smalls, together = group.smalls, None
         try:
-            together = self._read(model, form, smalls)
+            if group.context is not None:
+                together = read_together([small.lines for small in smalls], group.form, group.context)
         except Exception as error:
             if not isinstance(error, RiataError):  # outer edge for input from clients: the store's thread continues
                 log.exception("a batch of requests could not be read")
-            together = None
         if together is None or not together.taken:
             self._answer(smalls, [None] * len(smalls))
             return None
@@ -158,23 +226,25 @@ class SmallBodyBatcher:
             self._answer(left, [None] * len(left))
             smalls = [smalls[at] for at in together.taken]
         stop = together.stop.tolist()
-        starts = [0, *stop[:-1]]
-        keys = [(small.key, *span) for small, *span in zip(smalls, starts, stop, strict=True) if small.key is not None]
-        batch = with_keyed_subjects(with_keys(together.batch, keys), self._engine.context.log_thread.subject_key)
-        append = Append(model, "observe", self._engine.clock.unix_ms(), batch, names=together.names, only_if_all_new=True)
-        return _Flight(append, smalls, stop)
+        batch, now_ms = self._keyed(together.batch, smalls, stop), self._engine.clock.unix_ms()
+        return _Flight(Append(group.model, "observe", now_ms, batch, names=together.names, only_if_all_new=True), smalls, stop)
 
-    def _read(self, model: str, form: Format, smalls: list[_Small]) -> JoinedBodies | None:
+    def _context(self, model: str) -> Context | None:
+        """Return how rows of a model are read; None if they cannot be read here."""
         served_model = self._engine.served_models.get(model)
         published = served_model.published if served_model is not None else None
         if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
             return None  # curves: this is the log thread, and comparing them takes long
-        return read_together(
-            [small.lines for small in smalls], form, Context(served_model.encoder, published.config.labels, served_model.seen)
-        )
+        return Context(served_model.encoder, published.config.labels, served_model.seen)
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
-        """Answer every request of the group, or append those with new ids again."""
+        """Answer every request of an append, or append those with new ids again; tell the event loop after the last one."""
+        self._flying -= 1
+        self._judge(flight, answer)
+        if self._flying == 0:
+            self._tell()
+
+    def _judge(self, flight: _Flight, answer: Appended | RiataError) -> None:
         if isinstance(answer, RiataError):
             error = self._engine.why_not_logged(answer)
             self._answer(flight.smalls, [error] * len(flight.smalls))
@@ -200,6 +270,7 @@ class SmallBodyBatcher:
             append = replace(flight.append, batch=kept, names=names_in(Names.of(flight.append.names), kept))
             smalls = [small for small, is_known in zip(flight.smalls, known.tolist(), strict=True) if not is_known]
             again = _Flight(append, smalls, np.cumsum(count[~known]).tolist(), again=True)
+            self._flying += 1
             self._log_thread.submit(
                 append, partial(self._landed, again)
             )  # before the returned requests, which may repeat these ids
@@ -207,8 +278,13 @@ class SmallBodyBatcher:
         self._answer(back, [None] * len(back))
 
     def _answer(self, smalls: Sequence[_Small], answers: Sequence[Observed | RiataError | None]) -> None:
-        if self._engine.loop is not None:
-            later(self._engine.loop, self._land, smalls, answers)
+        self._landing += zip(smalls, answers, strict=True)
+
+    def _tell(self) -> None:
+        """Tell the event loop of the replies so far: to wake it costs more than a reply."""
+        if self._landing and self._engine.loop is not None:
+            landed, self._landing = self._landing, []
+            later(self._engine.loop, self._land, landed)
 
 
 def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
