@@ -60,9 +60,7 @@ def test_a_setting_is_stored_and_read_under_its_former_name(kind: dict[str, str]
     assert (stored["learner"]["tuned"], "mixed" in stored["learner"]) == (True, False)
     assert read_stored(stored) == read_config({})
     assert read_stored({"learner": {**kind, "mixed": True}}).learner == read_stored({"learner": {**kind, "tuned": True}}).learner
-    with pytest.raises(
-        BadInput, match=r"^learner\.tuned: the former name of mixed, which is given too; leave it out$"
-    ) as refused:
+    with pytest.raises(BadInput, match=r"^learner\.tuned: the former name of mixed; set mixed instead$") as refused:
         read_config({"learner": {**kind, "tuned": False, "mixed": True}})
     assert refused.value.code == "conflicting_settings"
     with pytest.raises(BadInput, match=r"learner\.mixed: expected true or false"):

@@ -285,8 +285,7 @@ def _renamed(document: object) -> object:
         return document
     for name, former in SPECS[kind].formerly.items():
         if former in learner and name in learner:
-            detail = f"learner.{former}: the former name of {name}, which is given too; leave it out"
-            raise BadInput(detail, "conflicting_settings")
+            raise BadInput(f"learner.{former}: the former name of {name}; set {name} instead", "conflicting_settings")
         learner = {name if key == former else key: value for key, value in learner.items()}
     return {**document, "learner": learner}
 
