@@ -4,6 +4,9 @@
  * counts by its share, and a share is multiplied by the probability that its member gave the label. So the margin is that of one linear
  * model, whose weights are the sums of the members' weights, each times its share.
  *
+ * The rows may come with the margins of another model, which those of the members are added to. Then that model by itself is a fourth
+ * member without weights, in lane OTHER of the shares: if the members add nothing, they lose their shares.
+ *
  * A line of the table is one cache line: the three weights and the clock at the last touch, the three sums of squared gradients and the
  * largest |x|. A lane of a vector is a member, so a line is two vectors; what has no member is in lane OTHER.
  *
@@ -134,12 +137,15 @@ INLINED double stretch(double *beta, double *squares, i64 j, const settings *s, 
     return largest;
 }
 
-/* Read the weights of row i as of now; let the scales grow to its values. `c` has its k slots and their values, centres and spans. */
-INLINED gathered gather_row(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 k, const scratch *c) {
+/* Read the weights of row i as of now; let the scales grow to its values. `c` has its k slots and their values, centres and spans; below: the
+ * margin that is added to, NULL for none. */
+INLINED gathered gather_row(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 k, const double *below, const scratch *c) {
     double clock = clock_of(t);
     four gain = member_numbers(t, GAIN), share = member_numbers(t, SHARE), mixed = share * gain;
     gathered found = {.inner = member_numbers(t, INTERCEPT)};
     double start = sum_of(share * (gain * found.inner + member_numbers(t, OFFSET)));
+    if (below != NULL)
+        start = *below + start;
     found.margin = start;
     i64 first = rows->indptr[i];
     for (i64 j = 0; j < k; j++) {
@@ -230,12 +236,12 @@ INLINED void recalibrate(const table *t, four slope, four inner, double importan
 /* Multiply each share by the probability that its member gave the label, and then take a little of it for all.
  * Source: Herbster & Warmuth 1998, fixed share, with the log loss. */
 INLINED void share_again(const table *t, const settings *s, four likely, double importance) {
-    for (int k = 0; importance != 1.0 && k < MEMBERS; k++)
+    for (int k = 0; importance != 1.0 && k < LANES; k++)
         likely[k] = pow(likely[k], importance);
     four share = member_numbers(t, SHARE) * likely;
-    double total = sum_of(share);
+    double total = sum_of(share) + share[OTHER];
     if (total > 0.0)
-        store(t->member + SHARE * LANES, members_of((1.0 - s->fixed) * (share / total) + s->fixed / MEMBERS));
+        store(t->member + SHARE * LANES, (1.0 - s->fixed) * (share / total) + load(s->back));
 }
 
 /* Write the k features of a row back, each moved by move * step, and list new ones; clock: that before the row.
@@ -260,29 +266,30 @@ INLINED void write_row(const table *t, i64 k, four move, double clock, const scr
     }
 }
 
-/* Predict row i, then learn it. Returns the mixed margin before learning, and whether the row was learnt. */
-INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, scratch *c, bool *learnt) {
+/* Predict row i, then learn it. below: the margin that is added to, NULL for none. Returns the mixed margin before learning, and whether the
+ * row was learnt. */
+INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, const double *below, scratch *c, bool *learnt) {
     i64 k = lay_out(rows, i, t->shift, WIDTH, (u32)(t->lines - 1) * WIDTH, c->start, c->x);
     column_book book = {t->column, t->mark, t->slot_of, 3, s->centred ? t->counts[N_COLUMNS] : 0};
     column_row row = {c->start, c->x, c->centre, c->span, c->entry, k};
     c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
-    gathered found = gather_row(t, s, rows, i, k, c);
+    gathered found = gather_row(t, s, rows, i, k, below, c);
     double label = rows->label[i], importance = rows->weight[i], clock = clock_of(t);
     *learnt = !rows->skip[i] && isfinite(found.margin) && isfinite(sum_of(found.inner)) && isfinite(label);
     if (!*learnt)
         return found.margin;
     double sign = label > 0.5 ? 1.0 : -1.0;
-    four z = sign * found.inner, likely, away;
+    four known = spread(below == NULL ? 0.0 : *below), z = sign * (known + found.inner), likely, away;
     likelihoods(z, &likely, &away);
     stepped sum = add_squares(s, k, importance * away * away, c);
     four move = step_row(t, s, z, away, sign, &found, importance, sum, learnt);
     if (*learnt) {
         double counts = least(importance, IMPORTANCE_MAX);
         tick(t, s);
-        likelihoods(sign * (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET)), &likely, &away);
+        likelihoods(sign * (known + (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET))), &likely, &away);
         share_again(t, s, likely, counts);
         if (s->calibrated)
-            recalibrate(t, -sign * away, found.inner, counts);
+            recalibrate(t, members_of(-sign * away), found.inner, counts);
         write_row(t, k, move, clock, c);
         if (s->centred) {
             note_row(&book, t->counts[LEARNT] - 1, &row);
@@ -294,8 +301,8 @@ INLINED double learn_row(const table *t, const settings *s, const riata_rows *ro
 
 /* ---- batches --------------------------------------------------------------------------------------------------------- */
 
-static void learn_rows(const table *given, const settings *wanted, const riata_rows *batch, const riata_room *room, double *margin,
-                       bool *refused) {
+static void learn_rows(const table *given, const settings *wanted, const riata_rows *batch, const double *below, const riata_room *room,
+                       double *margin, bool *refused) {
     const table own = *given, *t = &own;
     const settings known = *wanted, *s = &known;
     const riata_rows events = *batch, *rows = &events;
@@ -309,13 +316,13 @@ static void learn_rows(const table *given, const settings *wanted, const riata_r
     for (i64 i = 0; i < rows->n; i++) {
         bool learnt;
         prefetch_row(rows, i);
-        margin[i] = learn_row(t, s, rows, i, &c, &learnt);
+        margin[i] = learn_row(t, s, rows, i, below == NULL ? NULL : below + i, &c, &learnt);
         refused[i] = !learnt;
     }
 }
 
-EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_rows *rows, i64 batches, i64 first, const riata_room *room,
-                               riata_told *told) {
+EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_rows *rows, const double *below, i64 batches, i64 first,
+                               const riata_room *room, riata_told *told) {
     i64 start = 0;
     told->longest = 0;
     for (i64 r = 0; r < batches; start += rows[r++].n) {
@@ -331,7 +338,7 @@ EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_ro
             told->longest = longest;
             return r;
         }
-        learn_rows(t, s, batch, room, told->number + start, told->refused + start);
+        learn_rows(t, s, batch, below == NULL ? NULL : below + start, room, told->number + start, told->refused + start);
         for (i64 i = 0; i < batch->n; i++) {
             told->number[told->n + start + i] = batch->label[i];
             told->number[2 * told->n + start + i] = batch->weight[i];

@@ -185,17 +185,38 @@ EXPORT i64 riata_read_json(riata_text *text, riata_records *row, riata_sink *sin
 EXPORT i64 riata_read_vw(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules);
 EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules);
 
+/* Shapes of numeric columns: a number for each interval of the values of a column, and of pairs of columns for each pair of their intervals.
+ * A cell is such an interval, or pair. Read only, any thread may use them.
+ *   column   u32[columns]   hashes of the columns, strictly increasing; columns <= 256
+ *   edge     f64[start[columns]], strictly increasing in each column; the edges of column c begin at start[c], i64[columns + 1]. A value is
+ *            in the interval behind as many edges as are below it
+ *   zero     i64[columns]   the interval of zero, which has no cell, since an absent value is one of zero
+ *   cell     i64[columns + pairs]   the first cell of each column, of one for each interval, and of each pair; increasing
+ *   left, right   i64[pairs]   the columns of each pair
+ *   value    f64[cells]     what a cell adds to the margin; NULL while only cells are asked for
+ *   intercept               what every row adds */
+typedef struct {
+    const u32 *column;
+    const double *edge;
+    const i64 *start, *zero, *cell, *left, *right;
+    const double *value;
+    i64 columns, pairs;
+    double intercept;
+} riata_shapes;
+
 /* The weights of a linear model that is served; read only, any thread may use them.
  *   slot u32[..], beta f64[..]   the non-zero weights, by increasing slot; slot = hash >> (32 - bits)
  *   bucket   u32[buckets + 1]    bucket[b] is the first entry whose slot has top bits of at least b; buckets is a power of two
  *   link     0 logistic, 1 identity, 2 hinge, 3 any number, 4 probit
- *   negative label of the negative class: 0 or -1 */
+ *   negative label of the negative class: 0 or -1
+ *   shapes   what is added to the margin, or NULL */
 typedef struct {
     const u32 *slot;
     const double *beta;
     const u32 *bucket;
     i64 buckets, bits, link;
     double intercept, negative;
+    const riata_shapes *shapes;
 } riata_weights;
 
 typedef struct {
@@ -347,9 +368,9 @@ QUICK double riata_after_gap(i64 rule, double beta, double size, double unit, do
 /* Settings of truncated gradient with three step sizes; riata/learn/mixed_gradient.py says what they mean.
  *   eta, accumulator   of each member; the fourth has none
  *   part, least        the scale of a feature is its largest |x| times `part`, and at least `least`; both are powers of two, or 0
- *   fixed              part of the shares that each row gives to all members equally */
+ *   fixed, back        part of the shares that each row takes, and what it gives to each */
 typedef struct {
-    double eta[4], accumulator[4], part[4], least[4];
+    double eta[4], accumulator[4], part[4], least[4], back[4];
     i64 rule, period;
     bool invariant, intercept, centred, calibrated;
     double gravity, ceiling, reach, fixed;
@@ -359,7 +380,7 @@ typedef struct {
  *   line     f64[lines, 8]; on a cache line. hash >> shift is a line, and the last belongs to no slot
  *   alive, seen, column, mark, slot_of   as in riata_gradient
  *   counts   i64[4], scalars f64[4]
- *   member   f64[7, 4]   numbers of the members, of which the fourth is none */
+ *   member   f64[7, 4]   numbers of the members; the fourth has only a share, if margins are added to those of another model */
 typedef struct {
     double *line;
     u32 *alive, *seen;
@@ -371,9 +392,10 @@ typedef struct {
 } riata_mixture;
 
 /* As riata_learn_gradient; the margins told are the mixed ones. The work space has one row and 18 columns.
+ *   below    f64[rows of all batches]: margins of another model that those of the members are added to, or NULL
  * Source     as there; Herbster & Warmuth 1998 for the shares */
-EXPORT i64 riata_learn_mixture(const riata_mixture *table, const riata_mixture_settings *settings, const riata_rows *rows, i64 batches,
-                               i64 first, const riata_room *room, riata_told *told);
+EXPORT i64 riata_learn_mixture(const riata_mixture *table, const riata_mixture_settings *settings, const riata_rows *rows,
+                               const double *below, i64 batches, i64 first, const riata_room *room, riata_told *told);
 
 /* As riata_collect_gradient; beta: the weights of the mixture. A line is kept if a member has a weight.
  *   members  f64[3, n], or NULL: written: the weights of each member, in rows of n */
@@ -382,6 +404,23 @@ EXPORT i64 riata_collect_mixture(const riata_mixture *table, const riata_mixture
 
 /* How far one truncation event advances the clock. norm, importance: scalars of the state. Source: as riata_event_size. */
 QUICK double riata_mixture_event(const riata_mixture_settings *settings, double norm, double importance);
+
+/* ---- shapes.c -------------------------------------------------------------------------------------------------------- */
+
+/* Write the cells of rows, in increasing order in each.
+ *   indptr, hash, value   of n rows
+ *   at, cell              i64[n + 1], u32[room]: the cells of row i are at[i] to at[i + 1]
+ * Returns    how many cells; -1 if there is no room for those of a row, or rows are not inside of the features */
+EXPORT i64 riata_cells(const riata_shapes *shapes, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features, i64 *at,
+                       u32 *cell, i64 room);
+
+/* Score tests of the products of two columns, and of one and the size of the other, beside an additive model.
+ *   column   f64[columns, n]   of each column its values less their mean
+ *   away     f64[n]            label less probability
+ *   spread   f64[n]            probability times its complement
+ *   score    f64[columns, columns]: above the diagonal the sum of three statistics, each of which is about 1 without an interaction
+ * Source     Rao 1948; Hastie & Tibshirani 1990, section 6.4 for interactions of an additive model */
+EXPORT void riata_pair_scores(const double *column, const double *away, const double *spread, i64 columns, i64 n, double *score);
 
 /* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
 

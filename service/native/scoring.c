@@ -4,6 +4,7 @@
 #include "arithmetic.h"
 #include "losses.h"
 #include "riata.h"
+#include "shapes.h"
 #include "table.h"
 #include "text.h"
 
@@ -42,7 +43,7 @@ static inline double margin_of(const riata_weights *w, const u32 *hash, const do
         }
     }
     *known = found;
-    return total;
+    return w->shapes == NULL ? total : add_shapes(w->shapes, hash, value, n, total);
 }
 
 /* Margins of batches of rows under a served model, and their variances. */

@@ -13,6 +13,7 @@ from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Weights
 from riata.wire.batch import Batch
 from tests.learn.streams import cut, sparse_events, to_batch
+from tests.twins.shapes import added
 from tests.twins.truncated_step import Event
 
 Build = Callable[[], Learner]
@@ -32,6 +33,10 @@ def served(weights: Weights, batch: Batch, row: int) -> float:
     margin = weights.intercept
     for p in range(int(batch.indptr[row]), int(batch.indptr[row + 1])):
         margin += beta.get(int(batch.hash[p]) >> (32 - weights.bits), 0.0) * float(batch.value[p])
+    if weights.shapes is not None:
+        own = slice(int(batch.indptr[row]), int(batch.indptr[row + 1]))
+        for part in added(weights.shapes, dict(zip(batch.hash[own].tolist(), batch.value[own].tolist(), strict=True))):
+            margin += part
     return margin
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, MEMBERS, SHARES, STEPS
+from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARE_BELOW, SHARES, STEPS
 from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 from tests.twins.truncated_step import Event
@@ -52,11 +52,13 @@ class Eager:
     learnt: int = 0
     book: truncated_columns.Book = field(default_factory=truncated_columns.Book)
     never: set[int] = field(default_factory=set)  # slots of weights that are not truncated
+    below: float = 0.0  # share of the model below
 
     def __post_init__(self) -> None:
         for step, accumulator, by_counts, share in zip(STEPS, ACCUMULATORS, BY_COUNTS, SHARES, strict=True):
             counts = by_counts or self.config.scale == "counts"
-            self.members.append(Member(step * self.config.eta, accumulator * self.config.accumulator, counts, share))
+            part = share * (1.0 - SHARE_BELOW) if self.below else share
+            self.members.append(Member(step * self.config.eta, accumulator * self.config.accumulator, counts, part))
 
     def served(self) -> tuple[dict[int, float], float]:
         """Weights and intercept of the mixture."""
@@ -80,7 +82,7 @@ def truncate(eager: Eager) -> None:
                 one.beta[slot] = truncation.shrink(beta, largest, pull, config.ceiling)
 
 
-def _learn(eager: Eager, event: Event) -> bool:
+def _learn(eager: Eager, event: Event, known: float) -> bool:
     """Learn a row; false, with nothing changed, if it would leave the finite range."""
     config, weight = eager.config, event.weight
     x: dict[int, float] = {}
@@ -105,7 +107,7 @@ def _learn(eager: Eager, event: Event) -> bool:
         inner = one.intercept
         for slot, value in raw.items():
             inner += one.beta.get(slot, 0.0) * value
-        gradient = losses.slope(losses.LOGISTIC, inner, event.label)
+        gradient = losses.slope(losses.LOGISTIC, known + inner, event.label)
         squares, rate, kept, lost = {}, {}, {}, 0.0
         for j, value in x.items():
             old, new = eager.largest.get(j, 0.0), largest[j]
@@ -123,7 +125,7 @@ def _learn(eager: Eager, event: Event) -> bool:
         length = common * sum(rate[j] * x[j] for j in x) + own
         move = -one.eta * weight * gradient
         if config.step == "invariant" and length > 0.0:
-            move = losses.invariant_travel(losses.LOGISTIC, inner, event.label, one.eta * weight * length) / length
+            move = losses.invariant_travel(losses.LOGISTIC, known + inner, event.label, one.eta * weight * length) / length
         beta = {j: kept[j] + common * move * rate[j] for j in x}
         pull = sum(rate[j] * centres[j][0] for j in x if j in centres)
         intercept = one.intercept + move * own + lost - common * move * pull if config.intercept else 0.0
@@ -133,11 +135,14 @@ def _learn(eager: Eager, event: Event) -> bool:
         moved = replace(one, beta=one.beta | beta, squares=one.squares | squares)
         if config.intercept:
             moved = replace(moved, intercept=intercept, intercept_squares=heat)
-        after.append(_calibrated(moved, inner, event, config.calibrated))
+        after.append(_calibrated(moved, inner, event, config.calibrated, known))
     eager.members = after
-    total = sum(one.share for one in eager.members)
+    below = eager.below * _likelihood(known, event)
+    total, lanes = sum(one.share for one in eager.members) + below, len(eager.members) + (eager.below > 0.0)
     for one in eager.members:
-        one.share = (1.0 - FIXED) * one.share / total + FIXED / MEMBERS
+        one.share = (1.0 - FIXED) * one.share / total + FIXED / lanes
+    if eager.below:
+        eager.below = (1.0 - FIXED) * below / total + FIXED / lanes
     eager.largest.update({j: largest[j] for j in x})
     eager.norm, eager.importance = norm, importance
     if centred:
@@ -147,11 +152,15 @@ def _learn(eager: Eager, event: Event) -> bool:
     return True
 
 
-def _calibrated(one: Member, inner: float, event: Event, calibrates: bool) -> Member:
-    """The member with its share, not yet normalised, and its calibration, after the row."""
-    margin, counts = one.gain * inner + one.offset, min(event.weight, 10.0)
+def _likelihood(margin: float, event: Event) -> float:
     z = margin if event.label > 0.5 else -margin
-    one = replace(one, share=one.share * (1.0 / (1.0 + math.exp(-max(z, -700.0)))) ** counts)
+    return float((1.0 / (1.0 + math.exp(-max(z, -700.0)))) ** min(event.weight, 10.0))
+
+
+def _calibrated(one: Member, inner: float, event: Event, calibrates: bool, known: float) -> Member:
+    """The member with its share, not yet normalised, and its calibration, after the row."""
+    margin, counts = known + one.gain * inner + one.offset, min(event.weight, 10.0)
+    one = replace(one, share=one.share * _likelihood(margin, event))
     if not calibrates:
         return one
     gradient, held = losses.slope(losses.LOGISTIC, margin, event.label), max(-50.0, min(50.0, inner))
@@ -163,14 +172,17 @@ def _calibrated(one: Member, inner: float, event: Event, calibrates: bool) -> Me
     return replace(one, gain=gain, offset=offset, gain_squares=gain_squares, offset_squares=offset_squares)
 
 
-def learn_rows(eager: Eager, events: Sequence[Event]) -> tuple[list[float], list[bool]]:
-    """Predict and learn every row in order; returns margins before learning, and which rows were refused."""
+def learn_rows(eager: Eager, events: Sequence[Event], below: Sequence[float] | None = None) -> tuple[list[float], list[bool]]:
+    """Predict and learn every row in order; returns margins before learning, and which rows were refused. below: margins of the
+    model below."""
     margins, refused = [], []
-    for event in events:
+    for i, event in enumerate(events):
+        known = below[i] if below is not None else 0.0
         beta, margin = eager.served()
+        margin += known
         for name, value in event.features:
             margin += beta.get(name >> (32 - eager.bits), 0.0) * value
-        learnt = math.isfinite(margin) and math.isfinite(event.label) and _learn(eager, event)
+        learnt = math.isfinite(margin) and math.isfinite(event.label) and _learn(eager, event, known)
         if learnt:
             eager.learnt += 1
             if eager.learnt % eager.config.period == 0:

@@ -42,6 +42,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "calibrated": False,
         "scaled_label": False,
         "mixed": False,
+        "shapes": "off",
         **settings,
     }
 
@@ -54,11 +55,13 @@ def _particles(**settings: Any) -> dict[str, Any]:
     return {"kind": "particle_filter", "particles": 200, "start": 150, **settings}
 
 
+OLDER: Final = {"scaled_label": False, "mixed": False, "shapes": "off"}  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
-    "gradient defaults": {"kind": "truncated_gradient", "scaled_label": False, "mixed": False},  # left out of documents
-    "gradient defaults, three times": {"kind": "truncated_gradient", "scaled_label": False, "mixed": False},
-    "gradient mixed": {"kind": "truncated_gradient"},
+    "gradient defaults": {"kind": "truncated_gradient", **OLDER},
+    "gradient defaults, three times": {"kind": "truncated_gradient", **OLDER},
+    "gradient mixed": {"kind": "truncated_gradient", "shapes": "off"},
+    "gradient shaped": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),
@@ -93,7 +96,10 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "particles": _particles(),
     "particles many features": _particles(features_max=32, keep=0.8, intercept=False, seed=5),
 }
-TIMES: Final = {"gradient defaults, three times": 3}  # how often the log is learnt: columns are counted otherwise after 1024 rows
+TIMES: Final = {
+    "gradient defaults, three times": 3,
+    "gradient shaped": 3,
+}  # how often the log is learnt: columns are counted otherwise after 1024 rows
 FEW: Final = (
     "gradient defaults",
     "sketch exact probit",

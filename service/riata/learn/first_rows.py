@@ -67,11 +67,7 @@ class FirstRows:
 
     def arrays(self) -> Arrays:
         """Return copies of the rows held, as in `Batch`."""
-        rows = join_batches(self._held) if self._held else _no_rows()
-        return {
-            name: np.array(array)
-            for name, array in zip(NAMES, (rows.indptr, rows.hash, rows.value, rows.label, rows.weight), strict=True)
-        }
+        return arrays_of(self._held)
 
     @property
     def nbytes(self) -> int:
@@ -125,6 +121,15 @@ class Around(Learner):
         """Let the past count for a share `keep` of what it counted, also when the rows held are learnt again."""
         self._inside.forget(keep)
         self._first.forget(keep)
+
+
+def arrays_of(held: Sequence[Batch]) -> Arrays:
+    """Return copies of the rows of batches, as in `Batch`, by NAMES."""
+    rows = join_batches(held) if held else _no_rows()
+    return {
+        name: np.array(array)
+        for name, array in zip(NAMES, (rows.indptr, rows.hash, rows.value, rows.label, rows.weight), strict=True)
+    }
 
 
 def rows_of(arrays: Arrays) -> Batch:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.learn.shapes import Shapes
 from riata.maths.links import Link
 from riata.wire.batch import Batch
 
@@ -42,6 +43,7 @@ class Weights:
     intercept : float
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
+    shapes    : what is added to the margin beside weights times values; None for nothing
     heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
                 and `intercept` is 0. None: there is one margin
     """
@@ -52,6 +54,7 @@ class Weights:
     link: Link
     bits: int
     posterior: Posterior | None = None
+    shapes: Shapes | None = None
     heads: tuple[Weights, ...] | None = None
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, Arrays
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
@@ -36,6 +36,8 @@ ACCUMULATORS: Final = (1.0, 10.0, 10.0)  # times accumulator
 BY_COUNTS: Final = (False, True, True)  # members that take values up to COUNTED as they are
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
+BELOW: Final = 3  # lane of the share of the model below
+SHARE_BELOW: Final = 0.8  # at first
 FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
 
 BETA: Final = 0  # columns of the table
@@ -81,11 +83,16 @@ class MixedGradient(Learner):
     Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
 
-    def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
+    def __init__(self, config: TruncatedGradientConfig, bits: int, below: bool = False) -> None:
+        """
+        below : whether every margin is added to one of another model, which by itself is a further member: see `add`
+        """
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = bits
+        self._below = below
+        lanes = MEMBERS + below
         self._settings = struct(
             "riata_mixture_settings",
             eta=(*steps_of(config), 0.0),
@@ -102,6 +109,7 @@ class MixedGradient(Learner):
             ceiling=config.ceiling,
             reach=config.reach,
             fixed=FIXED,
+            back=(*(FIXED / lanes for _ in range(lanes)), *(0.0 for _ in range(LANES - lanes))),
         )
         self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS), struct("riata_told")
         self._start_empty()
@@ -117,6 +125,13 @@ class MixedGradient(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
+        return self._learn(batches, skip, None)
+
+    def add(self, batch: Batch, skip: BOOL, below: F64) -> Stepped:
+        """As `step`; margins are added to those of the model below, f64[n]."""
+        return self._learn([batch], skip, np.ascontiguousarray(below))
+
+    def _learn(self, batches: Sequence[Batch], skip: BOOL | None, below: F64 | None) -> Stepped:
         n = sum([len(batch.label) for batch in batches])
         learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
         skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
@@ -129,7 +144,7 @@ class MixedGradient(Learner):
         while done < len(learnt):
             table = self._make_room(len(hashes[done]))
             listed = len(self._alive), len(self._seen)
-            done = core.learn_mixture(table, self._settings, rows, len(learnt), done, self._room.struct, told)
+            done = core.learn_mixture(table, self._settings, rows, below, len(learnt), done, self._room.struct, told)
             self._alive.rename(listed[0], self._slots)
             self._seen.rename(listed[1], self._slots)
             if done < 0:
@@ -161,6 +176,11 @@ class MixedGradient(Learner):
         """Return the step sizes of the members and their shares."""
         return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist()}
 
+    @property
+    def share_below(self) -> float:
+        """The share of the model below by itself."""
+        return float(self._member[SHARE, BELOW])
+
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
 
@@ -176,12 +196,43 @@ class MixedGradient(Learner):
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
 
+    def move(self, before: U32, after: U32) -> None:
+        """Give slots other numbers: those of a slot become the means over its places in `after` of the numbers of the slots in
+        `before`. Slots that are not in `after` become new. Deferred truncations are applied.
+
+        before, after : u32[m]  slots; values of features have always been 1
+        """
+        arrays = self.freeze()
+        clock, size = self._clock(), 2**self.bits
+        slot, _, members = self._collect(clock, np.empty((MEMBERS, len(self._alive))), True)
+        beta, squares, is_seen = np.zeros((MEMBERS, size)), np.zeros((MEMBERS, size)), np.zeros(size, np.bool_)
+        beta[:, slot] = 0.0 if members is None else members
+        squares[:, arrays["seen"]], is_seen[arrays["seen"]] = arrays["squares"].reshape(MEMBERS, -1), True
+        count = np.maximum(np.bincount(after, minlength=size), 1)
+        beta, squares = (
+            np.array([np.bincount(after, each[before], size) / count for each in numbers]) for numbers in (beta, squares)
+        )
+        seen = np.flatnonzero(np.bincount(after, is_seen[before], size)).astype(np.uint32)
+        kept = np.flatnonzero((beta != 0.0).any(axis=0)).astype(np.uint32)
+        self.thaw(
+            {
+                **arrays,
+                "slot": kept,
+                "beta": beta[:, kept].ravel(),
+                "tau": np.full(len(kept), clock),
+                "seen": seen,
+                "squares": squares[:, seen].ravel(),
+                "scale": np.ones(len(seen)),
+            }
+        )
+
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
         counts  : i64[1]   rows learnt
         scalars : f64[4]   clock, its rounding error, norm, importance
         member  : f64[21]  of each member: share, intercept, its sum of squares, gain, offset, and their sums of squares
+        below   : f64[1]   the share of the model below, if there is one
         entry, column_slot, survey : centred only: as in `ColumnBook`
         slot    : u32[m]   strictly increasing: slots of which a member has a weight now
         beta    : f64[3 m] weights at the last touch, member by member: with `tau`, truncation stays deferred, so no bit changes
@@ -202,6 +253,7 @@ class MixedGradient(Learner):
             "counts": self._counts[:1].copy(),
             "scalars": self._scalars.copy(),
             "member": self._member[:, :MEMBERS].ravel(),
+            **({"below": np.array([self.share_below])} if self._below else {}),
             **self._book.freeze(),
             "slot": slot,
             "beta": beta[:, BETA : BETA + MEMBERS].T.ravel(),
@@ -225,6 +277,8 @@ class MixedGradient(Learner):
         line[at, TAU], line[at_seen, LARGEST] = arrays["tau"], arrays["scale"]
         self._scalars[:] = arrays["scalars"]
         self._member[:, :MEMBERS] = arrays["member"].reshape(MEMBER, MEMBERS)
+        if self._below:
+            self._member[SHARE, BELOW] = arrays["below"][0]
         self._counts[LEARNT] = arrays["counts"][0]
         self._book.thaw(arrays)
         self._alive.hold(slot)
@@ -237,7 +291,7 @@ class MixedGradient(Learner):
         """
         number = self._slots.line.itemsize
         weight, accumulator = 4 + (MEMBERS + 1) * number, 4 + (MEMBERS + 1) * number
-        counters = number * (1 + SCALARS + MEMBER * MEMBERS)
+        counters = number * (1 + SCALARS + MEMBER * MEMBERS + self._below)
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
@@ -252,6 +306,9 @@ class MixedGradient(Learner):
         self._scalars: F64 = np.zeros(SCALARS)
         self._member: F64 = np.zeros((MEMBER, LANES))
         self._member[SHARE, :MEMBERS] = SHARES
+        if self._below:
+            self._member[SHARE] *= 1.0 - SHARE_BELOW
+            self._member[SHARE, BELOW] = SHARE_BELOW
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
         self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
@@ -306,7 +363,7 @@ class MixedGradient(Learner):
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
         names = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "squares", "scale"}
-        check_names(arrays, names | self._book.names_in(arrays))
+        check_names(arrays, names | self._book.names_in(arrays) | ({"below"} if self._below else set()))
         check_counts("counts", arrays["counts"])
         check_numbers("scalars", arrays["scalars"], SCALARS)
         check_numbers("member", arrays["member"], MEMBER * MEMBERS)
@@ -314,7 +371,10 @@ class MixedGradient(Learner):
         gains = member[GAIN]
         if bool((gains < GAIN_MIN).any() or (gains > GAIN_MAX).any() or (member[[GAIN_SQUARES, OFFSET_SQUARES]] < 0.0).any()):
             raise Corrupt("learner state: the calibration is out of range")
-        if bool((member[SHARE] <= 0.0).any()) or not math.isclose(float(member[SHARE].sum()), 1.0, rel_tol=1e-9):
+        if self._below:
+            check_numbers("below", arrays["below"], 1, least=0.0)
+        shares = float(member[SHARE].sum()) + (float(arrays["below"].astype(np.float64)[0]) if self._below else 0.0)
+        if bool((member[SHARE] <= 0.0).any()) or not math.isclose(shares, 1.0, rel_tol=1e-9):
             raise Corrupt("learner state: the shares of the members do not add up to 1")
         for key in ("slot", "seen"):
             check_slots(key, arrays[key], self.bits)

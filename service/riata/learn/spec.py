@@ -100,6 +100,10 @@ class LearnerSettings:
         """Return of how many features the learner adopts the cross curvature, at most."""
         return 0
 
+    def of_class(self) -> LearnerSettings:
+        """Return the settings of the learner of one class out of several."""
+        return self
+
     def slot_bits(self, bits: int) -> int:
         """Return how many bits of a hash identify a feature, given the bits of the encoder: the bits of its weights."""
         return bits

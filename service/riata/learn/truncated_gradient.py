@@ -15,6 +15,7 @@ from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
+from riata.learn.shaped import Shaped
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, LearnerSpec, require_bits, require_logistic
 from riata.learn.standardised import SLOTS, Standardised
@@ -376,7 +377,8 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
 
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
-    return MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
+    linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
+    return Shaped(linear, config) if config.is_shaped() else linear
 
 
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
@@ -394,7 +396,7 @@ SPEC: Final = LearnerSpec(
     real_labels={"loss": "squared"},
     takes_many=True,
     slot_lists=("slot", "seen", "column_slot", SLOTS),
-    older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "mixed": False},
+    older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "mixed": False, "shapes": "off"},
     formerly={"mixed": "tuned"},
     advice={
         "worse_than_base_rate": "If consecutive labels depend on each other, create it with rate constant, normalised false and "

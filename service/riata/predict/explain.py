@@ -12,8 +12,11 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.learn.learner import Weights
+from riata.learn.shapes import Shapes
 from riata.predict.name_book import NameBook
 
+SHAPES_BASE: Final = "(shapes)"  # name of what the shapes add to every row
+NO_SLOT: Final = -1
 LARGEST: Final = sys.float_info.max
 SMALLEST_NORMAL: Final = sys.float_info.min  # the parsers drop features with smaller values
 
@@ -23,7 +26,7 @@ class Contribution:
     """The contribution of one feature to the margin. weight and contribution are 0.0 for a feature unknown to the model.
 
     shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
-    slot             : of the model's table
+    slot             : of the model's table; NO_SLOT for a part of a shape
     """
 
     feature: str
@@ -99,7 +102,26 @@ def explain(
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
         parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot))
+    if weights.shapes is not None:
+        parts += shape_parts(weights.shapes, [(hash32, value) for hash32, value, _ in row], {h: " + ".join(n) for h, _, n in row})
     return Explanation(weights.intercept, tuple(parts))
+
+
+def shape_parts(shapes: Shapes, row: Sequence[tuple[int, float]], name: Mapping[int, str]) -> list[Contribution]:
+    """What the shapes add to the margin of a row, in the order in which it is added. A part is a feature with the value 1: what
+    every row gets, the interval that the value of a column is in, or a pair of intervals.
+
+    row, name : the features by increasing hash, and their names
+    """
+    labels = [SHAPES_BASE]
+    for part in shapes.parts_of(row):
+        intervals = []
+        for column, interval in part:
+            low, high = shapes.range_of(column, interval, coarse=len(part) > 1)
+            left = "" if math.isinf(low) else f"{low:g} < "
+            intervals.append(f"{left}{name[int(shapes.column[column])]}" + ("" if math.isinf(high) else f" <= {high:g}"))
+        labels.append(" and ".join(intervals))
+    return [Contribution(label, 1.0, value, value, (), NO_SLOT) for label, value in zip(labels, shapes.added(row), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

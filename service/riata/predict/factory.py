@@ -13,6 +13,8 @@ from riata.base.errors import Corrupt
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights
 from riata.learn.one_vs_rest import heads_together
+from riata.learn.shapes import PARTS as SHAPES
+from riata.learn.shapes import read_shapes
 from riata.maths.links import LINKS, Link, class_probabilities
 from riata.predict.explain import Explanation
 from riata.predict.linear_model import LinearModel
@@ -134,7 +136,7 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
         check_names(arrays, WEIGHTS | set(PARTS))
         return read_posterior(arrays, LinearModel(origin, weights, *at))
     scattered = bool(set(SPREAD) & set(arrays))
-    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()))
+    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | (set() if weights.shapes is None else set(SHAPES)))
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None
     if scattered != std_errors:
         raise Corrupt("it needs either standard errors or the reason for their absence")
@@ -153,7 +155,10 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     beta = cast(F64, arrays["beta"])
     if not bool((beta != 0.0).all()):
         raise Corrupt("a weight is zero")
-    return Weights(cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits)
+    if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
+        raise Corrupt("a part of its shapes is missing")
+    shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
+    return Weights(cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes)
 
 
 def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:

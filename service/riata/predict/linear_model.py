@@ -62,6 +62,7 @@ class LinearModel:
             bits=frozen.bits,
             link=self.link.code,
             intercept=frozen.intercept,
+            shapes=None if frozen.shapes is None else frozen.shapes.native,
             negative=self._negative,
         )
         object.__setattr__(self, "native", native)
@@ -104,12 +105,16 @@ class LinearModel:
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         parts = {"weights": self.weights.slot.nbytes + self.weights.beta.nbytes, "index": self.bucket.nbytes}
+        if self.weights.shapes is not None:
+            parts["shapes"] = self.weights.shapes.nbytes
         return parts if self.uncertainty is None else {**parts, "uncertainty": self.uncertainty.memory()}
 
     def parts(self) -> tuple[Arrays, str]:
         """Return its arrays; the curvature only if it is small enough to be sent to followers every 200 ms."""
         weights, uncertainty = self.weights, self.uncertainty
         arrays: Arrays = {"slot": weights.slot, "beta": weights.beta, "intercept": np.array([weights.intercept])}
+        if weights.shapes is not None:
+            arrays |= weights.shapes.parts()
         if uncertainty is None:
             return arrays, ""
         if uncertainty.memory() > CURVATURE_CARRIED_BYTES_MAX:
@@ -124,4 +129,9 @@ class LinearModel:
             total = self.weights.intercept
             for beta, x in zip(self.weights.of(batch.hash[row].tolist()), batch.value[row].tolist(), strict=True):
                 total = held(total + held(beta * x))
+            if self.weights.shapes is not None:
+                for part in self.weights.shapes.added(
+                    list(zip(batch.hash[row].tolist(), batch.value[row].tolist(), strict=True))
+                ):
+                    total = held(total + part)
             margin[i] = total

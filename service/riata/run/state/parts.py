@@ -36,7 +36,8 @@ NO_ROOM: Final = "it has a feature for which the learner's vocabulary has no roo
 def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     """Return the empty learner of a configuration, with 2^bits slots, and its answers as `ProgressiveConfig.answers`."""
     classes = config.classes
-    make = partial(build_learner, config.learner, bits=bits, hash_key=config.encoder.hash_key)
+    settings = config.learner.of_class() if config.has_classes else config.learner
+    make = partial(build_learner, settings, bits=bits, hash_key=config.encoder.hash_key)
     if config.has_classes:
         several = OneVsRest(make, len(classes.names), classes.max)
         return several, several.weights().link

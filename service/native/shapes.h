@@ -1,0 +1,51 @@
+/* The cells of a row under `riata_shapes`. Rows and columns are sorted by hash, so one pass over both finds the columns of a row. */
+#ifndef RIATA_SHAPES_H
+#define RIATA_SHAPES_H
+
+#include "riata.h"
+
+enum { SHAPED_MAX = 256, PAIRED_MAX = 32 }; /* columns and pairs, as in riata/learn/shapes.py */
+enum { CELLS_MAX = SHAPED_MAX + PAIRED_MAX };
+enum { WHOLE_MAX = 8 }; /* intervals of a column up to which pairs take them one by one; of more they take two as one */
+
+static inline i64 intervals_of(const riata_shapes *s, i64 column) { return s->start[column + 1] - s->start[column] + 1; }
+static inline i64 coarse(i64 interval, i64 intervals) { return intervals > WHOLE_MAX ? interval >> 1 : interval; }
+
+/* Write the cells of a row of n features, in increasing order, to u32[CELLS_MAX]. Returns how many. */
+static inline i64 cells_of(const riata_shapes *s, const u32 *hash, const double *x, i64 n, u32 *cell) {
+    i64 interval[SHAPED_MAX], found = 0;
+    for (i64 c = 0, j = 0; c < s->columns; c++) {
+        while (j < n && hash[j] < s->column[c])
+            j++;
+        interval[c] = -1;
+        if (j == n || hash[j] != s->column[c])
+            continue;
+        i64 below = 0;
+        for (i64 e = s->start[c]; e < s->start[c + 1]; e++)
+            below += s->edge[e] < x[j];
+        interval[c] = below;
+        if (below != s->zero[c])
+            cell[found++] = (u32)(s->cell[c] + below);
+    }
+    for (i64 p = 0; p < s->pairs; p++) {
+        i64 a = s->left[p], b = s->right[p];
+        if (interval[a] < 0 || interval[b] < 0)
+            continue;
+        i64 many = intervals_of(s, a), others = intervals_of(s, b);
+        i64 across = coarse(others - 1, others) + 1;
+        cell[found++] = (u32)(s->cell[s->columns + p] + coarse(interval[a], many) * across + coarse(interval[b], others));
+    }
+    return found;
+}
+
+/* total, plus what the shapes add to a row of n features, in the order of the cells. */
+static inline double add_shapes(const riata_shapes *s, const u32 *hash, const double *x, i64 n, double total) {
+    u32 cell[CELLS_MAX];
+    i64 found = cells_of(s, hash, x, n, cell);
+    total += s->intercept;
+    for (i64 at = 0; at < found; at++)
+        total += s->value[cell[at]];
+    return total;
+}
+
+#endif

@@ -1,0 +1,291 @@
+"""A learner with shapes: another learner, and beside it numbers for intervals of its numeric columns and for pairs of them.
+
+The learner below learns every row by itself. `MixedGradient` then learns the cells of the row (`learn.shapes`), which are added
+to the margin from below. A member of it without any cells is the learner below alone, so where a straight line is right, the
+shapes lose their shares.
+
+Intervals and pairs are found in a sample of the rows: at row FIRST, and again whenever the number of rows has doubled, up to
+LAST. Then the numbers of the new cells are the means of those that the rows of the sample had before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.first_rows import NAMES, arrays_of, rows_of
+from riata.learn.frozen import check_counts
+from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.learn.mixed_gradient import MixedGradient
+from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_pairs, read_cells, with_pairs
+from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.maths.links import LINKS, answers
+from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
+
+FIRST: Final = 128  # rows
+DECIDED: Final = 1024  # rows: without columns until then, there are no shapes
+PAIRED: Final = 512  # rows from which pairs are sought
+LAST: Final = 131_072  # rows
+SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
+FEATURES: Final = 2**16  # of the sample; the same
+OWN: Final = "shapes_"  # before the names of the arrays of the numbers
+COUNTS: Final = "shaped"
+_COUNTS_BYTES: Final = 32
+_HASH_BITS: Final = 32
+
+
+class Sample:
+    """Every `stride`th row of a stream."""
+
+    def __init__(self) -> None:
+        self.stride = 1
+        self._held: list[Batch] = []
+        self._rows = self._features = 0
+
+    def add(self, rows: Batch, number: I64) -> None:
+        """Add those of further rows that belong to the sample. number : i64[n]  of each row, from 0"""
+        kept = number % self.stride == 0
+        if not kept.any():
+            return
+        rows = join_batches([select_rows(rows, kept)])  # a copy: readers use the memory of a batch again
+        self._held.append(rows)
+        self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
+        while self._rows > 1 and (self._rows >= SAMPLE or self._features >= FEATURES):
+            held = self.rows()
+            held = select_rows(held, np.arange(held.n) % 2 == 0)
+            self.hold(join_batches([held]), 2 * self.stride)
+
+    def rows(self) -> Batch:
+        """The sample; at least one row has been added."""
+        self._held = [join_batches(self._held)]
+        return self._held[0]
+
+    def hold(self, rows: Batch, stride: int) -> None:
+        """Be the sample of `rows`."""
+        self._held, self._rows, self._features, self.stride = [rows], rows.n, rows.nnz, stride
+
+    def drop(self) -> None:
+        """Hold no rows."""
+        self._held, self._rows, self._features = [], 0, 0
+
+    def arrays(self) -> Arrays:
+        """Return copies of the rows, as `FirstRows` does."""
+        return arrays_of(self._held)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its arrays."""
+        return 24 * self._rows + 8 + 12 * self._features
+
+
+class Shaped(Learner):
+    """A learner of the logistic loss, and the numbers of the cells of its numeric columns."""
+
+    def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
+        self._below, self._config = below, config
+        self._shapes: Shapes | None = None  # without numbers; None until there are any
+        self._own: MixedGradient | None = None  # the numbers of the cells; None until there are shapes
+        self._start_empty()
+
+    def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
+        """Learn the events of `batch` in order."""
+        return self.step_all([batch], skip)
+
+    def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+        """Learn the events of all batches in order, in parts that end where intervals are found again."""
+        if self._decided and self._own is None:
+            return self._below.step_all(batches, skip)
+        rows = batches[0] if len(batches) == 1 else join_batches(batches)
+        skip = np.zeros(rows.n, np.bool_) if skip is None else skip
+        margin, refused = np.empty(rows.n), np.empty(rows.n, np.bool_)
+        start = 0
+        while start < rows.n:
+            stop = rows.n if self._due > LAST else min(rows.n, start + self._due - self._rows)
+            margin[start:stop], refused[start:stop] = self._learn(slice_rows(rows, start, stop), skip[start:stop])
+            start = stop
+        return Stepped(margin, refused, rows.label, rows.weight, int(refused.sum()))
+
+    def weights(self) -> Weights:
+        """Return the weights of the learner below, and the shapes."""
+        weights = self._below.weights()
+        if self._own is None or self._shapes is None:
+            return weights
+        own = self._own.weights()
+        value = np.zeros(self._shapes.cells)
+        value[own.slot] = own.beta
+        return replace(weights, shapes=self._shapes.with_values(value, own.intercept))
+
+    def sketch(self) -> Sketch | None:
+        """Return the curvature of the learner below while there are no shapes: beside them its weights have another optimum."""
+        return self._below.sketch() if self._own is None else None
+
+    def shadows(self) -> list[Shadow]:
+        """Return those of the learner below."""
+        return self._below.shadows()
+
+    def closed_vocabulary(self) -> U32 | None:
+        """Return that of the learner below."""
+        return self._below.closed_vocabulary()
+
+    def adjust(self, config: Any) -> None:
+        """Adjust the learner below."""
+        self._below.adjust(config)
+
+    def forget(self, keep: float) -> None:
+        """Let the past count for a share `keep` of what it counted, in both parts."""
+        self._below.forget(keep)
+        if self._own is not None:
+            self._own.forget(keep)
+
+    def chosen(self) -> Mapping[str, Any]:
+        """Return what the learner below says; and the share of the shapes, if there are any."""
+        shapes = {} if self._own is None else {"shapes": 1.0 - self._own.share_below}
+        return {**self._below.chosen(), **shapes}
+
+    def freeze(self) -> Arrays:
+        """Return copies of everything that determines later results.
+
+        shaped       : i64[4]  rows learnt; the row at which intervals are found next; stride of the sample; whether it is
+                               decided that there are shapes or not
+        first_...    : the sample, as in `FirstRows`
+        shape_...    : as in `Shapes`, if there are any, without numbers
+        shapes_...   : the state of the numbers of the cells, likewise
+        the rest is the state of the learner below
+        """
+        arrays = {
+            **self._below.freeze(),
+            COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
+            **self._sample.arrays(),
+        }
+        if self._own is None or self._shapes is None:
+            return arrays
+        return {**arrays, **self._shapes.cell_parts(), **{OWN + name: array for name, array in self._own.freeze().items()}}
+
+    def thaw(self, arrays: Arrays) -> None:
+        """Restore what `freeze` returned, or the state of a learner below, which has no shapes yet. Raises `Corrupt`."""
+        below = {name: array for name, array in arrays.items() if not _is_own(name)}
+        if len(below) == len(arrays):
+            self._below.thaw(below)
+            self._start_empty()
+            return
+        if not {COUNTS, *NAMES} <= arrays.keys():
+            raise Corrupt("learner state: the counts of the shapes or the sample of the rows are missing")
+        check_counts(COUNTS, arrays[COUNTS], 4)
+        sample = rows_of(arrays)
+        rows, due, stride, decided = arrays[COUNTS].astype(np.int64).tolist()
+        if due <= rows or stride < 1 or decided > 1:
+            raise Corrupt("learner state: the counts of the shapes are out of range")
+        shapes = own = None
+        if set(CELLS) & arrays.keys():
+            if not {*CELLS} <= arrays.keys():
+                raise Corrupt("learner state: a part of the shapes is missing")
+            shapes, own = read_cells(arrays), MixedGradient(self._config, CELL_BITS, below=True)
+            own.thaw({name.removeprefix(OWN): array for name, array in arrays.items() if name.startswith(OWN)})
+        self._below.thaw(below)
+        self._start_empty()
+        self._rows, self._due, self._decided, self._shapes, self._own = rows, due, bool(decided), shapes, own
+        self._sample.hold(sample, stride)
+
+    def memory(self) -> dict[str, int]:
+        """Return bytes by part."""
+        found = dict(self._below.memory())
+        sample = self._sample.nbytes
+        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES}]
+        if self._own is not None and self._shapes is not None:
+            parts += [self._own.memory(), {"shapes": self._shapes.nbytes, "checkpoint": self._shapes.cell_nbytes}]
+        for part in parts:
+            for name, size in part.items():
+                found[name] = found.get(name, 0) + size
+        return found
+
+    def _start_empty(self) -> None:
+        self._rows, self._due, self._decided = 0, FIRST, False
+        self._sample = Sample()
+        self._shapes = self._own = None
+
+    def _learn(self, rows: Batch, skip: BOOL) -> tuple[F64, BOOL]:
+        """Learn rows up to where intervals are found again. Returns margins, and which rows were refused."""
+        stepped = self._below.step(rows, skip)
+        margin, refused = stepped.margin, stepped.refused
+        if self._own is not None and self._shapes is not None:
+            margin = self._own.add(_cells(self._shapes, rows), refused, margin).margin
+        learnt = ~refused
+        number = self._rows + np.cumsum(learnt) - 1
+        self._rows += int(learnt.sum())
+        if self._due <= LAST:
+            self._sample.add(select_rows(rows, learnt), number[learnt])
+            if self._rows == self._due:
+                self._find_again()
+        return margin, refused
+
+    def _find_again(self) -> None:
+        sample = self._sample.rows()
+        found = find_columns(sample)
+        pairs: list[tuple[int, int]] = []
+        if self._shapes is not None and found is not None:
+            pairs = [(int(self._shapes.column[a]), int(self._shapes.column[b])) for a, b in self._shapes.pair]
+            served = self.weights().shapes
+            if self._rows >= PAIRED and served is not None:
+                pairs = find_pairs(served, sample, self._probabilities(sample), pairs)
+        if found is not None:
+            new = with_pairs(found, pairs)
+            if self._own is None or self._shapes is None:
+                self._own = MixedGradient(self._config, CELL_BITS, below=True)
+            else:
+                self._own.move(*_moves(self._shapes, new, sample))
+            self._shapes = new
+        self._decided = self._own is not None or self._rows >= DECIDED
+        self._due = 2 * (LAST if self._decided and self._own is None else self._due)
+        if self._due > LAST:
+            self._sample.drop()
+
+    def _probabilities(self, rows: Batch) -> F64:
+        """The probabilities of rows as of now."""
+        assert self._own is not None
+        assert self._shapes is not None
+        every = np.ones(rows.n, np.bool_)
+        margin = self._own.add(_cells(self._shapes, rows), every, self._below.step(rows, every).margin).margin
+        probability, label = np.empty(rows.n), np.empty(rows.n)
+        answers(margin, LINKS["logistic"].code, 0.0, probability, label)
+        return probability
+
+
+def _is_own(name: str) -> bool:
+    return name in (COUNTS, *NAMES, *CELLS) or name.startswith(OWN)
+
+
+def _cells(shapes: Shapes, rows: Batch) -> Batch:
+    """The cells of rows, as the features of rows with the value 1."""
+    at, cell = shapes.cells_of(rows)
+    return replace(rows, indptr=at, hash=cell << np.uint32(_HASH_BITS - CELL_BITS), value=np.ones(len(cell)))
+
+
+def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
+    """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets.
+    A row that had none has `cells` of the old ones."""
+    held, wanted = _owned(old, sample), _owned(new, sample)
+    before, after = [], []
+    for key, cell in wanted.items():
+        if key in held:
+            had = held[key]
+            is_new = cell >= 0
+            before.append(np.where(had >= 0, had, 2**CELL_BITS - 1)[is_new])
+            after.append(cell[is_new])
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *before]).astype(np.uint32), np.concatenate([nothing, *after]).astype(np.uint32)
+
+
+def _owned(shapes: Shapes, sample: Batch) -> dict[tuple[int, ...], I64]:
+    """For each column and each pair, by hashes, the cell of each row, -1 for none."""
+    at, cell = shapes.cells_of(sample)
+    row, owner = np.repeat(np.arange(sample.n), np.diff(at)), np.searchsorted(shapes.cell, cell, side="right") - 1
+    column = shapes.column.tolist()
+    keys = [(hash_,) for hash_ in column] + [(column[a], column[b]) for a, b in shapes.pair.tolist()]
+    table = np.full((len(keys), sample.n), -1, np.int64)
+    table[owner, row] = cell
+    return dict(zip(keys, table, strict=True))

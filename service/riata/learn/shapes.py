@@ -1,0 +1,278 @@
+"""Shapes of numeric columns: what a value adds to a margin beside weight times value, and what a pair of values adds.
+
+The values of a column are divided into intervals with about as many rows each. An interval has a number, which is added to the
+margin of a row whose value is in it: so the column may have any shape, and not only that of a straight line. The interval of zero
+has none, since absent features are zero. A pair of columns has a number for each pair of intervals; a row without one of the two
+gets none.
+
+Intervals and pairs are found in a sample of the rows (`find_columns`, `find_pairs`). The numbers are learnt by `learn.shaped`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32, Arrays, read_only
+from riata.base.errors import Corrupt
+from riata.learn.frozen import check_numbers
+from riata.native.library import core, struct
+from riata.native.rows import features_of
+from riata.wire.batch import Batch
+
+COLUMNS_MAX: Final = 256  # SHAPED_MAX of shapes.h
+PAIRS_MAX: Final = 32  # PAIRED_MAX
+WHOLE_MAX: Final = 8  # of shapes.h
+CELL_BITS: Final = 13  # enough for all cells of so many columns and pairs
+INTERVALS: Final = 16  # of a column
+ROWS_MIN: Final = 10  # of the sample that have a column
+ROWS_SHARE: Final = 0.02  # the same, of all of them
+NUMERIC_SHARE: Final = 0.25  # of the features of the sample that are values of columns, or there are no shapes
+PAIRED: Final = 64  # columns among which pairs are sought: those that move margins most
+PAIRS: Final = 16  # that are found at most
+LABELS_MIN: Final = 50  # rows of each label, or no pairs are sought
+EVIDENCE: Final = 15.0  # least score of a pair, but for the number of pairs
+
+CELLS: Final = ("shape_column", "shape_edge", "shape_start", "shape_pair")
+NUMBERS: Final = ("shape_value", "shape_intercept")
+PARTS: Final = (*CELLS, *NUMBERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Intervals of columns, and pairs of columns; and the numbers of their cells.
+
+    column    : u32[c]      hashes of the columns, strictly increasing
+    edge      : f64[e]      upper ends of the intervals of each column but the last, strictly increasing in each column
+    start     : i64[c + 1]  where the edges of each column begin
+    pair      : i64[p, 2]   pairs of columns, the first before the second; each once
+    value     : f64[cells]  what the cells add to a margin: first those of the columns, one for each interval; then those of pairs
+    intercept : what is added to every margin
+    """
+
+    column: U32
+    edge: F64
+    start: I64
+    pair: I64
+    value: F64
+    intercept: float = 0.0
+    zero: I64 = field(init=False, compare=False, repr=False)  # of each column, the interval of zero
+    cell: I64 = field(init=False, compare=False, repr=False)  # the first cell of each column and pair, and how many there are
+    native: Any = field(init=False, compare=False, repr=False)  # riata_shapes
+
+    def __post_init__(self) -> None:
+        intervals = np.diff(self.start) + 1
+        across = np.where(intervals > WHOLE_MAX, (intervals + 1) // 2, intervals)
+        sizes = np.concatenate([intervals, across[self.pair[:, 0]] * across[self.pair[:, 1]]])
+        cell = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        zero = np.array([np.searchsorted(self.edge[low:high], 0.0) for low, high in pairwise(self.start.tolist())], np.int64)
+        object.__setattr__(self, "zero", zero)
+        object.__setattr__(self, "cell", cell)
+        value = self.value if len(self.value) else np.zeros(int(cell[-1]))
+        object.__setattr__(self, "value", read_only(np.ascontiguousarray(value, np.float64)))
+        left, right = (np.ascontiguousarray(self.pair[:, side]) for side in (0, 1))
+        native = struct(
+            "riata_shapes",
+            column=self.column,
+            edge=self.edge,
+            start=self.start,
+            zero=zero,
+            cell=cell,
+            left=left,
+            right=right,
+            value=self.value,
+            columns=len(self.column),
+            pairs=len(self.pair),
+            intercept=self.intercept,
+        )
+        object.__setattr__(self, "native", native)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return int(self.cell[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return self.cell_nbytes + self.value.nbytes
+
+    @property
+    def cell_nbytes(self) -> int:
+        """Bytes of those of `cell_parts`."""
+        return sum(array.nbytes for array in (self.column, self.edge, self.start, self.pair))
+
+    def edges_of(self, column: int) -> F64:
+        """The edges of a column, by its number."""
+        return self.edge[self.start[column] : self.start[column + 1]]
+
+    def with_values(self, value: F64, intercept: float) -> Shapes:
+        """The same cells with other numbers."""
+        return replace(self, value=value, intercept=intercept)
+
+    def cells_of(self, rows: Batch) -> tuple[I64, U32]:
+        """The cells of each row, in increasing order: i64[n + 1] where those of a row begin, and the cells."""
+        at = np.empty(rows.n + 1, np.int64)
+        cell = np.empty(rows.nnz + rows.n * len(self.pair), np.uint32)
+        found = core.cells(self.native, *features_of(rows), at, cell, len(cell))
+        if found < 0:
+            raise ValueError("the rows of a batch are not inside of its features")
+        return at, cell[:found]
+
+    def parts_of(self, row: Sequence[tuple[int, float]]) -> Iterator[tuple[tuple[int, int], ...]]:
+        """The cells of a row in increasing order: number and interval of the column, or of the two columns.
+
+        row : hash and value of each feature, by increasing hash
+        """
+        value = dict(row)
+        interval = {
+            c: int(np.searchsorted(self.edges_of(c), value[hash_]))
+            for c, hash_ in enumerate(self.column.tolist())
+            if hash_ in value
+        }
+        yield from (((c, at),) for c, at in interval.items() if at != self.zero[c])
+        yield from (((a, interval[a]), (b, interval[b])) for a, b in self.pair.tolist() if a in interval and b in interval)
+
+    def added(self, row: Sequence[tuple[int, float]]) -> list[float]:
+        """What is added to the margin of a row, in order: `intercept`, and the number of each of its cells."""
+        return [self.intercept, *(self.value_of(part) for part in self.parts_of(row))]
+
+    def value_of(self, part: tuple[tuple[int, int], ...]) -> float:
+        """The number of a cell that `parts_of` returned."""
+        (c, at), *second = part
+        if not second:
+            return float(self.value[self.cell[c] + at])
+        other, beside = second[0]
+        number = next(p for p, pair in enumerate(self.pair.tolist()) if pair == [c, other])
+        across = self._coarse(other, len(self.edges_of(other))) + 1
+        return float(
+            self.value[self.cell[len(self.column) + number] + self._coarse(c, at) * across + self._coarse(other, beside)]
+        )
+
+    def range_of(self, column: int, interval: int, coarse: bool) -> tuple[float, float]:
+        """The values of an interval: above the first number, and up to the second. coarse: as pairs take it."""
+        bounds = [-math.inf, *self.edges_of(column).tolist(), math.inf]
+        if not coarse or len(bounds) - 1 <= WHOLE_MAX:
+            return bounds[interval], bounds[interval + 1]
+        first = interval // 2 * 2
+        return bounds[first], bounds[min(first + 2, len(bounds) - 1)]
+
+    def _coarse(self, column: int, interval: int) -> int:
+        return interval // 2 if len(self.edges_of(column)) + 1 > WHOLE_MAX else interval
+
+    def parts(self) -> Arrays:
+        """Copies of all arrays, by PARTS."""
+        return {**self.cell_parts(), **dict(zip(NUMBERS, (np.array(self.value), np.array([self.intercept])), strict=True))}
+
+    def cell_parts(self) -> Arrays:
+        """Copies of the arrays without numbers, by CELLS."""
+        arrays = (self.column, self.edge, self.start, self.pair.ravel())
+        return {name: np.array(array) for name, array in zip(CELLS, arrays, strict=True)}
+
+
+def read_shapes(arrays: Arrays) -> Shapes:
+    """Return what `parts` wrote. Raises `Corrupt`."""
+    shapes = read_cells(arrays)
+    value, intercept = (arrays[name] for name in NUMBERS)
+    check_numbers("shape_value", value, shapes.cells)
+    check_numbers("shape_intercept", intercept, 1)
+    return shapes.with_values(value.astype(np.float64), float(intercept.astype(np.float64)[0]))
+
+
+def read_cells(arrays: Arrays) -> Shapes:
+    """Return what `cell_parts` wrote, with zeros for numbers. Raises `Corrupt`."""
+    column, edge, start, pair = (arrays[name] for name in CELLS)
+    if column.dtype != np.uint32 or column.ndim != 1 or not 0 < len(column) <= COLUMNS_MAX:
+        raise Corrupt("the columns with shapes are not a list of hashes")
+    c = len(column)
+    if bool((np.diff(column.astype(np.int64)) <= 0).any()):
+        raise Corrupt("the columns with shapes are not in order")
+    if start.dtype != np.int64 or start.shape != (c + 1,) or pair.dtype != np.int64 or pair.ndim != 1 or len(pair) % 2:
+        raise Corrupt("the intervals of the columns are not lists of numbers")
+    begins, pairs = start.astype(np.int64), pair.astype(np.int64).reshape(-1, 2)
+    check_numbers("shape_edge", edge, len(edge))
+    edges = edge.astype(np.float64)
+    if begins[0] != 0 or begins[-1] != len(edges) or bool((np.diff(begins) < 0).any() or (np.diff(begins) >= INTERVALS).any()):
+        raise Corrupt("the intervals of the columns do not follow one another")
+    inside = np.ones(len(edges) + 1, np.bool_)
+    inside[begins] = False  # the first edge of a column has none before it
+    if bool((inside[1:-1] & (np.diff(edges) <= 0.0)).any()):
+        raise Corrupt("the intervals of a column are not in order")
+    if len(pairs) > PAIRS_MAX or bool((pairs < 0).any() or (pairs >= c).any() or (pairs[:, 0] >= pairs[:, 1]).any()):
+        raise Corrupt("a pair is not of two columns")
+    return Shapes(column.astype(np.uint32), edges, begins, pairs, np.zeros(0))
+
+
+def find_columns(sample: Batch) -> Shapes | None:
+    """The intervals of the numeric columns of the rows of a sample; None if few of their features are numbers.
+
+    A column is a feature with several values, in ROWS_SHARE of the rows or more.
+    """
+    hashes, which, count = np.unique(sample.hash, return_inverse=True, return_counts=True)
+    common = np.flatnonzero(count >= max(ROWS_MIN, ROWS_SHARE * sample.n))
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(count)
+    columns, edges, values = [], [], 0
+    for k in common.tolist():
+        x = np.sort(sample.value[order[ends[k] - count[k] : ends[k]]])
+        if x[0] == x[-1]:
+            continue
+        inner = np.unique(x[np.arange(1, INTERVALS) * len(x) // INTERVALS])
+        inner = inner[inner < x[-1]]
+        if len(inner):
+            columns.append(int(hashes[k]))
+            edges.append(inner)
+            values += len(x)
+    if not columns or len(columns) > COLUMNS_MAX or values < NUMERIC_SHARE * sample.nnz:
+        return None
+    start = np.concatenate([[0], np.cumsum([len(one) for one in edges])]).astype(np.int64)
+    return Shapes(np.array(columns, np.uint32), np.concatenate(edges), start, np.zeros((0, 2), np.int64), np.zeros(0))
+
+
+def find_pairs(shapes: Shapes, sample: Batch, probability: F64, known: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pairs of columns, by their hashes, that an additive model misses: `known`, and those with the best evidence.
+
+    probability : f64[n]  of the rows of the sample under the additive model
+    """
+    positives = int(np.count_nonzero(sample.label > 0.0))
+    if min(positives, sample.n - positives) < LABELS_MIN or len(known) >= PAIRS:
+        return known
+    ranges = np.array([np.ptp(shapes.value[low:high]) for low, high in pairwise(shapes.cell[: len(shapes.column) + 1].tolist())])
+    chosen = np.sort(np.argsort(-ranges, kind="stable")[:PAIRED])
+    dense = np.ascontiguousarray(_intervals(shapes, sample)[chosen])
+    k, n = dense.shape
+    score = np.zeros((k, k))
+    spread = probability * (1.0 - probability)
+    core.pair_scores(dense, sample.label - probability, spread, k, n, score)
+    limit = EVIDENCE + 2.0 * np.log(max(1, k * (k - 1) // 2))
+    hashes = shapes.column[chosen].tolist()
+    found = sorted(((-float(score[a, b]), hashes[a], hashes[b]) for a, b in np.argwhere(score > limit).tolist()))
+    pairs = list(known)
+    for _, a, b in found:
+        if (a, b) not in pairs and len(pairs) < PAIRS:
+            pairs.append((a, b))
+    return pairs
+
+
+def with_pairs(shapes: Shapes, pairs: list[tuple[int, int]]) -> Shapes:
+    """The same columns, with the pairs of hashes of which both are columns."""
+    number = {hash_: at for at, hash_ in enumerate(shapes.column.tolist())}
+    pair = [(number[a], number[b]) for a, b in pairs if a in number and b in number]
+    return replace(shapes, pair=np.array(pair, np.int64).reshape(-1, 2), value=np.zeros(0))
+
+
+def _intervals(shapes: Shapes, sample: Batch) -> F64:
+    """For each column the number of the interval of each row, less the mean: f64[c, n]."""
+    at, cell = shapes.cells_of(sample)
+    row, owner = np.repeat(np.arange(sample.n), np.diff(at)), np.searchsorted(shapes.cell, cell, side="right") - 1
+    c = len(shapes.column)
+    dense = np.tile(shapes.zero.astype(np.float64)[:, np.newaxis], sample.n)
+    of_column = owner < c
+    dense[owner[of_column], row[of_column]] = (cell - shapes.cell[owner])[of_column]
+    dense -= dense.sum(axis=1, keepdims=True) / sample.n  # sums of small integers are exact
+    return dense
