@@ -37,15 +37,16 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
 @pytest.mark.parametrize(
     ("learner", "newer"),
     [
-        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed"}),
-        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed"}),
+        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes"}),
+        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes"}),
         ({"kind": "ftrl_proximal"}, {"standardised"}),
         (SKETCH, {"standardised"}),
     ],
 )
 def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any], newer: set[str]) -> None:
     old = read_stored({"learner": learner})
-    assert old == read_config({"learner": {**learner, **dict.fromkeys(newer, False)}})
+    without = {name: "off" if name == "shapes" else False for name in newer}
+    assert old == read_config({"learner": {**learner, **without}})
     assert not newer & stored_document(old)["learner"].keys()
     new = read_config({"learner": learner})
     assert changed(old, new) == sorted(f"learner.{name}" for name in newer)

@@ -17,6 +17,7 @@ from riata.run.state.config import read_config
 from riata.wire.batch import Batch, slice_rows
 from tests.learn.streams import cut
 from tests.run.events import random_batch
+from tests.twins.shapes import added
 
 
 def learner_after(rows: Batch | None, kind: str = "truncated_gradient") -> Learner:
@@ -79,6 +80,9 @@ def _probability(weights: Weights, rows: Batch, i: int) -> float:
     margin = weights.intercept
     for p in range(int(rows.indptr[i]), int(rows.indptr[i + 1])):
         margin += beta.get(int(rows.hash[p]) >> (32 - weights.bits), 0.0) * float(rows.value[p])
+    if weights.shapes is not None:
+        own = slice(int(rows.indptr[i]), int(rows.indptr[i + 1]))
+        margin += sum(added(weights.shapes, dict(zip(rows.hash[own].tolist(), rows.value[own].tolist(), strict=True))))
     return 1.0 / (1.0 + math.exp(-margin))
 
 

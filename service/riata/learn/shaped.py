@@ -150,8 +150,8 @@ class Shaped(Learner):
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
-        shaped       : i64[4]  rows learnt; the row at which intervals are found next; stride of the sample; whether it is
-                               decided that there are shapes or not
+        shaped       : i64[4]  rows learnt, while intervals are still sought; the row at which they are found next; stride of
+                               the sample; whether it is decided that there are shapes or not
         first_...    : the sample, as in `FirstRows`
         shape_...    : as in `Shapes`, if there are any, without numbers
         shapes_...   : the state of the numbers of the cells, likewise
@@ -214,10 +214,10 @@ class Shaped(Learner):
         margin, refused = stepped.margin, stepped.refused
         if self._own is not None and self._shapes is not None:
             margin = self._own.add(_cells(self._shapes, rows), refused, margin).margin
-        learnt = ~refused
-        number = self._rows + np.cumsum(learnt) - 1
-        self._rows += int(learnt.sum())
         if self._due <= LAST:
+            learnt = ~refused
+            number = self._rows + np.cumsum(learnt) - 1
+            self._rows += int(learnt.sum())
             self._sample.add(select_rows(rows, learnt), number[learnt])
             if self._rows == self._due:
                 self._find_again()

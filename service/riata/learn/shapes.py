@@ -124,6 +124,12 @@ class Shapes:
             raise ValueError("the rows of a batch are not inside of its features")
         return at, cell[:found]
 
+    def margins(self, rows: Batch) -> F64:
+        """What is added to the margin of each row; sums are not taken in the order of predictions."""
+        at, cell = self.cells_of(rows)
+        row = np.repeat(np.arange(rows.n), np.diff(at))
+        return np.asarray(self.intercept + np.bincount(row, self.value[cell], rows.n), np.float64)
+
     def parts_of(self, row: Sequence[tuple[int, float]]) -> Iterator[tuple[tuple[int, int], ...]]:
         """The cells of a row in increasing order: number and interval of the column, or of the two columns.
 

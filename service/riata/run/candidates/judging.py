@@ -150,14 +150,15 @@ def probabilities(link: Link, margin: F64) -> F64:
 
 
 def margins(weights: Weights, batch: Batch) -> F64:
-    """Return intercept + beta . x of each row."""
+    """Return intercept + beta . x of each row, and what the shapes add."""
     slot = batch.hash >> np.uint32(32 - weights.bits)
     at = np.searchsorted(weights.slot, slot)
     beta = np.append(weights.beta, 0.0)
     known = np.append(weights.slot.astype(np.int64), -1)[at] == slot
     sums = np.append(np.cumsum(np.where(known, beta[at], 0.0) * batch.value), 0.0)
     first, last = batch.indptr[:-1], batch.indptr[1:]
-    return np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
+    linear = np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
+    return linear if weights.shapes is None else linear + weights.shapes.margins(batch)
 
 
 def _require_labels(label: F64) -> None:
