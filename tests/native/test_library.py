@@ -31,6 +31,10 @@ def test_a_structure_keeps_its_arrays_and_reads_back() -> None:
     [
         (np.arange(4), "an array of int64 was given where C takes const u32 *"),
         (SLOTS[::2], "an array of uint32 that is not contiguous was given where C takes const u32 *"),
+        (
+            np.zeros(9, np.uint8)[1:].view(np.uint32),
+            "an array of uint32 that is not contiguous was given where C takes const u32 *",
+        ),
         ([1, 2], "list was given where C takes const u32 *"),
         (struct("riata_answer"), "riata_answer was given where C takes const u32 *"),
     ],

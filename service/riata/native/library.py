@@ -54,6 +54,8 @@ _ELEMENTS: Final = {
 
 
 _DATA_AT: Final = object.__basicsize__  # in an array of numpy: directly behind what every object begins with
+_number_at: Final = ctypes.c_size_t.from_address
+_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NPY_ARRAY_C_CONTIGUOUS and others, of `flags.num`
 
 
 def address(array: Any) -> int:
@@ -61,7 +63,7 @@ def address(array: Any) -> int:
 
     Asking numpy takes several times as long, which is as long as learning a row.
     """
-    found: int = ctypes.c_size_t.from_address(id(array) + _DATA_AT).value
+    found: int = _number_at(id(array) + _DATA_AT).value
     return found
 
 
@@ -82,22 +84,27 @@ class Pointer:
         self.kind = declared.removeprefix("const ").removesuffix(" *")
         self.is_const = declared.startswith("const ")
         self.dtype = _ELEMENTS.get(self.kind)
+        self._flags = _CONTIGUOUS | _ALIGNED | (0 if self.is_const else _WRITEABLE)
+
+    def takes(self, given: Any) -> bool:
+        """Whether something is an array that C can use as this type."""
+        return isinstance(given, np.ndarray) and given.dtype == self.dtype and given.flags.num & self._flags == self._flags
 
     def of(self, given: Any) -> int | None:
         """Return the address of what was given. Raises `TypeError` if C cannot use it as this type."""
-        if isinstance(given, np.ndarray):
-            flags = given.flags
-            if given.dtype == self.dtype and flags.c_contiguous and flags.aligned and (self.is_const or flags.writeable):
-                return address(given)
-        elif given is None or type(given) is int:
+        if self.takes(given):
+            return address(given)
+        if given is None or type(given) is int:
             return given
-        elif getattr(given, "_declared", None) == self.kind:
+        if getattr(given, "_declared", None) == self.kind:
             found: int = given._as_parameter_
             return found
         raise TypeError(f"{_described(given)} was given where C takes {self.declared}")
 
     def from_param(self, given: Any) -> Any:
         """Return what ctypes passes; see `of`."""
+        if self.takes(given):
+            return _number_at(id(given) + _DATA_AT)
         if type(given) is bytes and self.declared == "const u8 *":
             return ctypes.c_char_p(given)
         return ctypes.c_void_p(self.of(given))
