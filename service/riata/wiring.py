@@ -80,7 +80,7 @@ def engine_settings(settings: Settings) -> EngineSettings:
         durability=scheme.durability,
         saved_bytes_max=settings.saved_bytes_max,
         inbox_requests_max=settings.inbox_requests_max,
-        lag_events_max=settings.lag_events_max,
+        lag_s_max=settings.lag_s_max,
         memory_bytes_max=settings.memory_bytes_max,
         observe_timeout_ms=settings.observe_timeout_ms,
         min_seq_wait_ms=settings.min_seq_wait_ms,

@@ -153,7 +153,7 @@ def measure(hostile: Sequence[Hostile], seconds: float) -> Seen:
         data = Path(folder) / "data"
         data.mkdir()
         prepare(data, hostile)
-        with Running(data, {"RIATA_LAG_EVENTS_MAX": "1000000"}) as running:
+        with Running(data, {"RIATA_LAG_S_MAX": "600"}) as running:
             running.start()
             watch(running.url, 2.0)  # every path of the ordinary model has been used once
             senders = [threading.Thread(target=send, args=(running.url, one)) for one in hostile]

@@ -156,7 +156,7 @@ def test_row_40_out_of_descriptors_it_pauses_and_recovers(cluster: Cluster, tmp_
 
 
 def test_row_42_beyond_the_allowed_lag_it_refuses_with_retry_after(cluster: Cluster, tmp_path: Path) -> None:
-    member = one(cluster, lag_events_max=1)
+    member = one(cluster, lag_s_max=0.001)
     with cluster.load("--rows", "200", "--clients", "4", "--give-up", "0", observe=[member], predict=[member]) as load:
         until(lambda: '"why": "lag"' in load.history.read_text(encoding="utf-8"), 30, "a request is refused for lag")
         seen = load.acked()

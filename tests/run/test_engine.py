@@ -308,16 +308,19 @@ def test_the_list_of_models_tells_what_is_learnt_before_it_is_served() -> None:
     run_with(MemoryStore(), work, {"encoder": {"bits": 12}, "publish_every_ms": 60_000})
 
 
-def test_too_many_events_not_learnt_yet_are_refused() -> None:
+def test_events_are_refused_while_one_has_waited_too_long_to_be_learnt() -> None:
     async def work(node: Node) -> None:
-        node.engine.served_model("m").logged += 11
-        with pytest.raises(Busy, match="not learnt yet") as busy:
+        served_model = node.engine.served_model("m")
+        served_model.logged += 1_000_000
+        node.engine.require_accepting(served_model)  # however many there are
+        await asyncio.sleep(0.4)
+        with pytest.raises(Busy, match=r"1000000 events are logged but not learnt yet, one of them for 0\.[4-9]") as busy:
             await node.observe(events(1))
         assert busy.value.code == "lag"
-        node.engine.served_model("m").logged -= 11
+        served_model.logged -= 1_000_000
         assert (await node.observe(events(1))).accepted == 1
 
-    run_with(MemoryStore(), work, lag_events_max=10)
+    run_with(MemoryStore(), work, lag_s_max=0.3)
 
 
 def test_waiting_for_an_event_beyond_the_log_is_a_mistake_of_the_caller() -> None:

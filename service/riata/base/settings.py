@@ -184,9 +184,11 @@ class Settings(BaseSettings):
         1024, "Requests", "requests that may wait for the log; further ones are refused with Retry-After",
         "more than one second of work only hides that the disk is too slow",
     )  # fmt: skip
-    lag_events_max: Annotated[int, Ge(1)] = _setting(
-        250_000, "Requests", "events that may be logged but not yet learnt; further ones are refused with Retry-After",
-        "a few seconds of learning; with 75 features each they take about 250 MB",
+    lag_s_max: Annotated[float, Gt(0), Le(3600)] = _setting(
+        10.0, "Requests",
+        "for how long a logged event may wait to be learnt, seconds; while one has waited longer, further ones are refused with "
+        "Retry-After",
+        "longer than a busy machine delays learning; what waits is in memory",
     )  # fmt: skip
     observe_timeout_ms: Annotated[int, Ge(1), Le(600_000)] = _setting(
         10_000, "Requests", "longest wait for the log, or for ?wait=applied, before the answer reports a timeout, milliseconds",

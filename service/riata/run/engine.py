@@ -244,13 +244,19 @@ class Engine(ABC):
 
     def lag_refusal(self, served_model: ServedModel) -> RiataError | None:
         """Return why a model accepts no events because of its lag; None if it accepts. Raises `Busy` before it is served."""
-        lag = served_model.logged - (served_model.published or self.published(served_model.name)).applied
-        most = self.settings.lag_events_max
-        if lag > most:
-            return Busy(
-                f"{lag} events are logged but not learnt yet; the setting lag_events_max is {most}", "lag", retry_after_s=2
-            )
-        return None
+        published, logged = served_model.published or self.published(served_model.name), served_model.logged
+        if published.applied >= logged:
+            return None
+        learnt, most_s = published.applied, self.settings.lag_s_max
+        if self.learning is not None:
+            learnt = max(learnt, self.learning.writer.learnt(served_model.name))
+        else:  # what another process has learnt is known once it is published
+            most_s += published.config.publish_every_ms / 1000
+        lag_s = served_model.lag.ms(logged, learnt, self.clock.monotonic_ms()) / 1000
+        if lag_s <= most_s:
+            return None
+        left = f"{logged - learnt} events are logged but not learnt yet"
+        return Busy(f"{left}, one of them for {lag_s:.1f} s; the setting lag_s_max is {most_s:g}", "lag", retry_after_s=2)
 
     def require_accepting(self, served_model: ServedModel) -> None:
         """Raise `Busy` or `Unavailable` with the reason if the model of `served_model` accepts no events now."""

@@ -62,7 +62,7 @@ class EngineSettings:
     durability: str
     saved_bytes_max: int
     inbox_requests_max: int
-    lag_events_max: int
+    lag_s_max: float
     memory_bytes_max: int  # 0: no bound
     observe_timeout_ms: int
     min_seq_wait_ms: int

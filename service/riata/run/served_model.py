@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,8 +21,33 @@ from riata.wire.batch import NO_TIME
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
 
+MARKS_EVERY_MS: Final = 100
 PASSED_MAX = 256
 LEFT_OUT_MAX = 10_000  # rows of a request
+
+
+class Lag:
+    """For how long events have waited to be learnt. Any thread may ask.
+
+    What is logged between two questions counts from the later; what was logged before the first, as at a start, from that.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._marks: deque[tuple[int, int]] = deque()  # an event, and a time at which it was in the log; increasing
+
+    def ms(self, logged: int, learnt: int, now_ms: int) -> int:
+        """Return for how long at least the longest wait has lasted, with an error of MARKS_EVERY_MS; 0 if all is learnt.
+
+        logged, learnt : the last event of each, as far as known; `logged` is less than before if a shared store lost events
+        """
+        with self._lock:
+            marks = self._marks
+            while marks and not learnt < marks[0][0] <= logged:
+                marks.popleft()
+            if learnt < logged and (not marks or (marks[-1][0] < logged and now_ms - marks[-1][1] >= MARKS_EVERY_MS)):
+                marks.append((logged, now_ms))
+            return now_ms - marks[0][1] if marks else 0
 
 
 @dataclass(slots=True)
@@ -50,6 +76,7 @@ class ServedModel:
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from reading a configuration to logging its change
     left_out: dict[int, str] = field(default_factory=dict)  # the last events that the learner refused, and why; never mutated
     naming: threading.Lock = field(default_factory=threading.Lock)
+    lag: Lag = field(default_factory=Lag)
     lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
     serve_from: int = 0  # an earlier event is never served: it would be the past of what was served, or of what a restore left
     asked: bool = False  # whether a newer state was asked for since this one is served

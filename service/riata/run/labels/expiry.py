@@ -184,8 +184,7 @@ class Expiry:
 
     def _lags(self, model: str) -> bool:
         """Return whether learning lags so far that no client may send events; the default labels then wait too."""
-        behind = self._engine.served_model(model).logged - self._engine.published(model).applied
-        return behind > self._engine.settings.lag_events_max
+        return self._engine.lag_refusal(self._engine.served_model(model)) is not None
 
     def _terms(self, model: str) -> Terms:
         published = self._engine.published(model)

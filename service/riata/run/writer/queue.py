@@ -22,6 +22,7 @@ from typing import Final
 from riata.run.log.log_reading import ROWS_TOGETHER
 from riata.run.writer.cell import (
     AddModel,
+    Cell,
     CopySketch,
     Drain,
     DrainOne,
@@ -143,6 +144,11 @@ class WriterQueue:
         """Return the bytes of the payloads of the records of a model that wait."""
         line = self._lines.get(model)
         return 0 if line is None else line.bytes
+
+    def cell_of(self, model: str) -> Cell | None:
+        """Return a model of the writer; None if it was not added yet, or was dropped."""
+        line = self._lines.get(model)
+        return None if line is None else line.cell
 
     def lines(self) -> list[Line]:
         """Return the lines of all models."""

@@ -99,6 +99,11 @@ class Writer:
         """Return the bytes of the payloads of records of a model that were put and not learnt yet."""
         return self._inbox.waiting_bytes(model)
 
+    def learnt(self, model: str) -> int:
+        """Return the last event that a model has learnt; 0 if it was not added yet. Any thread may call it."""
+        cell = self._inbox.cell_of(model)
+        return 0 if cell is None or cell.position is None else cell.position.applied
+
     def held_ms(self) -> int:
         """Return for how long something has waited while no turn of any model began; 0 if nothing waits. Any thread may call it.
 
