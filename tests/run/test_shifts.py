@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from riata.base.halt import Halt
-from riata.base.process import LOWEST
+from riata.base.process import BESIDE
 from riata.run.writer.shifts import ASIDE_NICENESS, RUNNING_MAX, Shifts
 
 LONG_S = 900.0
@@ -64,8 +64,8 @@ def test_work_that_starves_is_taken_over_at_normal_priority_and_given_back() -> 
     work.go_on = False
     work.shifts.join()
     assert work.ended.is_set()
-    assert {nice for _, nice in work.turns} == {LOWEST, niceness()}
-    assert work.turns[0][1] == work.turns[-1][1] == LOWEST
+    assert {nice for _, nice in work.turns} == {BESIDE, niceness()}
+    assert work.turns[0][1] == work.turns[-1][1] == BESIDE
 
 
 class Tasks:
@@ -118,16 +118,16 @@ def running() -> Iterator[Tasks]:
 @ON_LINUX
 def test_others_go_on_at_normal_priority_while_turns_take_long_however_many_and_the_loop_comes_back() -> None:
     with running() as tasks:
-        assert tasks.do() == LOWEST
+        assert tasks.do() == BESIDE
         stuck = [tasks.get_stuck() for _ in range(5)]
         assert tasks.do() == niceness()
-        assert [seen for _, seen in stuck] == [[LOWEST], *[[niceness()]] * 4]
+        assert [seen for _, seen in stuck] == [[BESIDE], *[[niceness()]] * 4]
         for release, _ in stuck:
             release.set()
         until(lambda: all(len(seen) == 2 for _, seen in stuck))
-        assert stuck[0][1] == [LOWEST, LOWEST]
+        assert stuck[0][1] == [BESIDE, BESIDE]
         assert all(seen[1] == max(ASIDE_NICENESS, niceness()) for _, seen in stuck[1:])
-        until(lambda: tasks.do() == LOWEST)
+        until(lambda: tasks.do() == BESIDE)
 
 
 @ON_LINUX
@@ -145,7 +145,7 @@ def test_what_is_known_to_take_long_goes_aside_at_a_lower_priority_that_is_not_t
         assert set(seen) == {max(ASIDE_NICENESS, niceness())}
         assert tasks.do() == niceness()
         release.set()
-        until(lambda: tasks.do() == LOWEST)
+        until(lambda: tasks.do() == BESIDE)
         tasks.tasks.put(lambda: tasks.shifts.aside(lambda: seen.append(-1), Halt()))  # in a thread that is there already
         until(lambda: seen[-1] == -1)
 

@@ -91,12 +91,11 @@ def trim_heap() -> None:
 
 # Operating system priority of a thread or a process.
 
-LOWEST: Final = 19
-BESIDE: Final = 5  # of threads that work in the background beside others: the system runs a thread of the lowest priority so
-# seldom that the interpreter's lock, if it holds it, is held for a tenth of a second or more
+BESIDE: Final = 5  # of threads that work in the background: beside a busy process it gets a quarter of a processor. With 19 it
+# gets a seventieth: its work does not end, and when it holds the interpreter's lock, everything waits for seconds
 
 
-def lower_priority(niceness: int = LOWEST) -> None:
+def lower_priority(niceness: int = BESIDE) -> None:
     """Lower the priority of the calling thread, and of the threads and processes that it starts, permanently.
 
     niceness : as of nice(1). No effect if it is below that of the thread, or not on Linux
@@ -106,7 +105,7 @@ def lower_priority(niceness: int = LOWEST) -> None:
         os.setpriority(os.PRIO_PROCESS, thread, max(niceness, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
-def lower_priority_of(pid: int, niceness: int = LOWEST) -> None:
+def lower_priority_of(pid: int, niceness: int) -> None:
     """Lower the priority of a process, or of a thread by its native id, permanently.
 
     Linux only; otherwise, if the process has ended, or if its priority is lower already, no effect."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from riata.base.errors import Busy, Conflict, Corrupt
 from riata.base.limits import GENERATIONS_KEPT_MIN
-from riata.base.process import LOWEST
+from riata.base.process import BESIDE
 from riata.base.request_trace import with_actor
 from riata.run.candidates.learning import CHANGED, Relearning, Relearnt, read_history
 from riata.run.candidates.promotion import BEHIND_MAX, log_promotion
@@ -125,7 +125,7 @@ async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]
     """Log the event that forgets the rows. Returns it when it is served, 0 if there are no rows; and what was found."""
     model = job.model
     for _ in range(TRIES):
-        found = await aside(relearn, niceness=LOWEST)
+        found = await aside(relearn, niceness=BESIDE)
         job.finalize()
         if not found.forgotten:
             return 0, found
@@ -133,7 +133,7 @@ async def _forget_rows(engine: Engine, job: Job, relearn: Callable[[], Relearnt]
             raise Busy(
                 f"model {model}: the log grows faster than it is learnt again; try when fewer events come", "candidate_behind"
             )
-        payload = await aside(_payload, found, with_actor({}), niceness=LOWEST)
+        payload = await aside(_payload, found, with_actor({}), niceness=BESIDE)
         is_same = stored_document(found.state.config) == stored_document(engine.published(model).config)
         if is_same and (seq := await log_promotion(engine, model, payload)) is not None:
             return seq, found

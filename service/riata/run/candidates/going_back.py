@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from riata.base.clock import SYNTAX, read_moment, said, unix_ms
 from riata.base.document import ABSENT, read_document
 from riata.base.errors import BadInput, Conflict, LogGap
-from riata.base.process import LOWEST
+from riata.base.process import BESIDE
 from riata.run.candidates.learning import History, Reached, reach, read_history, state_at, unreachable, with_times
 from riata.run.candidates.promotion import TAKEN_OFF, others_of, put_back
 from riata.run.engine import Engine
@@ -83,7 +83,7 @@ class GoingBack:
     async def _learnt(self, job: Job, asked: RestoreRequest, published: Published) -> tuple[dict[str, Any], Reached]:
         """Return what going back undoes, as JSON, and the state."""
         call = self._engine.context.log_thread.call
-        told, reached = await aside(_learn, call, job.model, asked, published, job.advance, niceness=LOWEST)
+        told, reached = await aside(_learn, call, job.model, asked, published, job.advance, niceness=BESIDE)
         return {"model": job.model, **told, "seq": 0, TAKEN_OFF: others_of(published), "warning": WARNING}, reached
 
 

@@ -6,8 +6,9 @@ that is known to take long goes aside from the beginning. Nothing is cut: the op
 
 Priorities. A thread that learns at full speed makes a prediction wait for a processor, not for the interpreter. On Linux a thread
 may lower its own priority and that of others, and raise none without a privilege. So there are two threads for the loop, one of
-the lowest and one of normal priority. The one of normal priority has it while work starves (`StarvationGauge`), and while
-anything is aside: then short turns are not to wait for long ones.
+lower and one of normal priority. The one of normal priority has it while work starves (`StarvationGauge`), and while
+anything is aside: then short turns are not to wait for long ones. The lower one is BESIDE: a turn that has begun keeps its thread,
+so this bounds how long it takes beside busy processes.
 
 What goes aside from the beginning runs at ASIDE_NICENESS: after everything of normal priority, but with a tenth of a processor
 that is busy otherwise, so it ends. A turn that is caught in the thread of normal priority continues at ASIDE_NICENESS, and
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from riata.base.halt import Halt
-from riata.base.process import LOWEST, cores, lower_priority, lower_priority_of
+from riata.base.process import BESIDE, cores, lower_priority, lower_priority_of
 
 ASIDE_S: Final = 0.05  # a turn that takes longer does not hold up others
 LOOK_S: Final = 0.005  # the least time between two looks at a turn
@@ -66,7 +67,7 @@ class Shifts:
         self._name, self._turn, self._waiting, self._end = name, turn, waiting, end
         self._gauge = StarvationGauge()
         self._changed = threading.Condition()
-        self._low, self._normal = _Worker(LOWEST), _Worker(NORMAL)
+        self._low, self._normal = _Worker(BESIDE), _Worker(NORMAL)
         self._holder = self._low
         self._begun_s: float | None = None  # since when the holder has been busy with its turn
         self._parked = False  # the watch waits until something begins

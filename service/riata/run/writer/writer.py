@@ -1,7 +1,7 @@
 """The writer: it alone owns every learner, takes records in log order, and publishes what it has learnt.
 
 It takes turns of models (`model_turn.py`), the one that is expected to end first before others (`writer_queue.py`), in one thread
-at a time, at the lowest priority unless it starves. A turn that takes long is finished aside, while others go on (`shifts.py`).
+at a time, at a lower priority unless it starves. A turn that takes long is finished aside, while others go on (`shifts.py`).
 Records of one model that wait together are learnt in one step (`turn_size.py`); small ones are gathered first.
 """
 

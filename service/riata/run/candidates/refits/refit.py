@@ -1,6 +1,6 @@
 """One refit: read the log into segments, have a child process solve, check what it found, keep the result.
 
-It runs in a thread of the lowest priority. The service goes on meanwhile; only slices of the log are read in the store's thread.
+It runs in a thread of low priority. The service goes on meanwhile; only slices of the log are read in the store's thread.
 """
 
 from __future__ import annotations
