@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from riata.native.library import StructArray, address, core, struct
-from riata.native.reading import sink_of
+from riata.native.reading import rules_of, sink_of
+from riata.wire.encoder import EncoderConfig
+from riata.wire.parse import Context, make_rules
 from riata.wire.rows import make_sink
 from tests.running import ROOT
 
@@ -101,3 +103,18 @@ def test_the_structure_of_a_scratch_follows_its_features_and_keeps_no_memory() -
     gone = [weakref.ref(array) for array in (other.code, other.hash, other.found_span)]
     del other
     assert [one() for one in gone] == [None] * 3
+
+
+def test_the_structure_of_rules_follows_the_names_seen_and_every_other_field() -> None:
+    rules = make_rules(Context(EncoderConfig(ngrams=2)), labelled=True)
+    made = rules_of(rules)
+    seen = np.zeros(4, np.uint64)
+    assert rules_of(rules._replace(seen=seen)) is made
+    assert (made.seen, made.seen_size, made.ngrams) == (address(seen), 4, 2)
+    for field, other in (("key", np.uint64(9)), ("ngrams", 3), ("text", np.ones(2, np.uint64))):
+        changed = rules_of(rules._replace(**{field: other}))
+        assert changed is not made
+        assert [getattr(changed, name) for name in ("key", "ngrams", "texts")] == [
+            *(9 if field == "key" else 0, 3 if field == "ngrams" else 2, 2 if field == "text" else 0)
+        ]
+        made = rules_of(rules)

@@ -26,6 +26,8 @@ class _Held(threading.local):
     struct: Any = None
     code: Any = None  # likewise, of the sink; weak, so that no memory is kept
     sink: Any = None
+    rules: Any = None  # of the last body, and those of the next one are usually the same but for the names seen
+    rules_struct: Any = None
 
 
 _held = _Held()
@@ -69,9 +71,19 @@ def rules_struct(rules: Any) -> Any:
     return struct("riata_rules", **given, **sizes)
 
 
+def rules_of(rules: Any) -> Any:
+    """Return the `riata_rules` of `Rules`, for as long as the caller keeps these."""
+    held = _held.rules
+    if held is None or any(one is not same for name, one, same in zip(rules._fields, held, rules, strict=True) if name != "seen"):
+        _held.rules, _held.rules_struct = rules, rules_struct(rules)
+    elif rules.seen is not held.seen:
+        _held.rules, _held.rules_struct.seen, _held.rules_struct.seen_size = rules, rules.seen, len(rules.seen)
+    return _held.rules_struct
+
+
 def _read(function: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
     given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
-    code: int = function(given, records_of(row), sink_of(sink), rules_struct(rules), *more)
+    code: int = function(given, records_of(row), sink_of(sink), rules_of(rules), *more)
     text.lines = given.lines
     return code
 
@@ -118,7 +130,7 @@ def finish_row(row: Any, n: int, sink: Any, rules: Any, number: int) -> tuple[in
     at = np.zeros(1, np.int64)
     records = records_of(row)
     records.sorted = 0
-    code: int = core.finish_row(records, n, sink_of(sink), rules_struct(rules), number, address(at))
+    code: int = core.finish_row(records, n, sink_of(sink), rules_of(rules), number, address(at))
     return code, int(at[0])
 
 

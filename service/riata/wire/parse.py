@@ -118,7 +118,8 @@ def _parse(
     body: bytes | PaddedBuffer | U8, form: Format, context: Context, labelled: bool, scratch: Workspace | None, header: bytes
 ) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
-    reading = read_body(body, form, make_rules(context, labelled, seen), scratch, header, context.encoder.curves)
+    rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen)
+    reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
     parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
     if parsed.others and not context.by_row:
         sentence = other_form(context.labels, own_labels(parsed, context.labels), parsed.others)
@@ -286,7 +287,7 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does; each must then be parsed
     alone."""
     seen = NO_NAMES if context.names is None else context.names.table()
-    rules = _rules(context.encoder, context.labels)._replace(seen=seen)
+    rules = _rules(context.encoder, context.labels, True)._replace(seen=seen)
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
     reading = read_body(whole, form, rules, curves=context.encoder.curves)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
@@ -309,7 +310,7 @@ def read_for_models(bodies: Sequence[bytes], stop: I64, form: Format, context: C
     context : of each model but for the names
     seen    : of each model the table of the names seen, of length 0 if no names are wanted
     """
-    rules = _rules(context.encoder, context.labels)._replace(seen=EVERY_NAME)
+    rules = _rules(context.encoder, context.labels, True)._replace(seen=EVERY_NAME)
     reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
     batch, rows = make_batch(reading)
     count = _rows_of(bodies, reading)
@@ -372,8 +373,8 @@ def id_of(key: str, index: int) -> bytes:
 
 
 @lru_cache(_TYPES_KEPT)
-def _rules(encoder: EncoderConfig, labels: Labels) -> Rules:
-    return make_rules(Context(encoder, labels), True)
+def _rules(encoder: EncoderConfig, labels: Labels, labelled: bool) -> Rules:
+    return make_rules(Context(encoder, labels), labelled)
 
 
 @lru_cache(_TYPES_KEPT)

@@ -16,6 +16,7 @@ import numpy as np
 from riata.base.arrays import U8
 from riata.base.errors import Malformed, TooLarge, Unsupported
 from riata.base.limits import BODY_BYTES_MAX, ERRORS_SHOWN_MAX, FEATURES_PER_REQUEST_MAX, ROWS_PER_REQUEST_MAX, VALUE_ABS_MAX
+from riata.native.library import address
 from riata.native.reading import finish_row, leave_lines
 from riata.wire.codes import (
     BAD_LABEL,
@@ -220,7 +221,7 @@ def _read_text(
     data, row = work.data[FRONT : FRONT + room_of(len(body))], work.row
     if isinstance(body, PaddedBuffer) and by_line and scratch is None:
         data = body.room
-    text, sink = Text(given.ctypes.data, len(body), data), work.emptied()
+    text, sink = Text(address(given), len(body), data), work.emptied()
     if not by_line:
         data[: len(body)], data[len(body)] = given, NEWLINE
     reading = Reading(data, sink, rules, is_passing=scratch is None)
