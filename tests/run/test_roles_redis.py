@@ -157,6 +157,22 @@ def curves_answer_everywhere(fleet: tuple[Running, ...]) -> None:
     assert [[one["feature"] for one in answer["contributions"]] for answer in answers] == [["ecg#3"]] * len(fleet)
 
 
+def shapes_are_the_same_everywhere(fleet: tuple[Running, ...]) -> None:
+    """Create a model at the first process, learn numeric columns at the second, and compare the shapes that every process has."""
+    made = patiently(lambda: httpx.put(f"{fleet[0].url}/models/shapes", json={}, timeout=300))
+    assert made.status_code == 201, made.text
+    until(lambda: httpx.get(f"{fleet[1].url}/models/shapes", timeout=300).status_code == 200)
+    rows = [{"features": {"x": i % 50 + 0.5, "y": i % 7 + 0.5}, "label": int(20 < i % 50 < 30)} for i in range(300)]
+    seq = patiently(lambda: observe(fleet[1], rows, "shapes", wait=True)).json()["seq"]
+    found = []
+    for running in fleet:
+        url = f"{running.url}/models/shapes"
+        until(lambda url=url: httpx.get(f"{url}/predict?_min_seq={seq}&x=1", timeout=300).status_code == 200)  # type: ignore[misc]
+        found.append(httpx.get(f"{url}/shapes", timeout=300).json() | {"model": ""})
+    assert [one["feature"] for one in found[0]["columns"]] == ["x", "y"]
+    assert found == [found[0]] * len(fleet)
+
+
 def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_its_redis(fleet: Fleet) -> None:
     first, a, b = fleet.add("w1", "writer", wait=False), fleet.add("a", "web", wait=False), fleet.add("b", "web", wait=False)
     replica = fleet.add("r", "replica", wait=False)
@@ -178,6 +194,7 @@ def test_a_fleet_learns_events_accepted_by_any_web_and_survives_its_writer_and_i
     assert len({answer["margin"] for answer in answers}) == 1
     assert answers[0]["model"]["stale_s"] == 0.0
     curves_answer_everywhere((a, b, first, replica))
+    shapes_are_the_same_everywhere((a, b, first, replica))
 
     # The writer dies; the other takes over; what it serves is what a replay of the log gives.
     first.kill()

@@ -111,6 +111,20 @@ class Shapes:
         """The edges of a column, by its number."""
         return self.edge[self.start[column] : self.start[column + 1]]
 
+    def coarse_edges_of(self, column: int) -> F64:
+        """The edges of a column as its pairs take them: where it has many intervals, two of them are one."""
+        edges = self.edges_of(column)
+        return edges[1::2] if len(edges) + 1 > WHOLE_MAX else edges
+
+    def values_of(self, column: int) -> F64:
+        """The numbers of the intervals of a column."""
+        return self.value[self.cell[column] : self.cell[column + 1]]
+
+    def values_of_pair(self, number: int) -> F64:
+        """The numbers of a pair, by interval of its first column and of its second."""
+        first, across = len(self.column) + number, len(self.coarse_edges_of(self.pair[number, 1])) + 1
+        return self.value[self.cell[first] : self.cell[first + 1]].reshape(-1, across)
+
     def with_values(self, value: F64, intercept: float) -> Shapes:
         """The same cells with other numbers."""
         return replace(self, value=value, intercept=intercept)
@@ -152,21 +166,17 @@ class Shapes:
         """The number of a cell that `parts_of` returned."""
         (c, at), *second = part
         if not second:
-            return float(self.value[self.cell[c] + at])
+            return float(self.values_of(c)[at])
         other, beside = second[0]
-        number = next(p for p, pair in enumerate(self.pair.tolist()) if pair == [c, other])
-        across = self._coarse(other, len(self.edges_of(other))) + 1
-        return float(
-            self.value[self.cell[len(self.column) + number] + self._coarse(c, at) * across + self._coarse(other, beside)]
-        )
+        number = self.pair.tolist().index([c, other])
+        return float(self.values_of_pair(number)[self._coarse(c, at), self._coarse(other, beside)])
 
     def range_of(self, column: int, interval: int, coarse: bool) -> tuple[float, float]:
         """The values of an interval: above the first number, and up to the second. coarse: as pairs take it."""
-        bounds = [-math.inf, *self.edges_of(column).tolist(), math.inf]
-        if not coarse or len(bounds) - 1 <= WHOLE_MAX:
-            return bounds[interval], bounds[interval + 1]
-        first = interval // 2 * 2
-        return bounds[first], bounds[min(first + 2, len(bounds) - 1)]
+        edges = self.coarse_edges_of(column) if coarse else self.edges_of(column)
+        at = self._coarse(column, interval) if coarse else interval
+        bounds = [-math.inf, *edges.tolist(), math.inf]
+        return bounds[at], bounds[at + 1]
 
     def _coarse(self, column: int, interval: int) -> int:
         return interval // 2 if len(self.edges_of(column)) + 1 > WHOLE_MAX else interval

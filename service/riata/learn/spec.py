@@ -104,6 +104,10 @@ class LearnerSettings:
         """Return the settings of the learner of one class out of several."""
         return self
 
+    def no_shapes(self) -> str:
+        """Say why numeric columns get no shapes (`riata.learn.shapes`) under these settings; empty if they may get some."""
+        return f"the learner {self.kind} has none"
+
     def slot_bits(self, bits: int) -> int:
         """Return how many bits of a hash identify a feature, given the bits of the encoder: the bits of its weights."""
         return bits

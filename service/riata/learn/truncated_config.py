@@ -226,9 +226,10 @@ class TruncatedGradientConfig(LearnerSettings):
     def of_class(self) -> TruncatedGradientConfig:
         return replace(self, shapes="off")
 
-    def is_shaped(self) -> bool:
-        """Whether numeric columns get shapes, if there are any: if `shapes` allows it and no other setting excludes it."""
-        return self.shapes == "auto" and self.loss == "logistic" and self.normalised
+    def no_shapes(self) -> str:
+        if self.shapes == "off":
+            return 'learner.shapes is "off"'
+        return "" if self.loss == "logistic" and self.normalised else "they need the logistic loss, and learner.normalised"
 
     def can_forget(self) -> bool:
         return self.rate == "adaptive"

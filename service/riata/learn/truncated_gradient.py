@@ -378,7 +378,7 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
-    return Shaped(linear, config) if config.is_shaped() else linear
+    return linear if config.no_shapes() else Shaped(linear, config)
 
 
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:

@@ -198,6 +198,7 @@ WATCHED = {
             "/changes",
             "/card",
             "/trees",
+            "/shapes",
             "/refused",
             "/slices",
             "/weights/history",

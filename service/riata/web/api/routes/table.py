@@ -18,6 +18,7 @@ RESOURCES: Final = (
     "challengers",
     "card",
     "trees",
+    "shapes",
     "tuning",
     "snapshots",
     "restoring",
