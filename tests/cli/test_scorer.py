@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import subprocess
@@ -44,15 +45,36 @@ def features(chance: random.Random) -> dict[str, Any]:
     return {name: value for name, value in row.items() if chance.random() < 0.8}
 
 
-def learnt(encoder: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
-    """The readable export of a model, rows, and its margins of them."""
+def measured(chance: random.Random) -> dict[str, Any]:
+    """A row of numbers, some of them absent or in a namespace, with few other features."""
+    row = {
+        "age": chance.randrange(-3, 4),
+        "price": round(chance.gauss(0.0, 1.0), 1),
+        "user": {"visits": chance.expovariate(1.0), "balance": 1e9 * chance.gauss(0.0, 1.0)},
+        "country": chance.choice(["de", "fr"]),
+    }
+    return {name: value for name, value in row.items() if chance.random() < 0.9}
+
+
+def label_of(row: dict[str, Any], chance: random.Random) -> int:
+    """A label by a shape of one column and a product of two."""
+    margin = 2.0 * abs(row.get("price", 0.0)) - 1.5 + row.get("age", 0) * row.get("user", {}).get("visits", 0.0)
+    return int(chance.random() < 1.0 / (1.0 + math.exp(-margin)))
+
+
+def learnt(encoder: dict[str, Any], shaped: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
+    """The readable export of a model, rows, and its margins of them. shaped : whether its columns have shapes"""
     chance = random.Random(7)
     scaled = {"scale": "counts"} if "cross_scale" in encoder else {}
-    model = Model({"encoder": encoder, "learner": scaled})
-    model.learn_many([{"features": features(chance), "label": chance.randrange(2)} for _ in range(300)])
-    rows = [features(chance) for _ in range(60)]
+    model = Model({"encoder": encoder, "learner": {**scaled, "shapes": "auto" if shaped else "off"}})
+    drawn, count = (measured, 1100) if shaped else (features, 300)
+    known = [drawn(chance) for _ in range(count)]
+    model.learn_many([{"features": row, "label": label_of(row, chance) if shaped else chance.randrange(2)} for row in known])
+    rows = [*known[-60:], {}] if shaped else []  # edges of intervals are values of learnt rows
+    rows += [drawn(chance) for _ in range(60)]
     margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
     weights = model._state.learner.weights()
+    assert (weights.shapes is not None) == shaped
     listed = [{"slot": slot, "weight": beta} for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)]
     export = {
         "model": {"name": "m", "version": 1, "seq": 300},
@@ -62,16 +84,37 @@ def learnt(encoder: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]
         "intercept": weights.intercept,
         "weights": listed,
     }
-    return export, rows, margins
+    return export if weights.shapes is None else {**export, "shapes": weights.shapes.document()}, rows, margins
 
 
 @pytest.mark.parametrize("encoder", ENCODERS.values(), ids=list(ENCODERS))
 def test_both_scorers_give_the_margins_of_the_service(tmp_path: Path, encoder: dict[str, Any]) -> None:
     export, rows, margins = learnt(encoder)
+    assert model_of(export)["format"] == 2
+    assert len(set(margins)) > 50  # the rows differ in what counts
+    require_margins(tmp_path, export, rows, margins)
+
+
+@pytest.mark.parametrize("encoder", [{}, {"normalise": "l2"}, {"bits": 4}], ids=["default", "lengths", "few slots"])
+def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[str, Any]) -> None:
+    export, rows, margins = learnt(encoder, shaped=True)
+    shapes = export["shapes"]
+    assert model_of(export)["format"] == 3
+    assert len(shapes["columns"]) >= 4
+    assert shapes["pairs"]
+    linear = {name: value for name, value in export.items() if name != "shapes"}
+    assert sum(Scorer(model_of(linear)).margin(row) == margin for row, margin in zip(rows, margins, strict=True)) == 0
+    edges = {edge for column in shapes["columns"] for edge in column["edges"]}
+    on_edges = sum(value in edges for row in rows for _, value in Scorer(model_of(export))._row(row))
+    assert on_edges > 20
+    require_margins(tmp_path, export, rows, margins)
+
+
+def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:
+    """Fail unless both scorers give these margins."""
     document = json.loads(json.dumps(model_of(export)))
     scorer = Scorer(document)
     assert [scorer.margin(row) for row in rows] == margins
-    assert len(set(margins)) > 50  # the rows differ in what counts
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node to run the scorer in JavaScript")

@@ -181,6 +181,24 @@ class Shapes:
     def _coarse(self, column: int, interval: int) -> int:
         return interval // 2 if len(self.edges_of(column)) + 1 > WHOLE_MAX else interval
 
+    def document(self) -> dict[str, Any]:
+        """What values add to a margin, as JSON, in the order in which it is added."""
+        return {
+            "intercept": self.intercept,
+            "columns": [
+                {"hash": hash_, "edges": self.edges_of(c).tolist(), "values": self.values_of(c).tolist()}
+                for c, hash_ in enumerate(self.column.tolist())
+            ],
+            "pairs": [
+                {
+                    "hashes": self.column[pair].tolist(),
+                    "edges": [self.coarse_edges_of(c).tolist() for c in pair],
+                    "values": self.values_of_pair(number).tolist(),
+                }
+                for number, pair in enumerate(self.pair)
+            ],
+        }
+
     def parts(self) -> Arrays:
         """Copies of all arrays, by PARTS."""
         return {**self.cell_parts(), **dict(zip(NUMBERS, (np.array(self.value), np.array([self.intercept])), strict=True))}

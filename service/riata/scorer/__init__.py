@@ -16,6 +16,7 @@ FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
 PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 2
+WITH_SHAPES: Final = 3  # of models with shapes
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -45,7 +46,7 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
     if export["config"]["labels"] == "classes":
         raise BadInput("a portable scorer has one margin, and this model has several classes; ask the service", "not_portable")
     real = export["config"]["labels"] == "real"
-    return {
+    document = {
         "format": FORMAT,
         "model": export["model"],
         "hash_key": str(encoder["hash_key"]),  # JavaScript has no integers of 64 bits in JSON
@@ -58,6 +59,11 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "slots": [weight["slot"] for weight in export["weights"]],
         "weights": [weight["weight"] for weight in export["weights"]],
     }
+    if "shapes" not in export:
+        return document
+    shapes = export["shapes"]
+    columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]
+    return {**document, "format": WITH_SHAPES, "shapes": {**shapes, "columns": columns}}
 
 
 def files_of(document: Mapping[str, Any], mlflow: bool) -> dict[str, bytes]:

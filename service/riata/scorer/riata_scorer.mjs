@@ -8,7 +8,7 @@
 
 const M1 = 0x9e3779b97f4a7c15n, M2 = 0xd6e8feb86659fd93n, ALL = 2n ** 64n - 1n;
 const NUMBER = 0n, FIELD_EQUALS = 1n, FIELD_NAMESPACE = 3n, CROSS = 4n;
-const VALUE_ABS_MAX = 1e6, SMALLEST_NORMAL = 2 ** -1022, SQUARES_SMALL = 2 ** -900, LIFT = 2 ** 600;
+const VALUE_ABS_MAX = 9e15, SMALLEST_NORMAL = 2 ** -1022, SQUARES_SMALL = 2 ** -900, LIFT = 2 ** 600;
 const encoder = new TextEncoder();
 
 // The 64-bit hash of the bytes of one part of a name, under a key.
@@ -43,24 +43,42 @@ function feature(name, value, key) {
 const squaresOf = (row, lift) => row.reduce((total, [, value]) => total + value * lift * (value * lift), 0);
 const kept = ([, value]) => Math.abs(value) >= SMALLEST_NORMAL;
 
+const interval = (edges, value) => edges.filter((edge) => edge < value).length;
+
+function withShapes(total, shapes, row) {
+  total += shapes.intercept;
+  for (const { hash, edges, values } of shapes.columns) {
+    if (row.has(hash)) total += values[interval(edges, row.get(hash))];
+  }
+  for (const { hashes, edges, values } of shapes.pairs) {
+    if (!hashes.every((hash) => row.has(hash))) continue;
+    const [a, b] = hashes.map((hash, i) => interval(edges[i], row.get(hash)));
+    total += values[a][b];
+  }
+  return total;
+}
+
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (model.format !== 2) throw new Error(`model.json has format ${model.format}, this scorer reads 2`);
+    if (model.format !== 2 && model.format !== 3) {
+      throw new Error(`model.json has format ${model.format}, this scorer reads 2 and 3`);
+    }
     this.model = model;
     this.key = BigInt(model.hash_key);
     this.weights = new Map(model.slots.map((slot, i) => [slot, model.weights[i]]));
   }
 
-  // The intercept plus the weights times the features.
+  // The intercept, plus the weights times the features, plus the numbers of the intervals that values of columns are in.
   margin(features) {
     const divisor = 2 ** (32 - this.model.bits);
     let total = this.model.intercept;
-    for (const [hash, value] of this.row(features)) {
+    const row = this.row(features);
+    for (const [hash, value] of row) {
       const weight = this.weights.get(Math.floor(hash / divisor));
       if (weight !== undefined) total += weight * value;
     }
-    return total;
+    return this.model.format === 3 ? withShapes(total, this.model.shapes, new Map(row)) : total;
   }
 
   // The probability of the positive class; null if the model has none that follows from the margin here.

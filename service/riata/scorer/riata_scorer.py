@@ -9,6 +9,7 @@ The margin has the bits of the service's. Names and strings have to be in Unicod
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -34,23 +35,25 @@ class Scorer:
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
-        if model["format"] != 2:
-            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2")
+        if model["format"] not in (2, 3):
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 and 3")
         self._key, self._bits = int(model["hash_key"]), int(model["bits"])
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
         self._cross_scale = float(model["cross_scale"])
         self._intercept = float(model["intercept"])
         self._weights = dict(zip(model["slots"], model["weights"], strict=True))
+        self._shapes: Mapping[str, Any] | None = model["shapes"] if model["format"] == 3 else None
 
     def margin(self, features: Mapping[str, Any]) -> float:
-        """Return the intercept plus the weights times the features. Raises `ValueError` for what is no feature."""
-        total = self._intercept
-        for feature, value in self._row(features):
+        """Return the intercept, plus the weights times the features, plus the numbers of the intervals that values of columns are
+        in. Raises `ValueError` for what is no feature."""
+        total, row = self._intercept, self._row(features)
+        for feature, value in row:
             weight = self._weights.get(feature >> (32 - self._bits))
             if weight is not None:
                 total += weight * value
-        return total
+        return total if self._shapes is None else _with_shapes(total, self._shapes, dict(row))
 
     def probability(self, features: Mapping[str, Any]) -> float | None:
         """Return the probability of the positive class; None if the model has none that follows from the margin."""
@@ -104,6 +107,18 @@ def _feature(name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
         raise ValueError(f"{name}: expected a number, a string, true, false, null, a list of strings, or an object of these")
     for text in texts:
         yield hashed(text.encode(), hashed(name.encode(), key, FIELD_EQUALS), NUMBER), 1.0
+
+
+def _with_shapes(total: float, shapes: Mapping[str, Any], row: Mapping[int, float]) -> float:
+    total += shapes["intercept"]
+    for column in shapes["columns"]:
+        if column["hash"] in row:
+            total += column["values"][bisect_left(column["edges"], row[column["hash"]])]
+    for pair in shapes["pairs"]:
+        if all(feature in row for feature in pair["hashes"]):
+            a, b = (bisect_left(edges, row[feature]) for feature, edges in zip(pair["hashes"], pair["edges"], strict=True))
+            total += pair["values"][a][b]
+    return total
 
 
 def _squares(row: list[tuple[int, float]], lift: float) -> float:

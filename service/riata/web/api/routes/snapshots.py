@@ -12,6 +12,8 @@ from msgspec import UNSET, Meta, UnsetType, field
 from riata.base.document import read_document, write_document
 from riata.base.errors import Corrupt, Malformed, NotFound
 from riata.learn.learner import Weights
+from riata.learn.shapes import Shapes
+from riata.predict.effects import HASH_BITS
 from riata.predict.name_book import NameBook
 from riata.run.writer.published import Published
 from riata.store.retention import NOTE_CHARACTERS_MAX
@@ -110,8 +112,39 @@ class ExportedClass(Document, kw_only=True):
     weights: list[NamedSlot]
 
 
+class ShapedColumn(Document):
+    """What a value of a column adds to a margin beside weight times value, by the interval that it is in. Absent: nothing.
+
+    edges : upper ends of the intervals but the last
+    """
+
+    hash: Count
+    edges: list[Number]
+    values: list[Number]
+    names: list[str]
+
+
+class ShapedPair(Document):
+    """What the values of two columns add together, by interval of the first and interval of the second."""
+
+    hashes: tuple[Count, Count]
+    edges: tuple[list[Number], list[Number]]
+    values: list[list[Number]]
+
+
+class ExportedShapes(Document):
+    """What is added to a margin after the linear part: intercept, then columns, then pairs, in this order."""
+
+    intercept: Number
+    columns: list[ShapedColumn]
+    pairs: list[ShapedPair]
+
+
 class Export(Document, kw_only=True):
-    """A model in readable form."""
+    """A model in readable form.
+
+    shapes : of a model whose numeric columns have shapes
+    """
 
     model: Source
     config: Object
@@ -120,6 +153,7 @@ class Export(Document, kw_only=True):
     intercept: Number
     non_zeros: Count
     weights: list[NamedSlot]
+    shapes: ExportedShapes | UnsetType = UNSET
     figures: Object
     classes: list[ExportedClass] | UnsetType = UNSET
 
@@ -192,12 +226,21 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
         "weights": [] if weights.heads else listed_weights(weights, names),
         "figures": published.figures,
     }
+    if weights.shapes is not None:
+        document["shapes"] = named_shapes(weights.shapes, names)
     if weights.heads is not None:
         of_class = zip(published.config.classes.names, weights.heads, strict=True)
         document["classes"] = [
             {"class": name, "intercept": head.intercept, "weights": listed_weights(head, names)} for name, head in of_class
         ]
     return document
+
+
+def named_shapes(shapes: Shapes, names: NameBook) -> dict[str, Any]:
+    """Return shapes with the names of their columns."""
+    document = shapes.document()
+    columns = [{**column, "names": names.in_slot(column["hash"], HASH_BITS)} for column in document["columns"]]
+    return {**document, "columns": columns}
 
 
 def listed_weights(weights: Weights, names: NameBook) -> list[NamedSlot]:

@@ -1,0 +1,75 @@
+"""A model whose numeric columns have shapes: they are in everything that a service hands out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from riata import Model
+from riata.scorer import model_of
+from riata.scorer.riata_scorer import Scorer
+from tests.running import Running
+
+CONFIG = {"labels": "0/1"}
+
+
+def rows_of(count: int, seed: int) -> list[dict[str, Any]]:
+    """Rows of three columns, of which one has a shape and two belong together."""
+    chance = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        x = {name: round(chance.gauss(0.0, 1.0), 2) for name in ("age", "price", "visits") if chance.random() < 0.95}
+        high = abs(x.get("age", 0.0)) > 0.7 or x.get("price", 0.0) * x.get("visits", 0.0) > 0.5
+        rows.append({"features": x, "label": int(chance.random() < (0.9 if high else 0.1))})
+    return rows
+
+
+LEARNT, ASKED = rows_of(1200, 1), [{"features": row["features"]} for row in rows_of(40, 2)]
+
+
+def send(url: str, path: str, rows: list[dict[str, Any]]) -> Any:
+    body = "\n".join(map(json.dumps, rows))
+    answer = httpx.post(f"{url}{path}", content=body, headers={"Content-Type": "application/x-ndjson"}, timeout=60)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def margins_of(url: str, model: str) -> list[float]:
+    return [one["margin"] for one in send(url, f"/models/{model}/predict", ASKED)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Running(tmp_path_factory.mktemp("shapes") / "data") as running:
+        running.start()
+        httpx.put(f"{running.url}/models/m", json=CONFIG).raise_for_status()
+        send(running.url, "/models/m/observe?wait=applied", LEARNT)
+        yield running.url
+
+
+def test_the_readable_export_has_the_shapes_and_a_scorer_of_it_the_margins(url: str) -> None:
+    export = httpx.get(f"{url}/models/m/export?format=json").json()
+    shapes = export["shapes"]
+    assert sorted(name for column in shapes["columns"] for name in column["names"]) == ["age", "price", "visits"]
+    assert len(shapes["pairs"]) == 1
+    scorer = Scorer(model_of(export))
+    assert [scorer.margin(row["features"]) for row in ASKED] == margins_of(url, "m")
+
+
+def test_a_file_and_an_import_go_on_with_the_same_bits(url: str, tmp_path: Path) -> None:
+    wanted = margins_of(url, "m")
+    (tmp_path / "m.riata").write_bytes(httpx.get(f"{url}/models/m/export").content)
+    httpx.post(f"{url}/models/copy/import", content=(tmp_path / "m.riata").read_bytes()).raise_for_status()
+    alone, own = Model.from_file(tmp_path / "m.riata"), Model(CONFIG)
+    own.learn_many(LEARNT)
+    assert own.digest == alone.digest
+    assert margins_of(url, "copy") == [one["margin"] for one in alone.predict_many(ASKED)] == wanted
+    send(url, "/models/copy/observe?wait=applied", LEARNT[:50])
+    alone.learn_many(LEARNT[:50])
+    assert margins_of(url, "copy") == [one["margin"] for one in alone.predict_many(ASKED)] != wanted
