@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,14 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("POST", url, content=body, headers={"Content-Type": kind, **named})
 
+    def job(self, at: str) -> dict[str, Any]:
+        """Wait until the job at an address has ended."""
+        deadline = time.monotonic() + 300.0
+        while (found := self.get(at).json())["state"] == "running":
+            assert time.monotonic() < deadline, found
+        job: dict[str, Any] = found
+        return job
+
     def put(self, url: str, body: bytes | str, kind: str = "application/json") -> httpx.Response:
         return self.ask("PUT", url, content=body, headers={"Content-Type": kind})
 
@@ -46,11 +55,17 @@ class Client:
 
 
 @contextmanager
-def asking(app: FastAPI) -> Iterator[Client]:
-    """Run the lifespan of `app` around a client."""
+def asking(app: FastAPI, ready: bool = True) -> Iterator[Client]:
+    """Run the lifespan of `app` around a client. ready : only once its service is"""
+
+    async def begin() -> None:
+        await lifespan.__aenter__()
+        while ready and not app.state.parts.service.health().ready:
+            await asyncio.sleep(0.001)
+
     with asyncio.Runner() as runner:
         lifespan = app.router.lifespan_context(app)
-        runner.run(lifespan.__aenter__())
+        runner.run(begin())
         try:
             yield Client(app, runner)
         finally:

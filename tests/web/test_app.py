@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
+from threading import Event
 
 import pytest
 
 from riata.base.errors import Conflict
-from riata.web.app import create_app
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import web_settings
+from riata.wiring import OPENERS
 from tests.web.asking import asking
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
 
 
-def test_the_service_is_stopped_once_and_after_it_was_started() -> None:
-    service = FakeService(ManualClock())
-    with asking(create_app(service, service, web_settings(), service.clock)) as client:
+def test_the_service_is_stopped_after_it_was_started(service: Whole) -> None:
+    with asking(service.app()) as client:
         assert client.get("/livez").status_code == 200
-    assert (service.started, service.stopped) == (1, 1)
+        assert (service.engine.started, service.engine.stopping) == (True, False)
+    assert service.engine.stopping
+    assert not service.fatal
 
 
-def test_probes_answer_while_the_service_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = FakeService(ManualClock())
-    service.is_ready = False
-
-    asked = threading.Event()
-
-    async def slow() -> None:
-        while not asked.is_set():
-            await asyncio.sleep(0.01)
-        service.is_ready = True
-
-    monkeypatch.setattr(service, "start", slow)
-    with asking(create_app(service, service, web_settings(), service.clock)) as client:
+def test_a_service_is_stopped_while_it_starts(service: Whole, opening: Event) -> None:
+    with asking(service.app(), ready=False) as client:
         assert client.get("/livez").status_code == 200
         assert client.get("/startupz").status_code == 503
-        asked.set()
-    assert (service.is_ready, service.stopped) == (True, 1)
+        opening.set()
+    assert service.engine.stopping
 
 
-def test_a_failed_start_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    service = FakeService(ManualClock())
+def test_a_failed_start_is_reported_once(service: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[BaseException] = []
 
-    async def fail() -> None:
+    def locked(_settings: object) -> None:
         raise Conflict("another process owns the directory", "directory_locked")
 
-    monkeypatch.setattr(service, "start", fail)
-    with asking(create_app(service, service, web_settings(), service.clock, told.append)) as client:
-        client.get("/livez")
+    monkeypatch.setitem(OPENERS, "memory", locked)
+    with asking(service.app(told=told.append), ready=False) as client:
+        while not told:
+            client.get("/livez")
     assert [str(error) for error in told] == ["another process owns the directory"]
 
 
-def test_the_docs_can_be_left_out() -> None:
-    service = FakeService(ManualClock())
-    with asking(create_app(service, service, web_settings(docs=False), service.clock)) as client:
+def test_the_docs_can_be_left_out(service: Whole) -> None:
+    with asking(service.app(docs=False), ready=False) as client:
         assert client.get("/docs").status_code == 404
         assert client.get("/openapi.json").status_code == 404

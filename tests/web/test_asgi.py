@@ -12,23 +12,14 @@ from contextlib import contextmanager
 import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from riata.web.app import create_app
 from riata.web.server.bounds import ListenerState
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import connection_bounds, web_settings
+from tests.settings import connection_bounds
 from tests.web.attack.raw import ROW, get, post, talk
-from tests.web.fake_service import FakeService
-from tests.web.serving import serving
+from tests.web.serving import Whole, serving
 
 START_S = 900.0
-
-
-def application(fast: bool) -> tuple[FastAPI, FakeService]:
-    service = FakeService(ManualClock(10_000))
-    return create_app(service, service, web_settings(fast_path=fast), service.clock), service
 
 
 @contextmanager
@@ -64,18 +55,21 @@ def works(port: int) -> None:
 
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 def test_the_application_runs_on_uvicorn_alone(http: str) -> None:
-    app, service = application(fast=True)
-    with alone(app, http) as port:
+    whole = Whole()
+    with alone(whole.app(), http) as port:
+        whole.until_ready()
         works(port)
-    assert service.all["default"].seq == 2
+    assert whole.logged() == 2
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_the_service_runs_with_and_without_the_fast_path(fast: bool) -> None:
-    app, service = application(fast)
+    whole = Whole()
+    app = whole.app(fast_path=fast)
     with serving(app) as port:
+        whole.until_ready()
         works(port)
-    assert service.all["default"].seq == 2
+    assert whole.logged() == 2
     assert (app.state.fast_path is not None) is fast
 
 

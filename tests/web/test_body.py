@@ -26,7 +26,7 @@ from riata.web.server.body import (
 )
 from tests.web.asking import Client, post_scope, run_asgi
 from tests.web.conftest import BODY_BYTES_MAX
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -45,13 +45,13 @@ def test_a_body_in_parts_is_one_body(client: Client) -> None:
     assert run_asgi(client, post_scope("/observe"), [*parts, part(b"", more=False)]).status == 202
 
 
-def test_a_body_without_length_is_cut_at_its_bound(client: Client, service: FakeService) -> None:
+def test_a_body_without_length_is_cut_at_its_bound(client: Client, service: Whole) -> None:
     endless = [part(b" " * 65_536)] * 100
     received = run_asgi(client, post_scope("/observe"), endless)
     assert (received.status, json.loads(received.body)["code"]) == (413, "body_too_large")
     assert received.asked == BODY_BYTES_MAX // 65_536 + 1
     assert received.header(b"connection") == b"close"
-    assert service.all["default"].seq == 1
+    assert service.logged() == 1
 
 
 @pytest.mark.parametrize("length", [BODY_BYTES_MAX + 1, 10**30])
@@ -60,16 +60,16 @@ def test_an_announced_length_beyond_the_bound_is_refused_unread(client: Client, 
     assert (received.status, received.asked) == (413, 0)
 
 
-def test_a_broken_off_body_is_not_answered_and_not_accepted(client: Client, service: FakeService) -> None:
+def test_a_broken_off_body_is_not_answered_and_not_accepted(client: Client, service: Whole) -> None:
     received = run_asgi(client, post_scope("/observe"), [part(ROW), {"type": "http.disconnect"}])
     assert received.messages == []
-    assert service.all["default"].seq == 1
+    assert service.logged() == 1
 
 
-def test_a_broken_off_document_creates_nothing(client: Client, service: FakeService) -> None:
+def test_a_broken_off_document_creates_nothing(client: Client, service: Whole) -> None:
     scope = {**post_scope("/models/m"), "method": "PUT"}
     run_asgi(client, scope, [part(b"{}"), {"type": "http.disconnect"}])
-    assert set(service.all) == {"default"}
+    assert service.models == {"default"}
 
 
 def test_a_body_that_is_sent_slowly_is_given_up() -> None:

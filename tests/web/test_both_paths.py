@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import itertools
+import json
 import re
 import socket
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from riata.base.errors import Busy
 from riata.run.served_model import Coming
-from riata.run.state.config import ModelConfig, read_config
-from riata.run.writer.published import Published
-from riata.web.app import create_app
+from riata.run.state.config import ModelConfig
 from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
-from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer
 from riata.web.server.fast_path import FastPath
 from riata.web.server.request import Request
-from tests.doubles.manual_clock import ManualClock
-from tests.predict.sketches import random_sketch
-from tests.settings import web_settings
-from tests.web.fake_service import FakeModel, FakeService
-from tests.web.serving import serving
+from riata.wire.parse import parse_examples
+from tests.web.serving import Whole, serving
 
 NOW_MS = 1_800_000_000_000
 BODY_BYTES_MAX = 32 * 1024
@@ -43,30 +38,15 @@ ENTRIES = [
     KeyEntry("brief", digest_of(BRIEF), ["predict"], "*", expires=datetime.fromtimestamp(NOW_MS / 1000 + 30, UTC)),
     KeyEntry("hasty", digest_of(HASTY), ["predict"], "*", requests_per_s=1.0),
 ]
-MODELS = {
+MODELS: dict[str, dict[str, Any]] = {
     "signs": {"labels": "-1/+1", "learner": {"loss": "hinge"}},
     "real": {"labels": "real", "learner": {"loss": "squared"}},
     "texts": {"encoder": {"text": ["subject"], "ngrams": 2, "normalise": "l2"}},
+    "sketched": {"learner": {"kind": "taylor_sketch"}},
 }
 LAST = b"GET /livez HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
 ALIVE = b'{"alive":true}'
 DATE = re.compile(rb"\r\ndate: [^\r]+")
-
-
-class LoadingService(FakeService):
-    """A service with a model that is not ready, some that are served when a request waits for them, and some that take longer."""
-
-    def published(self, model: str) -> Published:
-        if model == "loading":
-            raise Busy("the model is being made ready; try again", "not_ready")
-        if model.startswith(("coming", "late")) and model not in self.all:
-            raise Coming(model, b"", 7).error()
-        return super().published(model)
-
-    async def await_arrival(self, model: str) -> None:
-        await asyncio.sleep(0)
-        if model.startswith("coming"):
-            self.all[model] = FakeModel(model, ModelConfig())
 
 
 @dataclass
@@ -74,38 +54,34 @@ class Lane:
     """One server, and the answers of its fast path."""
 
     port: int
-    service: LoadingService
     fast: list[int] = field(default_factory=list)
     path: FastPath | None = None
     metrics: bytes = b""
 
 
-def service_with_models() -> LoadingService:
-    """Weights drawn once; about half of the names in the requests below are known."""
-    service = LoadingService(ManualClock(NOW_MS))
-    for name, document in MODELS.items():
-        service.all[name] = FakeModel(name, read_config(document))
-    service.all["sketched"] = FakeModel("sketched", ModelConfig())
+async def teach(whole: Whole) -> None:
+    """Create the models. They have learnt about half of the names in the requests below. One more is not ready."""
     draw = np.random.default_rng(4)
-    for model in service.all.values():
-        slots = draw.integers(0, 2**model.config.encoder.bits, 2000)
-        model.weights = {int(slot): float(beta) for slot, beta in zip(slots, draw.normal(size=len(slots)), strict=True)}
-        model.learnt = 7
-    service.all["sketched"].sketch = random_sketch(draw, bits=22)
-    return service
+    known: list[dict[str, Any]] = [{"a": 1}, {"age": 41}, {"country": "de"}, {"b": "x"}, {"subject": "one"}]
+    known += [{f"f{k}": k + 0.5} for k in range(0, 75, 2)]
+    for name, document in {"default": {}, **MODELS}.items():
+        await whole.admin.put_model(name, document)
+        low = -1 if document.get("labels") == "-1/+1" else 0
+        few = known[:2] if name == "sketched" else known  # so that there are standard errors soon
+        rows = [
+            {"features": few[draw.integers(len(few))] | few[draw.integers(len(few))], "label": 1 if draw.random() < 0.5 else low}
+            for _ in range(400)
+        ]
+        parsed = parse_examples(json.dumps(rows).encode(), "application/json", whole.service.context(name, True), labelled=True)
+        assert (await whole.service.observe(name, parsed, wait_applied=True)).applied
+    whole.engine.context.catalogue.expect([Coming("late", b"", 7)])
+    whole.engine.context.creating["loading"] = ModelConfig().learner
 
 
-def begin(stack: ExitStack, fast: bool, file: KeysFile | None) -> tuple[Lane, Meters]:
-    service = service_with_models()
-    asked = None if file is None else Gate(service.clock, file, Buckets(1e6, 1e6))
-    settings = web_settings(body_bytes_max=BODY_BYTES_MAX, fast_path=fast)
-    app = create_app(service, service, settings, service.clock, gate=asked)
-    lane = Lane(0, service)
-    if fast:
-        lane.path = app.state.fast_path
-        note(app.state.fast_path, lane.fast)
-    lane.port = stack.enter_context(serving(app))
-    return lane, app.state.meters
+@asynccontextmanager
+async def beside(_app: object) -> AsyncIterator[None]:
+    """The lifespan of an application whose service another one starts and stops."""
+    yield
 
 
 def note(path: FastPath, found: list[int]) -> None:
@@ -120,13 +96,25 @@ def note(path: FastPath, found: list[int]) -> None:
 
 
 class Pair:
-    """Both servers and their metrics."""
+    """Two servers of one service, and their metrics."""
 
     def __init__(self, stack: ExitStack, gate: bool) -> None:
-        self.file = KeysFile(Path("/nowhere"))
-        self.file.ring = ring_of(ENTRIES)
-        file = self.file if gate else None
-        (self.fast, self.fast_meters), (self.slow, self.slow_meters) = (begin(stack, fast, file) for fast in (True, False))
+        self.whole, self.file = Whole(NOW_MS), KeysFile(Path("/nowhere"), ring_of(ENTRIES))
+        self.fast, self.slow = Lane(0), Lane(0)
+        (fast, slow) = self.apps = [
+            self.whole.app(
+                Gate(self.whole.clock, self.file, Buckets(1e6, 1e6)) if gate else None,
+                body_bytes_max=BODY_BYTES_MAX,
+                fast_path=is_fast,
+            )
+            for is_fast in (True, False)
+        ]
+        slow.router.lifespan_context = beside
+        self.fast.path = fast.state.fast_path
+        note(fast.state.fast_path, self.fast.fast)
+        self.fast.port, self.slow.port = (stack.enter_context(serving(app)) for app in (fast, slow))
+        self.whole.until_ready()
+        self.whole.do(teach(self.whole))
 
     def same(self, request: bytes, answers: int = 1) -> tuple[bytes, int]:
         """Send the request to both; returns the answer, which must be equal, and how many of `answers` the fast path gave."""
@@ -186,8 +174,6 @@ FAST: dict[str, tuple[bytes, int]] = {
     "errors known": (get(b"?a=1&b=x", of(b"sketched")), 200),
     "unknown model": (get(b"?a=1", of(b"nobody")), 404),
     "loading": (get(b"?a=1", of(b"loading")), 503),
-    "coming": (get(b"?a=1", of(b"coming")), 200),
-    "body to one that is coming": (post(WIDE, of(b"coming2")), 200),
     "late": (get(b"?a=1", of(b"late")), 503),
     "body to one that is late": (post(WIDE, of(b"late")), 503),
     "object": (post(WIDE), 200),
@@ -211,7 +197,7 @@ FAST: dict[str, tuple[bytes, int]] = {
     "option": (get(b"?a=1&_explain=true"), 200),
     "unknown option": (get(b"?a=1&_explane=true"), 422),
     "to be remembered": (get(b"?a=1&_remember=true"), 422),
-    "seq": (get(b"?a=1&_min_seq=99"), 422),
+    "seq": (get(b"?a=1&_min_seq=9999"), 422),
     "option of a body": (post(WIDE, b"/predict?explain=true"), 200),
     "unknown option of a body": (post(WIDE, b"/predict?a=1"), 422),
     "chunks": (CHUNKED + b'14\r\n{"features":{"a":1}}\r\n0\r\n\r\n', 200),
@@ -263,6 +249,31 @@ def test_requests_that_the_fast_path_leaves_are_answered_too(pair: Pair, name: s
     answered, fast = pair.same(request)
     assert answered.startswith(b"HTTP/1.1 %d " % status), answered
     assert fast == 0
+
+
+@pytest.mark.parametrize("request_", [get(b"?a=1", of(b"real")), post(WIDE, of(b"real"))])
+def test_a_model_of_a_start_is_waited_for(pair: Pair, request_: bytes) -> None:
+    catalogue = pair.whole.engine.context.catalogue
+    served = pair.whole.engine.served_model("real")
+
+    def arrive() -> None:
+        """What a start does with a model that was asked for."""
+        while catalogue.asked != "real":
+            time.sleep(0.001)
+        catalogue.put(served)
+        catalogue.arrived("real", served.lineage)
+
+    answered = []
+    for lane in (pair.fast, pair.slow):
+        catalogue.remove("real")
+        catalogue.expect([Coming("real", served.lineage, 7)])
+        catalogue.asked = ""
+        start = threading.Thread(target=arrive)
+        start.start()
+        answered.append(DATE.sub(b"", exchange(lane.port, request_)))
+        start.join()
+    assert answered[0] == answered[1]
+    assert answered[0].startswith(b"HTTP/1.1 200 ")
 
 
 def test_head_is_left(pair: Pair) -> None:
@@ -407,14 +418,15 @@ def test_a_body_that_is_not_sent_to_its_end_is_refused_by_both(pair: Pair) -> No
     assert answered[0].startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_model_that_is_too_old_is_not_answered_from(pair: Pair) -> None:
+def test_a_model_that_is_too_old_is_not_answered_from(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = pair.whole.engine
+    monkeypatch.setattr(engine, "settings", replace(engine.settings, shared=True, max_staleness_s=3600.0))
     for stale, status in ((12.5, 200), (9999.0, 503)):
-        pair.fast.service.stale = pair.slow.service.stale = stale
+        monkeypatch.setattr(engine, "unrenewed_s", lambda: stale)  # noqa: B023
         for request in (get(b"?a=1"), post(WIDE), get(b"?a=%41")):
             answered, fast = pair.same(request)
             assert answered.startswith(b"HTTP/1.1 %d " % status)
             assert fast == 1
-    pair.fast.service.stale = pair.slow.service.stale = 0.0
 
 
 KEYED: dict[str, tuple[bytes, int]] = {
@@ -458,7 +470,7 @@ def test_a_cached_key_of_a_connection_is_valid_only_while_the_key_is(locked: Pai
     """The key of a connection is not looked up again while its head is the same, unless the key has expired or the keys have
     changed.
     """
-    clock = locked.fast.service.clock
+    clock = locked.whole.clock
     with socket.create_connection(("127.0.0.1", locked.fast.port), timeout=300) as connection:
 
         def status(token: str) -> bytes:
@@ -482,7 +494,7 @@ def test_a_cached_key_of_a_connection_is_valid_only_while_the_key_is(locked: Pai
 def test_both_paths_count_the_same(locked: Pair) -> None:
     for request, _ in [*FAST.values(), *LEFT.values(), *KEYED.values()]:
         locked.same(request)
-    counted = [counts(meters.text()) for meters in (locked.fast_meters, locked.slow_meters)]
+    counted = [counts(meters.text()) for meters in (app.state.meters for app in locked.apps)]
     assert counted[0] == counted[1]
     assert any(b'route="/models/{model}/predict"' in line for line in counted[0])
     assert len(counted[0]) > 8

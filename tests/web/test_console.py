@@ -10,10 +10,8 @@ import pytest
 
 from riata.run.state.changes import KINDS
 from riata.web.api.routes.console import FILES, FOLDER, PAGE, build, files
-from riata.web.app import create_app
-from tests.settings import web_settings
 from tests.web.asking import Client, asking
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
 
 GZIP_BYTES_MAX = 60 * 1024
 OWN_GZIP_BYTES_MAX = 36 * 1024
@@ -90,8 +88,8 @@ def test_a_file_of_another_version_is_not_found(client: Client) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "no_such_route"), path
 
 
-def test_the_console_can_be_left_out(service: FakeService) -> None:
-    with asking(create_app(service, service, web_settings(console=False), service.clock)) as client:
+def test_the_console_can_be_left_out(service: Whole) -> None:
+    with asking(service.app(console=False), ready=False) as client:
         assert client.get("/console").status_code == 404
         assert client.get(f"/console/{build()}/app.js").status_code == 404
 

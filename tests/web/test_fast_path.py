@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import pytest
 
 from riata.base.errors import BadInput
-from riata.web.app import create_app
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer, json_answer
 from riata.web.server.body import Bodies
@@ -21,11 +20,10 @@ from riata.web.server.bounds import Bounds, ListenerState
 from riata.web.server.fast_path import BusyPoll, FastPath
 from riata.web.server.request import DEFERRED, Aside, Handled, HotRoute, Reply, Request, Router
 from riata.web.server.server import Server, build_server, run
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import connection_bounds, web_settings
+from tests.settings import connection_bounds
 from tests.web.attack.raw import Reply as Received
 from tests.web.attack.raw import listen_to, read_replies
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
 
 BODY = b'{"features":{"a":1},"label":1}'
 WAIT_S = 900.0
@@ -90,7 +88,7 @@ class Target:
     slow: Slow
     meters: Meters
     server: Server
-    service: FakeService
+    service: Whole
 
     def stop(self) -> None:
         self.server.should_exit = True
@@ -108,10 +106,10 @@ def target() -> Iterator[Target]:
 
 
 def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Target:
-    service, slow = FakeService(ManualClock(10_000)), Slow()
-    app = create_app(service, service, web_settings(), service.clock)
+    whole, slow = Whole(), Slow()
+    app = whole.app()
     router = Router([HotRoute("POST", "/observe", slow, lambda _: None, 2**16)])
-    app.state.fast_path = FastPath(router, app.state.meters, service, None, Bodies(2**20), BusyPoll(0))
+    app.state.fast_path = FastPath(router, app.state.meters, whole.service, None, Bodies(2**20), BusyPoll(0))
     server = build_server(app, "127.0.0.1", 0, stop_s, ListenerState(bounds or connection_bounds()))
     listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     thread = threading.Thread(target=run, args=(server, [listening]))
@@ -125,7 +123,7 @@ def begin(stack: ExitStack, bounds: Bounds | None = None, stop_s: int = 5) -> Ta
     deadline = time.monotonic() + WAIT_S
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.01)
-    return Target(listening.getsockname()[1], slow, app.state.meters, server, service)
+    return Target(listening.getsockname()[1], slow, app.state.meters, server, whole)
 
 
 def observe(query: bytes = b"", body: bytes = BODY) -> bytes:
@@ -256,7 +254,7 @@ def test_the_stop_waits_for_it() -> None:
         target.slow.wait()
         target.stop()
         assert silent(connection, 0.5)
-        assert target.service.stopped == 0
+        assert not target.service.engine.stopping
         target.slow.answer()
         received = listen_to(connection)
         assert [(reply.status, reply.headers["connection"]) for reply in received.replies] == [(202, "close")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.web.asking import Client
+from tests.web.serving import Whole
 
 
 def test_one_subject_or_a_list_is_forgotten(client: Client) -> None:
@@ -13,14 +14,14 @@ def test_one_subject_or_a_list_is_forgotten(client: Client) -> None:
         assert (answer.status_code, answer.json()["model"]) == (200, "default")
 
 
-def test_what_takes_long_is_answered_before_it_is_done(client: Client) -> None:
-    begun = client.post("/models/default/forget", '{"subject":"annab"}')
-    assert (begun.status_code, begun.json()["state"]) == (202, "running")
-    assert begun.headers["location"] == f"/jobs/{begun.json()['id']}"
-    (look,) = client.get("/models/default/forget").json()["forget"]
-    assert (look["id"], look["state"], look["progress"]) == (begun.json()["id"], "running", 0.5)
-    while (done := client.get(begun.headers["location"]).json())["state"] == "running":
-        pass
+def test_what_takes_long_is_answered_before_it_is_done(client: Client, service: Whole) -> None:
+    with service.unchanged(client):
+        begun = client.post("/models/default/forget", '{"subject":"ann"}')
+        assert (begun.status_code, begun.json()["state"]) == (202, "running")
+        assert begun.headers["location"] == f"/jobs/{begun.json()['id']}"
+        (look,) = client.get("/models/default/forget").json()["forget"]
+        assert (look["id"], look["state"], look["progress"]) == (begun.json()["id"], "running", 0.0)
+    done = client.job(begun.headers["location"])
     assert (done["state"], done["progress"], done["result"]["model"]) == ("done", 1.0, "default")
     assert client.get("/models/nothing/forget").json()["code"] == "model_not_found"
 
@@ -38,8 +39,8 @@ def test_what_takes_long_is_answered_before_it_is_done(client: Client) -> None:
         ('{"subject":[' + ",".join(['"a"'] * 1001) + "]}", "wrong_type"),
     ],
 )
-def test_the_body_is_read_strictly(client: Client, body: str, code: str) -> None:
-    answer = client.post("/models/default/forget", body)
+def test_the_body_is_read_strictly(standing: Client, body: str, code: str) -> None:
+    answer = standing.post("/models/default/forget", body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
 
 

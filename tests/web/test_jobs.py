@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import pytest
-
-from riata.run.candidates.challengers import Backfilling
-from riata.run.jobs.job import Job
 from tests.web.asking import Client
-from tests.web.fake_jobs import LINEAGE
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
+
+ROW = '{"features":{"a":1},"label":1}'
 
 
-def test_a_job_is_listed_and_cancelled(client: Client) -> None:
+def test_a_job_is_listed_and_cancelled(client: Client, service: Whole) -> None:
     assert client.get("/jobs").json() == {"jobs": []}
-    begun = client.post("/models/default/forget", '{"subject":"annab"}').json()
-    at = f"/jobs/{begun['id']}"
-    (listed,) = client.get("/jobs").json()["jobs"]
-    assert listed == client.get(at).json() == {**begun, "progress": 0.5}
-    assert (listed["kind"], listed["model"], listed["cancellable"]) == ("forget", "default", True)
-    answer = client.ask("DELETE", at)
-    assert (answer.status_code, answer.headers["location"], answer.json()["cancellable"]) == (202, at, False)
-    while (found := client.get(at).json())["state"] == "running":
-        pass
+    with service.unchanged(client):
+        begun = client.post("/models/default/forget", '{"subject":"ann"}').json()
+        at = f"/jobs/{begun['id']}"
+        (listed,) = client.get("/jobs").json()["jobs"]
+        assert listed == client.get(at).json() == begun
+        assert (listed["kind"], listed["model"], listed["cancellable"]) == ("forget", "default", True)
+        answer = client.ask("DELETE", at)
+        assert (answer.status_code, answer.headers["location"], answer.json()["cancellable"]) == (202, at, False)
+    found = client.job(at)
     assert (found["state"], found["result"], found["error"]["code"]) == ("cancelled", None, "job_cancelled")
     again = client.ask("DELETE", at)
     assert (again.status_code, again.json()["code"]) == (409, "job_ended")
 
 
-def test_a_model_that_learns_the_log_of_another_first_is_answered_with_its_job(
-    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = Job("b1", "backfill", "default", LINEAGE.hex(), {"leader": "other"}, 0, share=0.25)
-    service.jobs.put(job)
-
-    async def put_model(*_: object, **_how: object) -> None:
-        raise Backfilling(job)
-
-    monkeypatch.setattr(service, "put_model", put_model)
-    answer = client.ask("PUT", "/models/default", content=b"{}", headers={"Content-Type": "application/json"})
-    assert (answer.status_code, answer.headers["location"], answer.headers["retry-after"]) == (202, "/jobs/b1", "5")
-    assert {key: answer.json()[key] for key in ("created", "state", "job")} == {
-        "created": False, "state": "backfilling", "job": "b1"
-    }  # fmt: skip
-    assert client.get("/jobs/b1").json()["progress"] == 0.25
+def test_a_model_that_learns_the_log_of_another_first_is_answered_with_its_job(client: Client, service: Whole) -> None:
+    client.post("/observe?wait=applied", ROW)
+    service.service.jobs.patience_s = 0.0
+    answer = client.put("/models/c", '{"follow":"default","backfill":true}')
+    at = answer.headers["location"]
+    assert (answer.status_code, at, answer.headers["retry-after"]) == (202, f"/jobs/{answer.json()['job']}", "5")
+    assert (answer.json()["created"], answer.json()["state"]) == (False, "backfilling")
+    job = client.job(at)
+    assert (job["kind"], job["state"]) == ("backfill", "done")
+    assert client.get("/models/default").json()["challengers"][0]["name"] == "c"
 
 
 def test_an_unknown_job_is_not_found(client: Client) -> None:

@@ -13,11 +13,8 @@ from riata.web.api.openapi import openapi_document
 from riata.web.api.routes import console, docs
 from riata.web.api.routes.docs import ASSETS, asset_bytes
 from riata.web.api.routes.table import ROUTES
-from riata.web.app import create_app
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import web_settings
 from tests.web.asking import Client
-from tests.web.fake_service import FakeService
+from tests.web.serving import Whole
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
 
@@ -40,8 +37,7 @@ def test_the_contract_is_the_one_last_released() -> None:
 
 
 def test_the_application_answers_the_routes_of_the_table_and_no_others() -> None:
-    service = FakeService(ManualClock())
-    app = create_app(service, service, web_settings(), service.clock)
+    app = Whole().app()
     answered = [(m, r.path) for r in app.routes if isinstance(r, Route) for m in r.methods or () if m != "HEAD"]
     assert sorted(answered) == sorted((route.method, route.path) for route in ROUTES)
     assert len(answered) == len(app.routes) == len(set(answered))
@@ -53,11 +49,11 @@ def test_every_route_but_those_of_the_page_is_in_the_contract() -> None:
 
 
 def test_an_answer_with_more_than_its_type_has_is_a_fault_of_ours(
-    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+    client: Client, service: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = service.describe("default")
+    told = service.service.describe("default")
     assert client.get("/models/default").status_code == 200
-    monkeypatch.setattr(service, "describe", lambda _model: {**told, "undeclared": 1})
+    monkeypatch.setattr(service.service, "describe", lambda _model: {**told, "undeclared": 1})
     assert (client.get("/models/default").status_code, client.get("/models/default").json()["code"]) == (500, "internal")
 
 
@@ -111,6 +107,6 @@ def test_other_files_are_not_served(client: Client) -> None:
 
 
 def test_the_application_can_be_built_twice() -> None:
-    service = FakeService(ManualClock())
+    whole = Whole()
     for _ in range(2):
-        create_app(service, service, web_settings(), service.clock)
+        whole.app()

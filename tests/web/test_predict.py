@@ -15,6 +15,7 @@ from riata.web.server.answers import JSON, NDJSON
 from tests.arrow_message import read_stream
 from tests.arrow_stream import ARROW, INT, TEXT
 from tests.web.asking import Client, post_scope, run_asgi
+from tests.web.serving import Whole
 
 TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
 
@@ -24,11 +25,12 @@ ROW = '{"features":{"country":"de"}}'
 
 @pytest.fixture
 def taught(client: Client) -> Client:
-    assert client.post("/observe", TEACH).status_code == 202
+    assert client.post("/observe?wait=applied", TEACH).status_code == 200
     return client
 
 
-def test_a_model_that_has_learnt_nothing_answers_its_prior(client: Client) -> None:
+def test_a_model_that_has_learnt_nothing_answers_its_prior(client: Client, service: Whole) -> None:
+    service.clock.now_ms = service.service.published("default").published_mono_ms + 1500
     answer = client.get("/predict?age=41.5")
     assert answer.status_code == 200
     assert answer.json() == {
@@ -108,9 +110,11 @@ def test_columns_are_answered_if_they_are_requested(taught: Client, body: str, s
     assert json.dumps(model).encode() in answer.content
 
 
-def test_remembered_predictions_have_their_ids_in_a_column(taught: Client) -> None:
+def test_remembered_predictions_have_their_ids_in_a_column(taught: Client, service: Whole) -> None:
     answer = taught.post("/predict?remember=true", f"[{ROW},{ROW}]", Accept=ARROW)
-    assert read_columns(answer.content)["prediction_id"] == [f"{i:032x}" for i in range(2)]
+    keys = [bytes.fromhex(one) for one in read_columns(answer.content)["prediction_id"]]
+    assert service.call(lambda store: store.recall("default", keys)).keys() == set(keys)
+    assert len(set(keys)) == service.kept() == 2
 
 
 def test_columns_are_not_explained(taught: Client) -> None:

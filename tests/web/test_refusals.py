@@ -94,8 +94,8 @@ DOCUMENTS: list[tuple[str, str, bytes, int, str]] = [
 
 
 @pytest.mark.parametrize(("what", "kind", "body", "status", "code"), DOCUMENTS, ids=[row[0] for row in DOCUMENTS])
-def test_observe_refuses(client: Client, what: str, kind: str, body: bytes, status: int, code: str) -> None:
-    answer = client.post("/observe", body, kind)
+def test_observe_refuses(standing: Client, what: str, kind: str, body: bytes, status: int, code: str) -> None:
+    answer = standing.post("/observe", body, kind)
     problem = answer.json()
     reported = problem["errors"][0]["code"] if problem["code"] == "nothing_accepted" else problem["code"]
     assert (answer.status_code, reported) == (status, code), what
@@ -123,14 +123,14 @@ ACCEPTED: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("what", "body"), ACCEPTED, ids=[row[0] for row in ACCEPTED])
-def test_observe_accepts_values_at_the_bounds(client: Client, what: str, body: bytes) -> None:
-    answer = client.post("/observe", body)
+def test_observe_accepts_values_at_the_bounds(standing: Client, what: str, body: bytes) -> None:
+    answer = standing.post("/observe", body)
     assert (answer.status_code, answer.json()["accepted"]) == (202, 1), what
 
 
 @pytest.mark.parametrize("encoding", ["br", "compress", "deflate", "gzip, identity", "x"])
-def test_bodies_of_other_encodings_are_refused_unread(client: Client, encoding: str) -> None:
-    answer = client.post("/observe", b"\x1f\x8b", Content_Encoding=encoding)
+def test_bodies_of_other_encodings_are_refused_unread(standing: Client, encoding: str) -> None:
+    answer = standing.post("/observe", b"\x1f\x8b", Content_Encoding=encoding)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_encoding")
     assert "gzip" in answer.json()["detail"]
 
@@ -145,24 +145,24 @@ def test_bodies_of_other_encodings_are_refused_unread(client: Client, encoding: 
         gzip.compress(example('"a":1'), mtime=0) + b"x",
     ],
 )
-def test_bytes_that_are_not_gzip_are_refused(client: Client, body: bytes) -> None:
-    answer = client.post("/observe", body, Content_Encoding="gzip")
+def test_bytes_that_are_not_gzip_are_refused(standing: Client, body: bytes) -> None:
+    answer = standing.post("/observe", body, Content_Encoding="gzip")
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_gzip")
 
 
-def test_the_identity_encoding_is_none(client: Client) -> None:
-    assert client.post("/observe", example('"a":1'), Content_Encoding="identity").status_code == 202
+def test_the_identity_encoding_is_none(standing: Client) -> None:
+    assert standing.post("/observe", example('"a":1'), Content_Encoding="identity").status_code == 202
 
 
-def test_long_keys_are_not_echoed(client: Client) -> None:
+def test_long_keys_are_not_echoed(standing: Client) -> None:
     key = "k" * 5000
     for answer in (
-        client.post("/observe", json.dumps({key: 1})),
-        client.post(f"/observe?{key}=1", b"{}"),
-        client.put("/models/m", json.dumps({key: 1})),
-        client.put("/models/m", json.dumps({"learner": {"kind": key}})),
-        client.get(f"/models/{key}"),
-        client.get("/models/default/export?format=" + key),
+        standing.post("/observe", json.dumps({key: 1})),
+        standing.post(f"/observe?{key}=1", b"{}"),
+        standing.put("/models/m", json.dumps({key: 1})),
+        standing.put("/models/m", json.dumps({"learner": {"kind": key}})),
+        standing.get(f"/models/{key}"),
+        standing.get("/models/default/export?format=" + key),
     ):
         assert 400 <= answer.status_code < 500
         assert "k" * 65 not in answer.text

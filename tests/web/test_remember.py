@@ -12,13 +12,12 @@ import httpx
 import pytest
 from starlette.types import Message
 
-from riata.base.errors import Busy, Conflict
+from riata.base.clock import rfc3339
 from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.web.auth.keys import KEY, Key
-from tests.web.asking import Client, post_scope, run_asgi
-from tests.web.fake_service import FakeService
-from tests.web.serving import real_app, serving
+from tests.web.asking import Client, asking, post_scope, run_asgi
+from tests.web.serving import Whole, real_app, serving
 
 LINES = {"Content-Type": "application/x-ndjson"}
 ID_PATTERN = "0123456789abcdef"
@@ -30,17 +29,24 @@ def waiting(row: bytes) -> Waiting:
     return found
 
 
-def test_an_id_is_given_only_where_it_is_asked_for(client: Client, service: FakeService) -> None:
+def stored(service: Whole, *answers: Any) -> list[Waiting]:
+    """What is kept of predictions, by their answers."""
+    keys = [bytes.fromhex(answer["prediction_id"]) for answer in answers]
+    found = service.call(lambda store: store.recall("default", keys))
+    return [waiting(found[key].row) for key in keys]
+
+
+def test_an_id_is_given_only_where_it_is_asked_for(client: Client, service: Whole) -> None:
     for query in ("", "?remember=false"):
         assert "prediction_id" not in client.post(f"/predict{query}", '{"features":{"a":1}}').json()
     assert "prediction_id" not in client.get("/predict?a=1").json()
-    assert service.kept == []
-    assert client.post("/predict?remember=true", '{"features":{"a":1}}').json()["prediction_id"] == "0" * 32
-    assert waiting(service.kept[0]).batch.hash.tolist() != []
+    assert service.kept() == 0
+    (row,) = stored(service, client.post("/predict?remember=true", '{"features":{"a":1}}').json())
+    assert (service.kept(), row.batch.nnz) == (1, 1)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, service: FakeService, method: str) -> None:
+def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, service: Whole, method: str) -> None:
     """A GET changes nothing, because any web page can make a browser send one."""
     for path in ("/predict", "/models/default/predict"):
         for value in ("true", "false", ""):
@@ -50,7 +56,7 @@ def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, se
                 assert answer.json()["code"] == "remember_by_post"
                 assert "POST /predict?remember=true" in answer.json()["detail"]
         assert client.post(f"{path}?remember=true", '{"features":{"a":1}}').status_code == 200
-    assert len(service.kept) == 2
+    assert service.kept() == 2
 
 
 @pytest.mark.parametrize(
@@ -62,59 +68,52 @@ def test_a_get_remembers_nothing_and_names_the_post_that_does(client: Client, se
         ("text/x-svmlight", "1:1\n2:2"),
     ],
 )
-def test_every_row_gets_an_id_in_its_order(client: Client, service: FakeService, kind: str, body: str) -> None:
+def test_every_row_gets_an_id_in_its_order(client: Client, service: Whole, kind: str, body: str) -> None:
     answers = client.post("/predict?remember=true&explain=true", body, kind).json()
-    assert [answer["prediction_id"] for answer in answers] == [f"{i:032x}" for i in range(2)]
     assert all("contributions" in answer for answer in answers)
-    assert [waiting(row).batch.value.tolist() for row in service.kept] == [[1.0], [2.0]]
     lines = client.post("/predict?remember=true", body, kind, Accept="application/x-ndjson").text.splitlines()
-    assert [json.loads(line)["prediction_id"] for line in lines] == [f"{i:032x}" for i in (2, 3)]
+    answers += map(json.loads, lines)
+    assert [row.batch.value.tolist() for row in stored(service, *answers)] == [[1.0], [2.0]] * 2
+    assert service.kept() == 4
 
 
-def test_a_large_body_is_remembered_as_a_small_one(client: Client, service: FakeService) -> None:
+def test_a_large_body_is_remembered_as_a_small_one(client: Client, service: Whole) -> None:
     body = "\n".join(f'{{"features":{{"a":{i}}}}}' for i in range(1, 5001))
     assert len(body) > 64 * 1024
     answers = client.post("/predict?remember=true", body, "application/x-ndjson").json()
-    assert [int(answer["prediction_id"], 16) for answer in answers] == list(range(5000))
-    assert [waiting(row).batch.value.tolist() for row in service.kept] == [[float(i)] for i in range(1, 5001)]
+    assert [row.batch.value.tolist() for row in stored(service, *answers)] == [[float(i)] for i in range(1, 5001)]
 
 
-def test_names_that_are_new_to_the_log_are_kept_with_the_row(client: Client, service: FakeService) -> None:
-    client.post("/observe", '{"features":{"old":1},"label":1}')
-    client.post("/predict?remember=true", '[{"features":{"old":1,"new":1}},{"features":{"n\\u00e4chster":2,"old":1}}]')
-    client.post("/predict?remember=true", '{"features":{"new":1}}')
-    assert [[name.decode() for _, name in waiting(row).names] for row in service.kept] == [["new"], ["nächster"], ["new"]]
+def test_names_that_are_new_to_the_log_are_kept_with_the_row(client: Client, service: Whole) -> None:
+    client.post("/observe?wait=applied", '{"features":{"old":1},"label":1}')
+    two = client.post(
+        "/predict?remember=true", '[{"features":{"old":1,"new":1}},{"features":{"n\\u00e4chster":2,"old":1}}]'
+    ).json()
+    one = client.post("/predict?remember=true", '{"features":{"new":1}}').json()
+    assert [[name.decode() for _, name in row.names] for row in stored(service, *two, one)] == [["new"], ["nächster"], ["new"]]
 
 
 def wide_row(count: int) -> str:
     return json.dumps({"features": {f"f{i}": i + 0.1 for i in range(count)}})
 
 
-def test_a_row_that_is_too_large_is_refused_by_its_place(
-    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_that_is_too_large_is_refused_by_its_place(client: Client, service: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the real limits no row is too large: 10,000 features take 120 kB. So the test uses a smaller bound."""
     assert REMEMBERED_ROW_BYTES_MAX > 10_000 * 12 + 1000
     monkeypatch.setattr("riata.web.api.predict.REMEMBERED_ROW_BYTES_MAX", 5000)
     answer = client.post("/predict?remember=true", f"[{wide_row(3)},{wide_row(500)}]")
     assert (answer.status_code, answer.json()["code"]) == (422, "rows_refused")
     assert [(error["index"], error["code"]) for error in answer.json()["errors"]] == [(1, "row_too_large_to_remember")]
-    assert service.kept == []
+    assert service.kept() == 0
     assert client.post("/predict", f"[{wide_row(3)},{wide_row(500)}]").status_code == 200
 
 
-def test_a_full_memory_names_the_time_to_retry(client: Client, service: FakeService) -> None:
-    service.fail = Busy("the predictions that wait for a label have taken it", "remember_full", retry_after_s=30)
-    answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "30", "remember_full")
-    assert "probability" not in answer.text
-    assert client.get("/predict?a=1").status_code == 200
-
-
-def test_a_role_that_remembers_nothing_reports_it(client: Client, service: FakeService) -> None:
-    service.fail = Conflict("a replica process remembers no predictions", "other_role")
-    answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
-    assert (answer.status_code, answer.json()["code"]) == (409, "other_role")
+def test_a_full_memory_names_the_time_to_retry() -> None:
+    with asking(Whole(remember_bytes_max=10).app()) as client:
+        answer = client.post("/predict?remember=true", '{"features":{"a":1}}')
+        assert (answer.status_code, answer.headers["retry-after"], answer.json()["code"]) == (503, "30", "remember_full")
+        assert "probability" not in answer.text
+        assert client.get("/predict?a=1").status_code == 200
 
 
 @pytest.mark.parametrize(("scopes", "status"), [({"predict"}, 403), ({"predict", "observe"}, 200)])
@@ -128,8 +127,8 @@ def test_a_key_for_predictions_alone_cannot_have_them_remembered(client: Client,
 
 
 @pytest.mark.parametrize("value", ["", "1", "yes", "True"])
-def test_remember_is_true_or_false(client: Client, value: str) -> None:
-    answer = client.post(f"/predict?remember={value}", '{"features":{}}')
+def test_remember_is_true_or_false(standing: Client, value: str) -> None:
+    answer = standing.post(f"/predict?remember={value}", '{"features":{}}')
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")
 
 
@@ -138,23 +137,34 @@ def test_a_row_to_predict_has_no_prediction_id(client: Client) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "prediction_id_not_allowed")
 
 
-def test_predictions_are_counted_by_outcome(client: Client) -> None:
-    client.post("/predict?remember=true", '{"features":{"a":1}}')
+def test_predictions_are_counted_by_outcome(client: Client, service: Whole) -> None:
+    one, other = (client.post("/predict?remember=true", '{"features":{"a":1}}').json()["prediction_id"] for _ in range(2))
+    for name in (one, f"{1:012x}{'ab' * 10}"):
+        client.post("/observe", json.dumps({"prediction_id": name, "label": 1}))
+    tally = service.service.remembered()["default"]
+    for delay_s in (5.0, 7200.0):
+        tally.delays.add(delay_s)
     text = client.get("/metrics").text
-    assert 'riata_predictions_remembered_total{model="default"} 1.0' in text
-    assert 'riata_prediction_labels_total{model="default",outcome="joined"} 2.0' in text
+    assert 'riata_predictions_remembered_total{model="default"} 2.0' in text
+    assert 'riata_prediction_labels_total{model="default",outcome="joined"} 1.0' in text
     assert 'riata_prediction_labels_total{model="default",outcome="late"} 1.0' in text
     assert 'riata_predictions_due_total{model="default",outcome="defaulted"} 0.0' in text
-    assert 'riata_remembered_bytes{model="default"} 500.0' in text
-    for bound, count in (("1.0", 0), ("10.0", 1), ("3600.0", 1), ("21600.0", 2), ("+Inf", 2)):
+    for bound, count in (("1.0", 1), ("10.0", 2), ("3600.0", 2), ("21600.0", 3), ("+Inf", 3)):
         assert f'riata_label_delay_seconds_bucket{{le="{bound}",model="default"}} {count:.1f}' in text
-    assert 'riata_label_delay_seconds_sum{model="default"} 7205.0' in text
     delay = client.get("/models/default/refused").json()["label_delay"]
-    assert (sum(delay["counts"]), delay["mean_s"]) == (2, 3602.5)
+    assert (sum(delay["counts"]), delay["mean_s"]) == (3, pytest.approx(7205.0 / 3, abs=1.0))
+    assert len(other) == 32
+
+
+def test_the_age_of_rows_with_a_time_is_counted(client: Client) -> None:
+    now = time.time()
+    rows = [{"features": {"a": 1}, "label": 1, "ts": rfc3339(int(1000 * (now - age_s)))} for age_s in (0.0, 90.0, 2e6)]
+    client.post("/observe?wait=applied", json.dumps(rows))
+    text = client.get("/metrics").text
     assert 'riata_event_lateness_seconds_bucket{le="600.0",model="default"} 2.0' in text
     assert 'riata_event_lateness_seconds_count{model="default"} 3.0' in text
-    late = client.get("/models/default/refused").json()["lateness"]
-    assert late["counts"] == [1, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+    counts = client.get("/models/default/refused").json()["lateness"]["counts"]
+    assert (sum(counts), counts[8]) == (3, 1)
 
 
 # -- the whole service, through a socket ---------------------------------------------------------------------------

@@ -10,27 +10,19 @@ import pytest
 
 from riata import wiring
 from riata.base.settings import Settings
-from riata.web.app import create_app
 from riata.web.server.bounds import ListenerState
 from riata.web.server.server import build_server
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import connection_bounds, web_settings
-from tests.web.fake_service import FakeService
-from tests.web.serving import serving
+from tests.settings import connection_bounds
+from tests.web.serving import Whole, serving
 
 ROW = b'{"features":{"a":1},"label":1}'
 BODY_BYTES_MAX = 256 * 1024
 
 
 @pytest.fixture
-def service() -> FakeService:
-    return FakeService(ManualClock(10_000))
-
-
-@pytest.fixture
-def port(service: FakeService) -> Iterator[int]:
-    settings = web_settings(body_bytes_max=BODY_BYTES_MAX)
-    with serving(create_app(service, service, settings, service.clock)) as found:
+def port(service: Whole) -> Iterator[int]:
+    with serving(service.app(body_bytes_max=BODY_BYTES_MAX)) as found:
+        service.until_ready()
         yield found
 
 
@@ -81,17 +73,17 @@ def test_a_chunked_body_is_refused_once_it_is_too_long(port: int) -> None:
     assert received.startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_ends_early_adds_nothing(port: int, service: FakeService) -> None:
+def test_a_body_that_ends_early_adds_nothing(port: int, service: Whole) -> None:
     exchange(port, post(ROW, length=len(ROW) + 10), last=True)
-    assert service.all["default"].seq == 1
+    assert service.logged() == 1
 
 
-def test_stopping_ends_idle_connections_and_stops_the_service(service: FakeService) -> None:
-    with serving(create_app(service, service, web_settings(), service.clock)) as found:
+def test_stopping_ends_idle_connections_and_stops_the_service(service: Whole) -> None:
+    with serving(service.app()) as found:
         idle = socket.create_connection(("127.0.0.1", found))
         exchange(found, post(ROW, b"Connection: close"))
     idle.close()
-    assert service.stopped == 1
+    assert service.engine.stopping
 
 
 def test_the_server_is_configured_as_promised() -> None:

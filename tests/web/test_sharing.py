@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from riata.base.errors import Busy, Conflict, Unavailable
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from riata.base.errors import Unavailable
 from riata.run.health import Sharing
-from tests.web.asking import Client
-from tests.web.fake_service import FakeService
+from tests.web.asking import Client, asking
+from tests.web.serving import Whole
 from tests.web.test_health import metric
 
 ROW = '{"features":{"a":1},"label":1}'
@@ -20,13 +25,29 @@ def test_a_process_alone_on_its_store_leads_and_takes_events(client: Client) -> 
     assert metric(client, "riata_elections_total") is None
 
 
-def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_reports_it(client: Client, service: FakeService) -> None:
-    service.sharing = Sharing(
-        role="web",
-        leads=False,
-        accepting=("store_unreachable", "no route"),
-        counts={"editions_followed": 3, "editions_corrupt": 1, "rollbacks_seen": 2, "stores_exchanged": 0},
-        refusals={"store_unreachable": 4},
+Share = Callable[[Sharing], None]
+
+
+@pytest.fixture
+def share(service: Whole, monkeypatch: pytest.MonkeyPatch) -> Share:
+    """The service says of itself what processes of other roles do."""
+    own = service.service.health
+
+    def shared(sharing: Sharing) -> None:
+        monkeypatch.setattr(service.service, "health", lambda: replace(own(), sharing=sharing))
+
+    return shared
+
+
+def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_reports_it(client: Client, share: Share) -> None:
+    share(
+        Sharing(
+            role="web",
+            leads=False,
+            accepting=("store_unreachable", "no route"),
+            counts={"editions_followed": 3, "editions_corrupt": 1, "rollbacks_seen": 2, "stores_exchanged": 0},
+            refusals={"store_unreachable": 4},
+        )
     )
     ready = client.get("/readyz")
     assert ready.status_code == 200
@@ -43,9 +64,9 @@ def test_a_web_that_the_store_keeps_from_accepting_is_ready_and_reports_it(clien
     assert metric(client, "riata_recovery_estimate_seconds") is None
 
 
-def test_a_writer_reports_its_lease(client: Client, service: FakeService) -> None:
+def test_a_writer_reports_its_lease(client: Client, share: Share) -> None:
     counts = {"elections": 1, "fenced": 0, "log_forks": 0, "recovery_retries": 2, "editions_published": 9}
-    service.sharing = Sharing(role="writer", leads=True, epoch=7, renewed_s=1.5, counts=counts, recovery_s=12.5)
+    share(Sharing(role="writer", leads=True, epoch=7, renewed_s=1.5, counts=counts, recovery_s=12.5))
     assert client.get("/readyz").json()["accepting"] is False
     assert metric(client, "riata_epoch") == 7
     assert metric(client, "riata_lease_renewed_seconds") == 1.5
@@ -55,44 +76,42 @@ def test_a_writer_reports_its_lease(client: Client, service: FakeService) -> Non
 
 
 def test_a_prediction_says_for_how_long_it_is_not_known_to_be_the_newest_and_beyond_the_bound_there_is_none(
-    client: Client, service: FakeService
+    client: Client, service: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.get("/predict?a=1").json()["model"]["stale_s"] == 0.0
-    service.stale = 7.5
+    monkeypatch.setattr(service.engine, "settings", replace(service.engine.settings, shared=True, max_staleness_s=3600.0))
+    monkeypatch.setattr(service.engine, "unrenewed_s", lambda: 7.5)
     assert client.post("/predict", '[{"features":{"a":1}}]').json()[0]["model"]["stale_s"] == 7.5
-    assert metric(client, 'riata_staleness_seconds{model="default"}') == 0.0  # the fake's health has none
-    service.stale = 3601.0
+    assert metric(client, 'riata_staleness_seconds{model="default"}') == 7.5
+    monkeypatch.setattr(service.engine, "unrenewed_s", lambda: 3601.0)
     for answer in (client.get("/predict?a=1"), client.post("/predict", '{"features":{"a":1}}')):
         assert (answer.status_code, answer.json()["code"]) == (503, "too_stale")
         assert int(answer.headers["retry-after"]) >= 1
     assert client.get("/models/default").status_code == 200  # looking is no prediction
 
 
-def test_work_of_another_role_is_refused_as_a_conflict_and_work_without_a_process_as_unavailable(
-    client: Client, service: FakeService
-) -> None:
-    for error, status, code, again in (
-        (
-            Conflict("a replica process accepts no events; send them to a process with role web or all", "other_role"),
-            409,
-            "other_role",
-            False,
-        ),
-        (Unavailable("appendfsync is no", "store_refuses"), 503, "store_refuses", True),
-        (Unavailable("no route", "store_unreachable"), 503, "store_unreachable", True),
-        (Busy("changed by others", "changed_meanwhile"), 503, "changed_meanwhile", True),
-    ):
-        service.fail = error
+@pytest.mark.parametrize("code", ["store_refuses", "store_unreachable"])
+def test_work_without_a_store_is_refused_and_may_be_tried_again(client: Client, service: Whole, code: str) -> None:
+    service.refuse(Unavailable("no route", code))
+    answer = client.post("/observe", ROW)
+    assert (answer.status_code, answer.json()["code"], answer.json()["outcome"]) == (503, code, "not_accepted")
+    assert (answer.json()["retryable"], "retry-after" in answer.headers) == (True, True)
+    assert answer.json()["detail"] == "no route"
+
+
+def test_work_of_another_role_is_refused_as_a_conflict() -> None:
+    with asking(Whole(role="replica").app()) as client:
         answer = client.post("/observe", ROW)
-        assert (answer.status_code, answer.json()["code"], answer.json()["outcome"]) == (status, code, "not_accepted")
-        assert answer.json()["retryable"] is again
-        assert ("retry-after" in answer.headers) is again
-        assert answer.json()["detail"] == error.detail
+        assert (answer.status_code, answer.json()["code"], answer.json()["outcome"]) == (409, "other_role", "not_accepted")
+        assert (answer.json()["retryable"], "retry-after" in answer.headers) == (False, False)
+        assert answer.json()["detail"] == "a replica process accepts no events; send them to a process with role web or all"
+        remembered = client.post("/predict?remember=true", '{"features":{"a":1}}')
+        assert (remembered.status_code, remembered.json()["code"]) == (409, "other_role")
 
 
-def test_a_process_alone_on_its_store_reports_why_it_accepts_no_events(client: Client, service: FakeService) -> None:
-    service.sharing = Sharing(accepting=("disk_reserve", "the disk is nearly full"), refusals={"disk_reserve": 2})
+def test_a_process_alone_on_its_store_reports_why_it_accepts_no_events(client: Client, service: Whole) -> None:
+    service.refuse(Unavailable("the disk is nearly full", "disk_reserve"))
     assert client.get("/readyz").json()["accepting"] is False
     assert metric(client, "riata_accepting") == 0
     assert metric(client, 'riata_store_refuses{code="disk_reserve"}') == 1
-    assert metric(client, 'riata_store_refusals_total{code="disk_reserve"}') == 2
+    assert metric(client, 'riata_store_refusals_total{code="disk_reserve"}') == 1

@@ -12,13 +12,10 @@ import pytest
 
 from riata.web.api.routes import stream
 from riata.web.api.routes.watching import FADED_SHOWN
-from riata.web.app import create_app
 from riata.web.auth.gate import Buckets, Gate, KeysFile
 from riata.web.auth.keys import KeyEntry, digest_of, new_token, ring_of
 from tests.running import HANG_S
-from tests.settings import web_settings
-from tests.web.fake_service import FakeService
-from tests.web.serving import serving
+from tests.web.serving import Whole, serving
 
 ROW = '{"features":{"a":1},"label":1}'
 JSON = {"Content-Type": "application/json"}
@@ -26,11 +23,11 @@ Event = tuple[str, str, Any]  # id, kind, document
 
 
 @pytest.fixture
-def client(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+def client(service: Whole, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     monkeypatch.setattr(stream, "LOOK_S", 0.01)
     monkeypatch.setattr(stream, "BEAT_S", 0.1)
-    app = create_app(service, service, web_settings(streams_max=2), service.clock)
-    with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as found:
+    with serving(service.app(streams_max=2)) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as found:
+        service.until_ready()
         yield found
 
 
@@ -58,41 +55,35 @@ def begun(client: httpx.Client, **headers: str) -> Any:
     return client.stream("GET", "/models/default/stream", headers=headers)
 
 
-def test_events_come_as_the_model_learns_and_go_on_after_the_last_id(client: httpx.Client, service: FakeService) -> None:
+def test_events_come_as_the_model_learns_and_go_on_after_the_last_id(client: httpx.Client) -> None:
     with begun(client) as answer:
         assert answer.headers["content-type"] == "text/event-stream"
         assert "content-length" not in answer.headers
         found = events(answer.iter_lines())
         first, kind, document = next(found)
         assert (kind, document["seq"]) == ("model", int(first))
-        client.post("/observe", content=ROW, headers=JSON)
+        client.post("/observe?wait=applied", content=ROW, headers=JSON)
         second, kind, document = next(found)
         assert (kind, int(second), document["seq"]) == ("model", int(first) + 1, int(second))
         assert document["faded"].keys() == set(FADED_SHOWN)
-        service.refits.begin("default", {})
-        told = {
-            **dict.fromkeys(stream.REFIT_SHOWN),
-            "id": "r1",
-            "state": "done",
-            "created": "1970-01-01T00:00:00.000Z",
-            "seconds": 0,
-        }
-        assert next(found) == ("", "refit", told)
+        job = client.post("/models/default/refits", content="{}", headers=JSON).json()["id"]
+        told = next(found)
+        assert (told[:2], told[2]["id"], set(told[2])) == (("", "refit"), job, set(stream.REFIT_SHOWN))
     with begun(client, **{"Last-Event-ID": second}) as answer:
         found = events(answer.iter_lines())
         assert next(found)[1] == "refit"  # nothing of the model is newer
         client.post("/observe", content=ROW, headers=JSON)
-        assert next(found)[0] == str(int(second) + 1)
+        assert next(one for one in found if one[1] == "model")[0] == str(int(second) + 1)
     assert once_there_is_room(client, "/models/default/stream?events=2").text.count("data: ") == 2
 
 
-def test_a_quiet_stream_beats_and_a_dropped_model_ends_it(client: httpx.Client, service: FakeService) -> None:
+def test_a_quiet_stream_beats_and_a_dropped_model_ends_it(client: httpx.Client) -> None:
     client.put("/models/m", content="{}", headers=JSON)
     with client.stream("GET", "/models/m/stream") as answer:
         lines = answer.iter_lines()
         while next(lines) != ":":
             pass
-        del service.all["m"]
+        assert client.delete("/models/m?confirm=m").json()["dropped"]
         (last,) = events(lines)
         assert last == ("", "gone", {"name": "m"})
 
@@ -108,16 +99,16 @@ def test_there_are_so_many_streams_and_no_more(client: httpx.Client) -> None:
     assert client.get("/models/default/stream?events=0").json()["code"] == "bad_option"
 
 
-def test_one_key_leaves_streams_to_the_others(service: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_key_leaves_streams_to_the_others(service: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "LOOK_S", 0.01)
+    monkeypatch.setattr(stream, "BEAT_S", 0.1)  # a beat notices that the client of a stream has gone
     tokens = {name: new_token(name) for name in ("one", "two")}
     ring = ring_of([KeyEntry(name, digest_of(token), ["watch"], "*") for name, token in tokens.items()])
     one, two = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
-    settings = web_settings(streams_max=9, streams_per_key=2)
-    app = create_app(
-        service, service, settings, service.clock, gate=Gate(service.clock, KeysFile(Path("/nowhere"), ring), Buckets(0.0, 0.0))
-    )
+    gate = Gate(service.clock, KeysFile(Path("/nowhere"), ring), Buckets(0.0, 0.0))
+    app = service.app(gate, streams_max=9, streams_per_key=2)
     with serving(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
+        service.until_ready()
         with begun(client, **one) as first, begun(client, **one) as second:
             for answer in (first, second):
                 assert next(events(answer.iter_lines()))[1] == "model"
@@ -131,10 +122,11 @@ def test_one_key_leaves_streams_to_the_others(service: FakeService, monkeypatch:
     assert not app.state.parts.streams.by_key
 
 
-def test_streams_end_well_when_the_server_stops(service: FakeService) -> None:
-    app = create_app(service, service, web_settings(), service.clock)
+def test_streams_end_well_when_the_server_stops(service: Whole) -> None:
+    app = service.app()
     with httpx.Client(timeout=HANG_S) as client:
         with serving(app, graceful_stop_s=60) as port:
+            service.until_ready()
             answer = client.send(client.build_request("GET", f"http://127.0.0.1:{port}/models/default/stream"), stream=True)
             lines = answer.iter_lines()
             next(events(lines))

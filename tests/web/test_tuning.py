@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+import json
+
 import pytest
 
-from riata.learn.learner import Shadow, Sketch
-from riata.predict.uncertainty import Covariance
-from tests.predict.sketches import random_sketch, served_weights
 from tests.web.asking import Client
-from tests.web.fake_service import FakeService
 
 TEACH = '[{"features":{"age":41.5,"country":"de"},"label":1},{"features":{"country":"fr"},"label":0}]'
 SKETCH = '{"learner":{"kind":"taylor_sketch"}}'
@@ -93,36 +90,43 @@ def test_a_learner_without_a_penalty_that_may_change_says_what_may(client: Clien
     assert client.ask("PATCH", "/models/default?x=1", content="{}").json()["code"] == "unknown_option"
 
 
-def with_sketch(client: Client, service: FakeService) -> Sketch:
-    """Give the model m a sketch."""
-    client.put("/models/m", SKETCH)
-    sketch = random_sketch(np.random.default_rng(3), gamma=0.1, bits=22)
-    service.all["m"].sketch = sketch
-    service.all["m"].shadows = [Shadow(0.5, 10.0, 0.25, 9.0, 0.125), Shadow(0.75, 0.0, 0.0, 0.0, 0.0)]
-    weights = served_weights(sketch)
-    service.all["m"].weights = dict(zip(weights.slot.tolist(), weights.beta.tolist(), strict=True))
-    return sketch
+@pytest.fixture(scope="module")
+def sketched(standing: Client) -> Client:
+    """A client of a service whose model s has learnt 400 rows, trying other penalties beside its own."""
+    settings = {"kind": "taylor_sketch", "gamma": 0.1, "shadow": [0.5, 0.75]}
+    assert standing.put("/models/s", json.dumps({"learner": settings})).status_code == 201
+    rows = [{"features": {"colour": "red" if n % 3 else "blue", "size": n % 7}, "label": int(n % 3 > 0)} for n in range(400)]
+    assert standing.post("/models/s/observe?wait=applied", json.dumps(rows)).json()["applied"]
+    return standing
 
 
-def test_a_path_goes_from_no_weight_to_all_of_them(client: Client, service: FakeService) -> None:
-    sketch = with_sketch(client, service)
-    answer = client.get("/models/m/path?gammas=9").json()
-    assert answer["model"] == {"name": "m", "version": 1, "seq": 0}
+def test_a_path_goes_from_no_weight_to_all_of_them(sketched: Client) -> None:
+    answer = sketched.get("/models/s/path?gammas=9").json()
+    assert (answer["model"]["name"], answer["model"]["seq"], answer["gamma"]) == ("s", 401, 0.1)
     gammas = [point["gamma"] for point in answer["points"]]
     assert gammas == sorted(gammas, reverse=True)
     assert len(gammas) == 9 + 3
-    assert (answer["points"][0]["non_zeros"], answer["points"][-1]["non_zeros"]) == (0, 9)
-    assert [point["gamma"] for point in answer["points"] if point["in_force"]] == [answer["gamma"]] == [sketch.penalty]
+    assert (answer["points"][0]["non_zeros"], answer["points"][-1]["non_zeros"]) == (0, 3)
+    assert [point["gamma"] for point in answer["points"] if point["in_force"]] == [0.1]
     tried = {point["gamma"]: (point["log_loss"], point["faded_log_loss"]) for point in answer["points"]}
-    assert (tried[0.5], tried[0.75], tried[0.1]) == ((0.25, 0.125), (None, None), (None, None))
-    assert [shadow["gamma"] for shadow in answer["shadows"]] == [0.5, 0.75]
-    assert (answer["log_loss"], answer["faded_log_loss"]) == (None, None)  # nothing was tested yet
-    assert client.get("/models/m/path?gammas=9").json() == answer
+    shadows = {shadow["gamma"]: (shadow["log_loss"], shadow["faded_log_loss"]) for shadow in answer["shadows"]}
+    assert list(shadows) == [0.5, 0.75]
+    assert shadows.items() <= tried.items()
+    assert all(0.0 < loss < 1.0 for pair in shadows.values() for loss in pair)
+    assert {pair for gamma, pair in tried.items() if gamma not in shadows} == {(None, None)}
+    told = sketched.get("/models/s/metrics").json()
+    assert (answer["log_loss"], answer["faded_log_loss"]) == (told["cumulative"]["log_loss"], told["faded"]["log_loss"])
+    assert sketched.get("/models/s/path?gammas=9").json() == answer
 
 
-def test_a_path_can_be_asked_between_two_penalties(client: Client, service: FakeService) -> None:
-    with_sketch(client, service)
-    points = client.get("/models/m/path?gammas=3&from=4e0&to=1").json()["points"]
+def test_before_the_first_event_no_penalty_has_a_loss(client: Client) -> None:
+    client.put("/models/m", '{"learner":{"kind":"taylor_sketch","shadow":[0.5]}}')
+    answer = client.get("/models/m/path?gammas=9").json()
+    assert {point["log_loss"] for point in answer["points"]} == {answer["log_loss"]} == {None}
+
+
+def test_a_path_can_be_asked_between_two_penalties(sketched: Client) -> None:
+    points = sketched.get("/models/s/path?gammas=3&from=4e0&to=1").json()["points"]
     assert [point["gamma"] for point in points] == [4.0, 2.0, 1.0, 0.75, 0.5, 0.1]
 
 
@@ -142,9 +146,8 @@ def test_a_path_can_be_asked_between_two_penalties(client: Client, service: Fake
         "to=2e12",
     ],
 )
-def test_an_invalid_grid_is_refused(client: Client, service: FakeService, query: str) -> None:
-    with_sketch(client, service)
-    answer = client.get(f"/models/m/path?{query}")
+def test_an_invalid_grid_is_refused(sketched: Client, query: str) -> None:
+    answer = sketched.get(f"/models/s/path?{query}")
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_option")
 
 
@@ -156,18 +159,17 @@ def test_a_learner_without_curvature_has_no_path_and_the_refusal_names_one_that_
     assert client.get("/models/default/path?gama=1").json()["code"] == "unknown_option"
 
 
-def test_weights_carry_their_standard_errors_and_say_how_wide_a_slot_is(client: Client, service: FakeService) -> None:
-    with_sketch(client, service)
-    answer = client.get("/models/m/weights").json()
-    assert answer["bits"] == 22
-    assert all(weight["std_error"] > 0.0 for weight in answer["weights"])
-    client.post("/observe", TEACH)
-    assert {weight["std_error"] for weight in client.get("/models/default/weights").json()["weights"]} == {None}
+def test_weights_carry_their_standard_errors_and_say_how_wide_a_slot_is(sketched: Client) -> None:
+    answer = sketched.get("/models/s/weights").json()
+    assert answer["bits"] == sketched.get("/models/s").json()["config"]["encoder"]["bits"]
+    assert [weight["std_error"] > 0.0 for weight in answer["weights"]] == [True] * 3
+    sketched.post("/observe?wait=applied", TEACH)
+    assert {weight["std_error"] for weight in sketched.get("/models/default/weights").json()["weights"]} == {None}
 
 
-def test_predictions_carry_the_standard_error_of_their_margin(client: Client, service: FakeService) -> None:
-    sketch = with_sketch(client, service)
-    [alone, far] = client.post("/models/m/predict", '[{"features":{}},{"features":{"none":5}}]').json()
-    covariance = Covariance.of(sketch)
-    assert alone["std_error"] == far["std_error"] == pytest.approx(float(np.sqrt(covariance.matrix[0, 0])))
-    assert client.get("/predict?age=1").json()["std_error"] is None
+def test_predictions_carry_the_standard_error_of_their_margin(sketched: Client) -> None:
+    [alone, far, near] = sketched.post(
+        "/models/s/predict", '[{"features":{}},{"features":{"none":5}},{"features":{"size":5}}]'
+    ).json()
+    assert 0.0 < alone["std_error"] == far["std_error"] != near["std_error"]
+    assert sketched.get("/predict?age=1").json()["std_error"] is None

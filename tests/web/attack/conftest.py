@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from riata.run.state.config import ModelConfig
-from riata.web.app import create_app
 from riata.web.auth.gate import Gate
 from riata.web.server.bounds import Bounds, ListenerState
-from riata.wire.parse import parse_examples
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import connection_bounds, web_settings
-from tests.web.fake_service import FakeModel, FakeService
-from tests.web.serving import serving
+from riata.wire.parse import StoreContext, parse_examples
+from tests.settings import connection_bounds
+from tests.web.serving import Whole, serving
 
 BODY_BYTES_MAX = 256 * 1024
 CALM = connection_bounds(head_s=20.0, body_idle_s=20.0, write_s=20.0, idle_s=20.0, linger_s=0.5)
@@ -24,16 +21,17 @@ CALM = connection_bounds(head_s=20.0, body_idle_s=20.0, write_s=20.0, idle_s=20.
 
 @dataclass(frozen=True)
 class Target:
-    """A server: its port, its counters, and the service behind it."""
+    """A server: its port, its counters, the service behind it, and the last event before the test."""
 
     port: int
     front: ListenerState
-    service: FakeService
+    service: Whole
+    logged: int
 
     @property
     def appended(self) -> int:
         """Rows that were accepted."""
-        return self.service.all["default"].seq - 1
+        return self.service.logged() - self.logged
 
 
 Start = Callable[..., Target]
@@ -42,9 +40,9 @@ Start = Callable[..., Target]
 @pytest.fixture(scope="session")
 def parser_loaded() -> None:
     """Load what reads bodies, before a deadline runs."""
-    service = FakeService(ManualClock())
+    config = ModelConfig()
     body = b'{"features":{"a":1},"label":1}'
-    parse_examples(body, "application/json", service.context("default", labelled=True), labelled=True)
+    parse_examples(body, "application/json", StoreContext(config.encoder, config.labels, None), labelled=True)
 
 
 def begin(
@@ -55,10 +53,11 @@ def begin(
     bodies_bytes_max: int = 512 * 2**20,
 ) -> Target:
     """Start a server that runs as long as `stack`."""
-    front, service = ListenerState(bounds), FakeService(ManualClock(10_000))
-    settings = web_settings(body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
-    app = create_app(service, service, settings, service.clock, gate=gate)
-    return Target(stack.enter_context(serving(app, front=front)), front, service)
+    front, whole = ListenerState(bounds), Whole()
+    app = whole.app(gate, body_bytes_max=BODY_BYTES_MAX, bodies_bytes_max=bodies_bytes_max, body_deadline_s=body_s)
+    port = stack.enter_context(serving(app, front=front))
+    whole.until_ready()
+    return Target(port, front, whole, 1)
 
 
 @pytest.fixture
@@ -77,7 +76,6 @@ def standing(parser_loaded: None) -> Iterator[Target]:  # noqa: ARG001
 
 @pytest.fixture
 def target(standing: Target) -> Target:
-    """The server of the module, with its counters reset and nothing learnt."""
+    """The server of the module, with its counters reset."""
     standing.front.refused.clear()
-    standing.service.all = {"default": FakeModel("default", ModelConfig())}
-    return standing
+    return replace(standing, logged=standing.service.logged())

@@ -18,14 +18,10 @@ from typing import Any
 import pytest
 
 from riata.base.hosts import read_hosts
-from riata.run.state.config import ModelConfig
-from riata.web.app import create_app
 from riata.web.server.bounds import ListenerState
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import connection_bounds, web_settings
+from tests.settings import connection_bounds
 from tests.web.attack.chromium import Chromium, missing_programs, until
-from tests.web.fake_service import FakeModel, FakeService
-from tests.web.serving import serving
+from tests.web.serving import Whole, serving
 
 pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {', '.join(missing_programs())}")
 
@@ -115,19 +111,24 @@ class Target:
 
     port: int
     front: ListenerState
-    service: FakeService
+    service: Whole
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def state(self) -> list[Any]:
-        models = self.service.all
-        return [(name, one.seq, list(one.generations), one.config) for name, one in models.items()] + [len(self.service.kept)]
+        return self.service.state()
+
+    def generations(self) -> list[int]:
+        """The snapshots of the default model that somebody asked for."""
+        found: list[int] = self.state()[0][2]
+        return found
 
     def renew(self) -> None:
-        self.service.kept.clear()
-        self.service.all = {name: FakeModel(name, ModelConfig(), generations=[1]) for name in ("default", "other")}
+        self.service.do(self.service.stock("default", "other"))
+        if "new" in self.service.models:
+            self.service.do(self.service.admin.drop_model("new"))
         self.front.refused.clear()
 
 
@@ -146,10 +147,11 @@ class Page(BaseHTTPRequestHandler):
 
 
 def begin(stack: ExitStack, hosts: bool) -> Target:
-    service = FakeService(ManualClock(10_000))
+    whole = Whole()
     front = ListenerState(connection_bounds(), hosts=read_hosts("", "127.0.0.1") if hosts else None)
-    app = create_app(service, service, web_settings(), service.clock)
-    return Target(stack.enter_context(serving(app, front=front)), front, service)
+    port = stack.enter_context(serving(whole.app(), front=front))
+    whole.until_ready()
+    return Target(port, front, whole)
 
 
 @pytest.fixture(scope="module")
@@ -240,26 +242,28 @@ def test_a_rebound_name_reads_and_changes_nothing(browser: Chromium, guarded: Ta
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_page_of_the_service_itself_may_do_everything(browser: Chromium, guarded: Target, host: str) -> None:
+    first = guarded.service.logged()
     browser.open(f"http://{host}:{guarded.port}/docs")
     for path, init in REBOUND.values():
         assert browser.run(FETCH, "", path, init).startswith("basic 2")
     put = {**asked_first("PUT", "{}"), "mode": "same-origin"}
     assert browser.run(FETCH, "", "/models/new", put).startswith("basic 201")
-    before = len(guarded.service.all["default"].generations)
+    before = len(guarded.generations())
     assert browser.run(BEACON, "", "/models/default/snapshots", "") == "true"
-    until("the beacon arrives", lambda: len(guarded.service.all["default"].generations) > before)
+    until("the beacon arrives", lambda: len(guarded.generations()) > before)
     assert not guarded.front.refused
-    assert guarded.service.all["default"].seq == 3
-    assert set(guarded.service.all) == {"default", "new"}
+    assert guarded.service.logged() == first + 2
+    assert guarded.service.models == {"default", "new"}
 
 
 def test_requests_from_the_contract_page_work(browser: Chromium, guarded: Target) -> None:
     """Swagger UI as a user operates it: open an operation, fill in the model, execute."""
+    before = len(guarded.generations())
     browser.open(f"{guarded.url}/docs")
     operation = "#operations-snapshots-post_models_model_snapshots"
     browser.click(f"{operation} .opblock-summary-control")
     browser.type(f"{operation} tr[data-param-name=model] input", "default")
     browser.click(f"{operation} button.execute")
     until("it answers", lambda: "201" in browser.text(f"{operation} .live-responses-table tr.response .response-col_status"))
-    assert guarded.service.all["default"].generations == [1, 2]
+    assert len(guarded.generations()) == before + 1
     assert not guarded.front.refused

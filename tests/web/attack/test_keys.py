@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,8 @@ from riata.base.errors import BadInput
 from riata.client import Riata
 from riata.client.errors import ApiNotFound, ApiRefused
 from riata.run.jobs.job import Job
-from riata.run.state.config import ModelConfig
 from riata.web.api.routes.console import build
 from riata.web.api.routes.table import ROUTE_AT, place
-from riata.web.app import create_app
 from riata.web.auth import gate as gate_module
 from riata.web.auth.gate import BURST_S, Bucket, Buckets, Gate, KeysFile
 from riata.web.auth.keys import (
@@ -40,13 +39,11 @@ from riata.web.auth.keys import (
     read_keys,
     ring_of,
 )
-from tests.doubles.manual_clock import ManualClock
-from tests.settings import web_settings
 from tests.web.asking import Client, asking
-from tests.web.fake_jobs import LINEAGE
-from tests.web.fake_service import FakeModel, FakeService
+from tests.web.serving import Whole, exported
 
 ROW = b'{"features":{"a":1},"label":1}'
+BINARY = "application/octet-stream"
 UNLABELLED = b'{"features":{"a":1}}'
 NOW_MS = 1_800_000_000_000
 BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
@@ -63,7 +60,6 @@ BODIES: dict[tuple[str, str], tuple[bytes, str]] = {
         b'{"inputs":[{"name":"a","shape":[1],"datatype":"FP64","data":[1]}]}',
         "application/json",
     ),
-    ("POST", "import"): (b"fake export of mine", "application/octet-stream"),
 }
 
 
@@ -76,31 +72,28 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def app_of(entries: list[KeyEntry], service: FakeService, buckets: Buckets | None = None) -> Any:
-    file = KeysFile(Path("/nowhere"))
-    file.ring = ring_of(entries)
-    gate = Gate(service.clock, file, buckets or Buckets(0.0, 0.0))
-    return create_app(service, service, web_settings(), service.clock, gate=gate)
+def gate_of(entries: list[KeyEntry], service: Whole, buckets: Buckets | None = None) -> Gate:
+    return Gate(service.clock, KeysFile(Path("/nowhere"), ring_of(entries)), buckets or Buckets(0.0, 0.0))
 
 
 @pytest.fixture(scope="module")
-def kept() -> FakeService:
+def kept() -> Whole:
     """The service of the one application of this module."""
-    return FakeService(ManualClock(NOW_MS))
+    return Whole(NOW_MS)
 
 
 @pytest.fixture
-def service(kept: FakeService) -> FakeService:
-    """The service as it was at first."""
-    kept.clock.now_ms = NOW_MS
-    kept.__init__(kept.clock)  # type: ignore[misc]
-    for name in ("mine", "theirs"):
-        kept.all[name] = FakeModel(name, ModelConfig(), generations=[1])
-    kept.all["default"].generations.append(1)
-    for name in kept.all:
-        kept.refits.begin(name, {})
-    kept.jobs.put(Job("f1", "forget", "mine", LINEAGE.hex(), {}, 0, state="done"))
-    return kept
+def service() -> Whole:
+    """A service for an application of its own."""
+    return Whole(NOW_MS)
+
+
+@contextmanager
+def stocked(service: Whole, gate: Gate | None = None) -> Iterator[Client]:
+    """A client of an application of a service that has the models mine and theirs."""
+    with asking(service.app(gate)) as client:
+        client.runner.run(service.stock("mine", "theirs"))
+        yield client
 
 
 TOKENS = {scope: made(scope, [scope], ["mine", "default"]) for scope in SCOPES}
@@ -108,13 +101,15 @@ OF_EVERY_MODEL = {scope: made(f"all-{scope}", [scope]) for scope in SCOPES}
 
 
 @pytest.fixture(scope="module")
-def application(kept: FakeService) -> Iterator[Client]:
-    with asking(app_of([entry for _, entry in (*TOKENS.values(), *OF_EVERY_MODEL.values())], kept)) as found:
+def application(kept: Whole) -> Iterator[Client]:
+    with asking(kept.app(gate_of([entry for _, entry in (*TOKENS.values(), *OF_EVERY_MODEL.values())], kept))) as found:
         yield found
 
 
 @pytest.fixture
-def client(application: Client, service: FakeService) -> Client:  # noqa: ARG001  whose state is that of this test
+def client(application: Client, kept: Whole) -> Client:
+    """A client of the application of this module, which has what the requests name, whatever tests before did to it."""
+    application.runner.run(kept.stock("mine", "theirs", "default"))
     return application
 
 
@@ -123,7 +118,7 @@ def ask(client: Client, method: str, template: str, model: str, headers: dict[st
     path = path.replace("{build}/{folder}/{asset}", f"{build()}/pages/data.js")
     path = path.replace("{asset}", "start.js").replace("{refit}", "r1").replace("{job}", "f1").replace("{generation}", "1")
     verb = template.removeprefix("/models/{model}").strip("/") if template.startswith("/models/") else template.strip("/")
-    body, kind = BODIES.get((method, verb), (b"", "application/json"))
+    body, kind = (exported(), BINARY) if verb == "import" else BODIES.get((method, verb), (b"", "application/json"))
     options = f"?confirm={model}" if method == "DELETE" and not verb else "?events=1" if verb == "stream" else ""
     return client.ask(method, path + options, content=body, headers={"Content-Type": kind, **headers})
 
@@ -131,14 +126,15 @@ def ask(client: Client, method: str, template: str, model: str, headers: dict[st
 def test_a_key_of_some_models_makes_no_backup_which_holds_all(client: Client) -> None:
     answer = ask(client, "POST", "/backup", "", bearer(TOKENS[ADMIN][0]))
     assert (answer.status_code, answer.json()["code"]) == (403, "wrong_scope")
-    assert ask(client, "POST", "/backup", "", bearer(OF_EVERY_MODEL[ADMIN][0])).status_code == 201
+    answer = ask(client, "POST", "/backup", "", bearer(OF_EVERY_MODEL[ADMIN][0]))
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_backup"), "a store in memory has none"
 
 
 # -- the table
 
 
-def test_a_route_without_an_entry_cannot_be_reached(service: FakeService) -> None:
-    app = app_of([TOKENS[ADMIN][1]], service)
+def test_a_route_without_an_entry_cannot_be_reached(service: Whole) -> None:
+    app = service.app(gate_of([TOKENS[ADMIN][1]], service))
 
     async def forgotten() -> str:
         return "reached"
@@ -169,7 +165,7 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
     if scope in ROUTE_AT[method, template].scopes or ROUTE_AT[method, template].scopes == OPEN:
         assert answer.status_code not in (401, 403, 429)
         assert answer.status_code < 500
-        assert answer.status_code != 404
+        assert answer.status_code != 404 or answer.json()["code"] == "no_refit"
     else:
         assert answer.status_code == 403
         assert answer.json()["code"] == "wrong_scope"
@@ -208,23 +204,19 @@ WATCHED = {
 }
 
 
-def test_the_scope_watch_reads_everything_except_predictions_and_exports(client: Client, service: FakeService) -> None:
+def test_the_scope_watch_reads_everything_except_predictions_and_exports(client: Client, kept: Whole) -> None:
     """Written out independently of the table: enough for a scraper and a dashboard, and nothing can be changed."""
     closed = {at for at, route in ROUTE_AT.items() if route.scopes != OPEN}
     assert {at for at in closed if WATCH in ROUTE_AT[at].scopes} == WATCHED
     reading = {at for at in closed if at[0] == "GET" and not ROUTE_AT[at].writes}
     assert reading - WATCHED == {("GET", "/predict"), ("GET", "/models/{model}/predict")}
 
-    def state() -> list[Any]:
-        return [(name, one.seq, list(one.generations), one.config) for name, one in service.all.items()]
-
-    before = state()
+    before = kept.state()
     for method, template in closed:
         answer = ask(client, method, template, "mine", bearer(TOKENS[WATCH][0]))
         assert (answer.status_code == 403) == ((method, template) not in WATCHED), (method, template)
         assert answer.status_code < 500
-    assert state() == before
-    assert service.kept == []
+    assert kept.state() == before
 
 
 def labelled(text: str) -> set[str]:
@@ -233,11 +225,11 @@ def labelled(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("scope", [ADMIN, WATCH])
-def test_meters_name_the_models_that_the_key_may_see_and_no_other(service: FakeService, scope: str) -> None:
+def test_meters_name_the_models_that_the_key_may_see_and_no_other(service: Whole, scope: str) -> None:
     one, every = made("one", [scope], ["mine"]), made("every", [scope], "*")
     observer = made("observer", [OBSERVE], "*")
-    with asking(app_of([one[1], every[1], observer[1]], service)) as client:
-        for name in service.all:
+    with stocked(service, gate_of([one[1], every[1], observer[1]], service)) as client:
+        for name in service.models:
             assert client.post(f"/models/{name}/observe", ROW, **bearer(observer[0])).status_code == 202
         texts = {key: client.get("/metrics", headers=bearer(token)).text for key, (token, _) in (("one", one), ("every", every))}
         assert labelled(texts["every"]) == {"default", "mine", "theirs"}
@@ -247,27 +239,27 @@ def test_meters_name_the_models_that_the_key_may_see_and_no_other(service: FakeS
         assert families["one"] == families["every"], "a scraper finds every metric, with samples or without"
         for line in ('riata_rows_total{model="mine",outcome="accepted"} 1.0', "riata_ready 1.0"):
             assert line in texts["one"].splitlines()
-    with asking(create_app(service, service, web_settings(), service.clock)) as client:
+    with stocked(Whole()) as client:
         assert labelled(client.get("/metrics").text) == {"default", "mine", "theirs"}, "without keys everybody sees all"
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize(("method", "template"), [route for route in ROUTE_AT if "{model}" in route[1]])
 def test_models_of_others_are_as_if_they_were_not_there(
-    client: Client, service: FakeService, method: str, template: str, scope: str
+    client: Client, kept: Whole, method: str, template: str, scope: str
 ) -> None:
-    before = {name: (model.seq, len(model.generations)) for name, model in service.all.items()}
+    before = kept.state()
     answers = {name: ask(client, method, template, name, bearer(TOKENS[scope][0])) for name in ("theirs", "nobodys")}
     assert {name: answer.status_code for name, answer in answers.items()} == {"theirs": 404, "nobodys": 404}
     assert answers["theirs"].content == answers["nobodys"].content
     assert answers["theirs"].headers == answers["nobodys"].headers
     assert "mine" not in answers["theirs"].text
-    assert {name: (model.seq, len(model.generations)) for name, model in service.all.items()} == before
+    assert kept.state() == before
 
 
-def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: FakeService) -> None:
+def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: Whole) -> None:
     token, entry = made("k", [PREDICT, ADMIN], ["mine", "thirs"])
-    with asking(app_of([entry], service)) as client:
+    with stocked(service, gate_of([entry], service)) as client:
         missing = client.get("/models/thirs/predict?a=1", headers=bearer(token))
         assert missing.status_code == 404
         assert "theirs" not in missing.text
@@ -275,30 +267,33 @@ def test_a_model_of_ones_own_that_is_not_there_names_no_other(service: FakeServi
         assert client.get("/models/thirs/predict?a=1", headers=bearer(token)).status_code == 200
 
 
-def test_jobs_of_models_of_others_are_as_if_they_were_not_there(client: Client, service: FakeService) -> None:
-    service.jobs.put(Job("f2", "forget", "theirs", LINEAGE.hex(), {}, 0))
+def test_jobs_of_models_of_others_are_as_if_they_were_not_there(client: Client, kept: Whole) -> None:
+    hidden_job = Job("f2", "forget", "theirs", kept.engine.served_model("theirs").lineage.hex(), {}, 0, state="done")
+    kept.service.jobs.put(hidden_job)
     headers = bearer(TOKENS[ADMIN][0])
-    assert [job["id"] for job in client.get("/jobs", headers=headers).json()["jobs"]] == ["f1"]
+    shown = {job["id"]: job["model"] for job in client.get("/jobs", headers=headers).json()["jobs"]}
+    assert shown["f1"] == "mine"
+    assert set(shown.values()) <= {"mine", "default"}
     for method in ("GET", "DELETE"):
         hidden, none = (client.ask(method, f"/jobs/{job}", headers=headers) for job in ("f2", "f3"))
         assert (hidden.status_code, hidden.json()["code"]) == (none.status_code, none.json()["code"]) == (404, "job_not_found")
-    assert service.jobs.get("f2").halt is None
+    assert hidden_job.halt is None
 
 
-def test_lists_name_only_models_that_the_key_may_read(client: Client, service: FakeService) -> None:
+def test_lists_name_only_models_that_the_key_may_read(client: Client, kept: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = client.get("/models", headers=bearer(TOKENS[OBSERVE][0])).json()["models"]
     assert [line["name"] for line in listed] == ["default", "mine"]
     for path in ("/readyz", "/v2/health/ready"):
         assert client.get(path).json()["models"] == {}
         assert set(client.get(path, headers=bearer(TOKENS[OBSERVE][0])).json()["models"]) == {"default", "mine"}
-    service.is_ready = False
+    monkeypatch.setattr(kept.engine, "stopping", True)
     assert client.get("/readyz").status_code == 503
     assert client.get("/readyz").json()["reasons"] == []
 
 
-def test_a_key_without_the_default_model_has_no_short_routes(service: FakeService) -> None:
+def test_a_key_without_the_default_model_has_no_short_routes(service: Whole) -> None:
     token, entry = made("k", [OBSERVE, PREDICT], ["mine"])
-    with asking(app_of([entry], service)) as client:
+    with stocked(service, gate_of([entry], service)) as client:
         assert client.get("/predict?a=1", headers=bearer(token)).status_code == 404
         assert client.post("/observe", ROW, **bearer(token)).status_code == 404
         assert client.get("/models/mine/predict?a=1", headers=bearer(token)).status_code == 200
@@ -494,16 +489,14 @@ def test_a_new_file_is_taken_and_a_bad_one_leaves_the_old_in_force(tmp_path: Pat
 
 
 def test_a_running_service_takes_keys_back_within_the_time_of_a_look(
-    tmp_path: Path, service: FakeService, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, service: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate_module, "WATCH_S", 0.05)
     token, entry = made("k", [PREDICT])
     path = write(tmp_path / "keys", entry)
     file = KeysFile(path)
     file.load()
-    with asking(
-        create_app(service, service, web_settings(), service.clock, gate=Gate(service.clock, file, Buckets(0.0, 0.0)))
-    ) as client:
+    with asking(service.app(Gate(service.clock, file, Buckets(0.0, 0.0)))) as client:
         assert client.get("/predict?a=1", headers=bearer(token)).status_code == 200
         write(path)
         deadline = time.monotonic() + 900
@@ -524,11 +517,11 @@ def test_a_bucket_lets_through_its_rate_and_a_burst() -> None:
     assert sum(bucket.take(at) == 0.0 for at in range(100, 10_100)) == pytest.approx(100, abs=1)
 
 
-def test_too_many_requests_get_retry_after(service: FakeService) -> None:
+def test_too_many_requests_get_retry_after(service: Whole) -> None:
     clock = service.clock
     token, entry = made("slow", [PREDICT], requests_per_s=1.0)
     free, other = made("free", [PREDICT])
-    with asking(app_of([entry, other], service, Buckets(100.0, 0.0))) as client:
+    with asking(service.app(gate_of([entry, other], service, Buckets(100.0, 0.0)))) as client:
         statuses = [client.get("/predict?a=1", headers=bearer(token)).status_code for _ in range(4)]
         assert statuses == [200, 200, 429, 429]
         refused = client.get("/predict?a=1", headers=bearer(token))
@@ -540,9 +533,9 @@ def test_too_many_requests_get_retry_after(service: FakeService) -> None:
         assert client.get("/predict?a=1", headers=bearer(token)).status_code == 200
 
 
-def test_all_together_have_a_rate_without_any_key(service: FakeService) -> None:
+def test_all_together_have_a_rate_without_any_key(service: Whole) -> None:
     gate = Gate(service.clock, None, Buckets(0.0, 2.0))
-    with asking(create_app(service, service, web_settings(), service.clock, gate=gate)) as client:
+    with asking(service.app(gate)) as client:
         assert [client.get("/predict?a=1").status_code for _ in range(6)] == [200] * 4 + [429] * 2
         assert client.get("/readyz").status_code == 200
 
@@ -560,8 +553,8 @@ def test_buckets_are_kept_for_known_keys_only() -> None:
 # -- the client
 
 
-def test_the_client_sends_its_key(service: FakeService) -> None:
-    with asking(app_of([TOKENS[PREDICT][1]], service)) as client:
+def test_the_client_sends_its_key(service: Whole) -> None:
+    with stocked(service, gate_of([TOKENS[PREDICT][1]], service)) as client:
 
         def handle(request: httpx.Request) -> httpx.Response:
             answer = client.ask(
@@ -585,7 +578,7 @@ def test_the_client_sends_its_key(service: FakeService) -> None:
 
 
 def test_a_key_of_some_models_follows_and_promotes_no_other_and_sees_none(
-    client: Client, service: FakeService, monkeypatch: pytest.MonkeyPatch
+    client: Client, kept: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     headers = bearer(TOKENS[ADMIN][0])
     bodies: list[tuple[str, str, dict[str, str]]] = [
@@ -600,8 +593,8 @@ def test_a_key_of_some_models_follows_and_promotes_no_other_and_sees_none(
         assert client.ask(method, path, json={name: "default"}, headers=headers).status_code != 404
     figures = {"learner": {}, "events": 0, "non_zeros": 0, "measure": "log loss", "compared": 0, "past": None}
     figures |= dict.fromkeys(("difference", "standard_error", "interval"))
-    told = service.describe("mine") | {"challengers": [{"name": "default", **figures}, {"name": "theirs", **figures}]}
-    monkeypatch.setattr(service, "describe", lambda _model: told)
+    told = kept.service.describe("mine") | {"challengers": [{"name": "default", **figures}, {"name": "theirs", **figures}]}
+    monkeypatch.setattr(kept.service, "describe", lambda _model: told)
     for token, names in ((TOKENS[WATCH][0], ["default"]), (OF_EVERY_MODEL[WATCH][0], ["default", "theirs"])):
         answer = client.get("/models/mine", headers=bearer(token)).json()
         assert [one["name"] for one in answer["challengers"]] == names

@@ -13,16 +13,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from riata.cli.app import app as verbs
-from riata.run.state.config import ModelConfig
-from riata.web.app import create_app
 from riata.web.auth.keys import read_keys
 from riata.web.server.health_listener import health_app, health_listener
-from tests.doubles.manual_clock import ManualClock
 from tests.running import Running
-from tests.settings import connection_bounds, web_settings
+from tests.settings import connection_bounds
 from tests.web.attack.raw import get, talk
-from tests.web.fake_service import FakeModel, FakeService
-from tests.web.serving import serving
+from tests.web.serving import Whole, serving
 
 ROW = {"features": {"a": 1}, "label": 1}
 PATIENCE_S = 60.0
@@ -196,9 +192,8 @@ def test_a_key_in_the_environment_is_no_setting_of_the_service(tmp_path: Path) -
 
 
 def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
-    service = FakeService(ManualClock(10_000))
-    service.all["m"] = FakeModel("m", ModelConfig())
-    app = create_app(service, service, web_settings(), service.clock)
+    whole = Whole()
+    app = whole.app()
     busy, over, told = threading.Event(), threading.Event(), threading.Event()
 
     @app.get("/busy")
@@ -213,6 +208,7 @@ def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
         serving(app) as port,
         health_listener(health_app(app.state.parts, told), "127.0.0.1", 0, "", connection_bounds()) as probes,
     ):
+        whole.until_ready()
         paths = ("/livez", "/readyz", "/metrics", "/version")
         for path in paths:  # the first answer of each loads what it needs
             assert talk(probes, get(path.encode(), b"Connection: close")).told == [(200, "")]
@@ -224,7 +220,7 @@ def test_probes_answer_while_the_loop_of_the_service_is_busy() -> None:
         assert asking.is_alive(), "the loop was busy all the while"
         over.set()
         asking.join()
-        assert set(httpx.get(f"http://127.0.0.1:{probes}/readyz").json()["models"]) == {"default", "m"}
+        assert set(httpx.get(f"http://127.0.0.1:{probes}/readyz").json()["models"]) == {"default"}
         told.set()
         for path in ("/readyz", "/v2/health/ready"):
             answer = httpx.get(f"http://127.0.0.1:{probes}{path}")

@@ -145,7 +145,7 @@ def test_an_answer_that_is_not_taken_is_dropped(start: Start, monkeypatch: pytes
     async def export(_model: str) -> bytes:
         return large
 
-    monkeypatch.setattr(target.service, "export", export)
+    monkeypatch.setattr(target.service.admin, "export", export)
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         connection.connect(("127.0.0.1", target.port))
@@ -170,7 +170,7 @@ def test_an_answer_that_is_taken_slowly_arrives_whole(start: Start, monkeypatch:
     async def export(_model: str) -> bytes:
         return large
 
-    monkeypatch.setattr(target.service, "export", export)
+    monkeypatch.setattr(target.service.admin, "export", export)
     with connect(target) as connection:
         connection.sendall(get(b"/models/default/export", b"Connection: close"))
         received = b""
