@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from riata.run.state.config import read_config
 from riata.run.state.model_state import Frozen, ModelState
+from riata.run.state.recovery import Recovery
 from riata.run.writer.cell import WriterHooks
 from riata.run.writer.checkpointer import Checkpointer, Saved
 from riata.run.writer.model_turn import PARTS, REST_MS_MAX
 from riata.run.writer.queue import AddModel, Logged
 from riata.run.writer.writer import Writer
-from riata.store.store import Verdict
+from riata.store.layout import split_chunks
+from riata.store.store import Store, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
-from tests.run.events import create_model, log_batch, random_batch
+from tests.run.events import create_model, here, log_batch, random_batch
+from tests.run.test_recovery import acquire
+from tests.settings import retention
 
 LINEAGE = bytes(range(16))
 COST_MS = 4  # of a checkpoint
@@ -95,3 +102,42 @@ def test_a_checkpoint_that_is_due_by_the_number_of_events_does_not_wait_for_othe
             at.learn(name)
         at.pass_time(0)
         assert sorted(at.saved) == at.names
+
+
+@pytest.mark.parametrize(("chunk_bytes", "chunks"), [(2**20, 1), (2000, 0)], ids=["small", "large"])
+def test_a_small_checkpoint_takes_three_calls_of_the_store_and_a_large_one_is_paced(
+    chunk_bytes: int, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, calls = MemoryStore(), 0
+
+    def call(work: Callable[[Store], Any]) -> Future[Any]:
+        nonlocal calls
+        calls += 1
+        return here(store)(work)
+
+    create_model(store, "m")
+    log_batch(store, random_batch(np.random.default_rng(3), 70), "m")
+    owner = acquire(store)
+    frozen = Recovery(here(store), owner, lambda: 0).recover("m").state.freeze()
+    pieces = list(split_chunks(frozen.parts(), chunk_bytes))
+    assert len(pieces) == chunks or len(pieces) > 2
+    monkeypatch.setattr("riata.store.layout.split_chunks", partial(split_chunks, chunk_bytes=chunk_bytes))
+    monkeypatch.setattr("riata.run.writer.checkpointer.CHUNK_BYTES_MAX", chunk_bytes)
+    for generation in (1, 2):
+        calls = 0
+        saved = Checkpointer(call, owner, retention()).save(frozen, 0, {})
+        assert (saved.verdict, saved.unreadable) == (Verdict.OK, False)
+        assert calls == (3 if chunks == 1 else len(pieces) + 3)
+        found = store.generations("m")[0]
+        assert (found.gen, found.parent, found.verified) == (generation, generation - 1, True)
+        assert store.open_generation("m", generation) == b"".join(pieces)
+
+
+def test_a_checkpoint_of_another_owner_is_fenced_in_one_call_too() -> None:
+    store = MemoryStore()
+    create_model(store, "m")
+    owner = acquire(store)
+    frozen = Recovery(here(store), owner, lambda: 0).recover("m").state.freeze()
+    acquire(store)
+    assert Checkpointer(here(store), owner, retention()).save(frozen, 0, {}).verdict is Verdict.FENCED
+    assert store.generations("m") == []

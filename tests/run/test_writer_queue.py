@@ -14,6 +14,7 @@ from riata.run.writer.queue import (
     GATHERED_MAX,
     PARTS,
     PATIENCE,
+    QUIET_MS,
     SAVED_MS,
     SMALL_ROWS,
     Item,
@@ -215,3 +216,20 @@ def test_a_line_that_somebody_asks_for_or_with_many_rows_passes_those_that_are_l
         inbox.put(item)
     assert inbox.presses()
     assert taken(inbox) == [logged(1), *items]
+
+
+def test_lines_that_are_left_to_gather_do_not_wait_for_their_share_once_no_row_arrives() -> None:
+    inbox = WriterQueue()
+    for name in ("a", "b"):
+        inbox.put(one_row(name))
+    first = inbox.take()
+    assert first is not None
+    inbox.spent(first, 10**6)  # a share of it would be back after hours
+    inbox.give_back(first)
+    begun = time.monotonic()
+    inbox.put(one_row("c"))
+    assert inbox.take() is None
+    while (second := inbox.take()) is None:
+        inbox.gather(0.0)
+    assert second.model == "b"
+    assert time.monotonic() - begun >= 0.9 * QUIET_MS / 1000

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from riata.base.errors import Conflict, Corrupt, NotFound, StoreFailed, Unavailable
@@ -98,11 +99,10 @@ class Checkpointer:
     ) -> tuple[Verdict | None, Generation | None, str]:
         """Return how it ended, what was committed or refused, and why that does not decode to the same state ("" if it does)."""
         parts = frozen.parts()
-        newest = self._newest(name)
         size = sum(map(len, parts))
         generation = Generation(
-            gen=newest + 1,
-            parent=newest,
+            gen=0,
+            parent=0,
             applied=int(frozen.header["applied"]),
             chain=bytes.fromhex(frozen.header["chain"]),
             lineage=bytes.fromhex(frozen.header["lineage"]),
@@ -118,26 +118,39 @@ class Checkpointer:
         )
         if name in self._doubtful and (why := self._why_unreadable(name, generation, lambda: b"".join(parts))):
             return None, None, why  # do not fill the store with checkpoints that cannot be read
-        for index, chunk in enumerate(layout.split_chunks(parts)):
-            if not self._stage(name, generation.gen, index, chunk):
-                return Verdict.FENCED, generation, ""
-            time.sleep(PACE_S)
-        verdict: Verdict = self._call(lambda s: s.commit(self._owner, name, newest, generation)).result()
+        verdict, generation = self._commit(name, generation, list(layout.split_chunks(parts)))
         if verdict is not Verdict.OK:
             return verdict, generation, ""
         read = self._call(lambda s: s.open_generation(name, generation.gen)).result
         if why := self._why_unreadable(name, generation, read):
             return verdict, generation, why
-        self._call(lambda s: s.mark_verified(self._owner, name, generation.gen)).result()
-        self.trim(name)
+        self.trim(name, verified=generation.gen)
         return verdict, replace(generation, verified=True), ""
 
-    def _newest(self, name: str) -> int:
-        generations = self._call(lambda s: s.generations(name)).result()
-        return generations[0].gen if generations else 0
+    def _commit(self, name: str, generation: Generation, chunks: Sequence[bytes]) -> tuple[Verdict, Generation]:
+        """Stage and commit the next generation; one of a single chunk by one call of the store."""
 
-    def _stage(self, name: str, gen: int, index: int, chunk: bytes) -> bool:
-        return bool(self._call(lambda s: s.stage(self._owner, name, gen, index, chunk)).result())
+        def stage(store: Store, index: int, numbered: Generation) -> bool:
+            return store.stage(self._owner, name, numbered.gen, index, chunks[index])
+
+        def begin(store: Store) -> tuple[Verdict | None, Generation]:
+            known = store.generations(name)
+            newest = known[0].gen if known else 0
+            numbered = replace(generation, gen=newest + 1, parent=newest)
+            if not stage(store, 0, numbered):
+                return Verdict.FENCED, numbered
+            return (store.commit(self._owner, name, newest, numbered) if len(chunks) == 1 else None), numbered
+
+        begun: tuple[Verdict | None, Generation] = self._call(begin).result()
+        verdict, numbered = begun
+        for index in range(1, len(chunks) if verdict is None else 0):
+            time.sleep(PACE_S)
+            if not self._call(partial(stage, index=index, numbered=numbered)).result():
+                return Verdict.FENCED, numbered
+        if verdict is None:
+            time.sleep(PACE_S)
+            verdict = self._call(lambda s: s.commit(self._owner, name, numbered.parent, numbered)).result()
+        return verdict, numbered
 
     def _why_unreadable(self, name: str, generation: Generation, read: Callable[[], bytes]) -> str:
         """Read a checkpoint back. Return why it does not decode to the same state, bit for bit; "" if it does."""
@@ -149,12 +162,17 @@ class Checkpointer:
         self._doubtful.discard(name)
         return ""
 
-    def trim(self, name: str, without: Sequence[int] = ()) -> None:
-        """Trim the log and the generations; `without`: saved ones to drop. Waits for the store."""
+    def trim(self, name: str, without: Sequence[int] = (), verified: int = 0) -> None:
+        """Trim the log and the generations; `without`: saved ones to drop. Waits for the store.
+
+        verified : a generation that was read back, to be marked first; 0 for none
+        """
         keep, archived = self._retention, self._archived
 
         def trim(store: Store) -> int:
             events = keep.events
+            if verified:
+                store.mark_verified(self._owner, name, verified)
             if archived is not None:
                 head = store.head(name)
                 events = max(events, head.seq - archived(name, head.lineage))

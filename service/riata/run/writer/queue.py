@@ -7,7 +7,7 @@ No line starves: it is preferred by when it became ready plus PATIENCE times wha
 most about that many times as long as its own turn takes, however many short turns there are.
 
 A turn of one row costs as much as one of a hundred, and with a thousand models each row may be of another one. So turns of lines
-with few records of few rows, which nobody waits for, share a tenth of a processor: while there are many, they gather more.
+with few records of few rows, which nobody waits for, share a twentieth of a processor while rows arrive: they gather more.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ __all__ = [
 SMALL_ROWS: Final = 64  # a record of fewer rows is left to gather
 GATHERED_MAX: Final = 64  # this many records end the gathering
 GATHER_S: Final = 0.02  # the longest wait of the first of them; far less than what is served may lag
-PARTS: Final = 10  # of a processor's time, of which one is for turns of lines that are left to gather
+PARTS: Final = 20  # of a processor's time, of which one is for turns of lines that are left to gather
 SAVED_MS: Final = 1000  # so long an idle writer does not hold them back
+QUIET_MS: Final = 100  # nor does one for which no row has arrived for so long
 PATIENCE: Final = 10  # how many times the length of its own turn a line waits at most for shorter turns of others
 
 
@@ -76,6 +77,7 @@ class WriterQueue:
         self._ready: Heap = []  # of the lines that have items and are not busy
         self._small: Heap = []  # of those of them that are left to gather
         self._share = Share(PARTS, SAVED_MS)  # of the turns of the latter
+        self._put_ms = 0  # when a record was put
         self._puts = 0  # makes the entries of the heap comparable
         self._waiting, self._pressing = 0, 0  # items of these lines; how many of them are not left to gather
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()  # signalled after an item was put; carries no data
@@ -89,6 +91,8 @@ class WriterQueue:
             line = self._line(item.model)
             if isinstance(item, AddModel):
                 line.lineage = item.state.lineage
+            elif isinstance(item, Logged):
+                self._put_ms = _now_ms()
             self._append(line, item)
             is_heard = not line.busy and (not self._gathering or self.presses())
         if is_heard:
@@ -161,7 +165,7 @@ class WriterQueue:
 
     def presses(self) -> bool:
         """Whether there is such an item that is not left to gather, or as many as are not left for longer."""
-        return self._pressing > 0 or (self._waiting >= GATHERED_MAX and (bool(self._ready) or self._share.free_ms() <= _now_ms()))
+        return self._pressing > 0 or (self._waiting >= GATHERED_MAX and (bool(self._ready) or self._free_ms() <= _now_ms()))
 
     def waited_s(self) -> float:
         """Return for how long an item of a line that is not busy has waited, seconds; 0 if there is none."""
@@ -174,7 +178,7 @@ class WriterQueue:
         """Return the line whose turn it is, which is busy from now on; None if no line is ready, or is left to gather."""
         with self._lock:
             ready, small = _first(self._ready), _first(self._small)
-            left = small is not None and (ready is None or small < ready) and self._share.free_ms() <= _now_ms()
+            left = small is not None and (ready is None or small < ready) and self._free_ms() <= _now_ms()
             entry = small if left else ready
             if entry is None:
                 return None
@@ -240,7 +244,7 @@ class WriterQueue:
         with self._lock:
             first = _first(self._small)
         if first is not None:
-            timeout_s = max(first[-1].since_s + timeout_s - time.monotonic(), (self._share.free_ms() - _now_ms()) / 1000)
+            timeout_s = max(first[-1].since_s + timeout_s - time.monotonic(), (self._free_ms() - _now_ms()) / 1000)
         self._gathering = True
         try:
             while True:  # these signals are for items put before, which are seen below
@@ -253,6 +257,10 @@ class WriterQueue:
         except queue.Empty:
             pass
         self._gathering = False
+
+    def _free_ms(self) -> int:
+        """Return from when on lines that are left to gather may have turns."""
+        return min(self._share.free_ms(), self._put_ms + QUIET_MS)
 
     def _line(self, model: str) -> Line:
         line = self._lines.get(model)

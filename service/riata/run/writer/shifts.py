@@ -6,9 +6,9 @@ that is known to take long goes aside from the beginning. Nothing is cut: the op
 
 Priorities. A thread that learns at full speed makes a prediction wait for a processor, not for the interpreter. On Linux a thread
 may lower its own priority and that of others, and raise none without a privilege. So there are two threads for the loop, one of
-lower and one of normal priority. The one of normal priority has it while work starves (`StarvationGauge`), and while
-anything is aside: then short turns are not to wait for long ones. The lower one is BESIDE: a turn that has begun keeps its thread,
-so this bounds how long it takes beside busy processes.
+lower and one of normal priority. The one of normal priority has it while work starves (`StarvationGauge`), and while anything is
+aside: then short turns are not to wait for long ones. The lower one is BESIDE: a turn that has begun keeps its thread, so this
+bounds how long it takes beside busy processes.
 
 What goes aside from the beginning runs at ASIDE_NICENESS: after everything of normal priority, but with a tenth of a processor
 that is busy otherwise, so it ends. A turn that is caught in the thread of normal priority continues at ASIDE_NICENESS, and
