@@ -229,7 +229,7 @@ class Settings(BaseSettings):
         "it takes processor time and disk space; whether it pays depends on the stream",
     )  # fmt: skip
     refit_promote: Literal["never", "if_better"] = _setting(
-        "never", "Refits", "if_better lets the model go on from a refit of refit_every_s if the gate says PROMOTE",
+        "never", "Refits", "if_better: a model goes on from its refit of refit_every_s if the verdict is PROMOTE",
         "whether a model may replace itself is the operator's decision",
     )  # fmt: skip
     refit_nice: Annotated[int, Ge(0), Le(19)] = _setting(
