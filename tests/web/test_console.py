@@ -9,7 +9,7 @@ import re
 import pytest
 
 from riata.run.state.changes import KINDS
-from riata.web.api.routes.console import FILES, FOLDER, PAGE, build, files
+from riata.web.api.routes.console import FILES, FOLDER, PAGE, build, files, without_comments
 from tests.web.asking import Client, asking
 from tests.web.serving import Whole
 
@@ -31,6 +31,26 @@ def test_the_page_and_its_files_are_small() -> None:
     assert own <= OWN_GZIP_BYTES_MAX
     assert sum(len(file.compressed) for file in found.values()) <= GZIP_BYTES_MAX
     assert all(gzip.decompress(file.compressed) == file.content for file in found.values())
+
+
+def test_comments_are_left_out_and_code_is_not() -> None:
+    script = b"""// About.
+
+/** Short. */
+export const f = a => a; // stays, with "/** a text */"
+  /**
+   * Long: `x`
+   */
+  const g = "// no comment", h = 4 /** in a line */ / 2;
+  /** before code */ const i = 1;
+  /** alone */
+"""
+    left = without_comments(script).split(b"\n")
+    assert [at for at, line in enumerate(left) if line] == [3, 7, 8]
+    assert [left[at] for at in (3, 7, 8)] == [script.split(b"\n")[at] for at in (3, 7, 8)]
+    assert len(left) == len(script.split(b"\n"))
+    licensed = files()["vendor/uPlot.iife.min.js"].content
+    assert hashlib.sha256(licensed).hexdigest() == VENDORED["uPlot.iife.min.js"]
 
 
 def test_every_kind_of_change_has_words() -> None:
@@ -67,7 +87,7 @@ def test_browsers_keep_the_files_and_ask_for_the_page_again(client: Client) -> N
     script = client.get(f"/console/{build()}/app.js", headers={"Accept-Encoding": "identity"})
     assert script.headers["cache-control"].endswith("immutable")
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
-    assert script.content == (FOLDER / "app.js").read_bytes()
+    assert script.content == without_comments((FOLDER / "app.js").read_bytes())
     for answer in (page, script):
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'")

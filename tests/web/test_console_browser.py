@@ -486,6 +486,49 @@ def test_the_tree_of_a_curve_is_drawn_with_the_weights_of_its_leaves(console: Co
     assert console.browser.run("return document.querySelector('#curves').hidden")
 
 
+def test_shapes_are_drawn_with_the_numbers_of_the_route(console: Console, axe: str) -> None:
+    until("the model is there", lambda: console.ask("PUT", "/models/shaped", json={}).get("state") == "ready")
+    sent = []
+    for i in range(1200):
+        a, b, c = i % 41 - 20.5, i * 7 % 29 - 14.5, i * 5 % 13 + 0.5
+        sent.append({"features": {"a": a, BIDI: b, HTML: c}, "label": int(a * b > 0.0)})
+    console.ask("POST", "/models/shaped/observe?wait=applied", json=sent)
+    told = console.ask("GET", "/models/shaped/shapes")
+    console.open("model", model="shaped")
+    console.shows("What each column adds to the margin")
+    titles = "return [...document.querySelectorAll(`#shapes svg .${given[0]} title`)].map(one => one.textContent)"
+    pieces, cells = console.browser.run(titles, "hit"), console.browser.run(titles, "cell")
+    assert len(pieces) == sum(len(one["values"]) for one in told["columns"])
+    assert len(cells) == sum(len(line) for one in told["pairs"] for line in one["values"])
+    (of_a,) = [one for one in told["columns"] if one["feature"] == "a"]
+    ends = [(edge, of_a["weight"] * edge + value) for edge, value in zip(of_a["edges"], of_a["values"], strict=False)]
+    shown = [re.fullmatch(r"(?:.* < )?a ≤ (.*): adds (?:.* to )?(.*)", text) for text in pieces]
+    assert [(float(one[1]), float(one[2])) for one in shown if one] == [pytest.approx(end, rel=1e-3) for end in ends]
+    (pair,) = [one for one in told["pairs"] if set(one["features"]) == {"a", BIDI}]
+    assert any("pay\\u202etxt" in text and float(text.split("adds ")[1]) > 0.5 for text in cells)
+    strongest = max((abs(value), value) for line in pair["values"] for value in line)[1]
+    colour = "return [...document.querySelectorAll('#shapes .cell')].filter(one => one.getAttribute('fill-opacity') === '1'"
+    strong = console.browser.run(f"{colour} && one.querySelector('title')).map(one => one.getAttribute('class'))")
+    assert strong == ["cell minus" if strongest < 0.0 else "cell bar"]
+    console.browser.run("document.querySelector('[aria-label=\"data: Shapes\"]').click()")
+    rows = "return document.querySelectorAll('#shapes tbody tr').length"
+    assert console.browser.run(rows) == len(pieces) + len(cells)
+    for theme in ("light", "dark"):
+        console.turn(theme)
+        assert console.barriers(axe, ()) == [], theme
+    console.browser.devtools("Emulation.setDeviceMetricsOverride", width=320, height=700, deviceScaleFactor=1, mobile=True)
+    try:
+        widths = "return [innerWidth, document.documentElement.scrollWidth]"
+        until("nothing is wider than the screen", lambda: console.browser.run(widths) == [320, 320])
+    finally:
+        console.browser.devtools("Emulation.clearDeviceMetricsOverride")
+    console.well()
+    console.open("model")
+    console.shows("Numeric columns have no shapes: the learner taylor_sketch has none.")
+    console.well()
+    console.ask("DELETE", "/models/shaped?confirm=shaped")
+
+
 def test_the_data_behind_a_panel_is_a_table_and_a_file(console: Console) -> None:
     console.open("overview", span="half")
     console.shows("The faded log loss went from")

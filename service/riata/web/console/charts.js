@@ -1,9 +1,10 @@
-// Curves by uPlot; bars, calibration and paths as own SVG.
+// Curves by uPlot; bars, calibration, paths, steps and maps as own SVG.
 
 import { h, number, s, short, visible } from "./dom.js";
 
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]]; // curves differ by more than their colour
 const HEIGHT = 260;
+const cut = (text, chars) => (text.length > chars ? text.slice(0, chars - 1) + "…" : text);
 const colour = variable => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
 
 /**
@@ -79,14 +80,13 @@ export function bars(rows, title) {
   const most = Math.max(1e-12, ...rows.map(row => Math.abs(row.value) + 2 * (row.error || 0)));
   const low = rows.some(row => row.value < 0 || row.value - 2 * (row.error || 0) < 0) ? -most : 0;
   const at = value => left + ((value - low) / (most - low)) * (width - left - right);
-  const cut = text => (text.length > 30 ? text.slice(0, 29) + "…" : text);
   return s("svg", { viewBox: `0 0 ${width} ${rows.length * line + 6}`, role: "img", "aria-label": title },
     s("line", { class: "axis", x1: at(0), x2: at(0), y1: 0, y2: rows.length * line + 6 }),
     rows.map((row, index) => {
       const y = index * line + 4, begin = Math.min(at(0), at(row.value));
       return s("g", {},
         s("title", {}, `${visible(row.label)}: ${number(row.value)}`),
-        s("text", { x: left - 8, y: y + 12, "text-anchor": "end" }, cut(visible(row.label))),
+        s("text", { x: left - 8, y: y + 12, "text-anchor": "end" }, cut(visible(row.label), 30)),
         s("rect", { class: row.value < 0 ? "minus" : "bar", x: begin, y: y + 2, width: Math.max(1, Math.abs(at(row.value) - at(0))), height: 11 }),
         row.error ? s("line", { class: "whisker", x1: at(row.value - 2 * row.error), x2: at(row.value + 2 * row.error), y1: y + 7.5, y2: y + 7.5 }) : null,
         s("text", { x: width - right + 6, y: y + 12 }, number(row.value)));
@@ -141,4 +141,51 @@ export function path(points, chosen, choose) {
       "aria-pressed": String(point.gamma === chosen), onclick: () => choose(point),
       onkeydown: event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(point); } },
     }, s("title", {}, `gamma ${number(point.gamma)}: ${number(point.non_zeros)} weights, log loss ${number(point.log_loss)}`))));
+}
+
+/** Marks and numbers of an axis: three, at its ends and in the middle. */
+const thirds = (low, high) => [low, (low + high) / 2, high];
+
+/**
+ * What a column adds over its values: a sloping piece for each interval, and a mark on the axis at each edge.
+ * one: {label, pieces: [{low, high, from, to, title}]}; span: of the vertical axis, whose middle is that of the effect
+ */
+export function steps({ label, pieces }, span) {
+  const width = 420, height = 210, pad = 58, foot = 40, ends = pieces.flatMap(piece => [piece.from, piece.to]);
+  const left = pieces[0].low, right = pieces[pieces.length - 1].high, middle = (Math.min(...ends) + Math.max(...ends)) / 2;
+  const x = value => pad + ((value - left) / (right - left)) * (width - pad - 10);
+  const y = value => 20 + ((middle + span / 2 - value) / span) * (height - foot - 28);
+  const floor = height - foot;
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `what ${label} adds to the margin, by its value` },
+    s("line", { class: "axis", x1: pad, x2: width - 10, y1: floor, y2: floor }), s("line", { class: "axis", x1: pad, x2: pad, y1: 12, y2: floor }),
+    thirds(left, right).map((tick, at) => s("text", { x: x(tick), y: floor + 17, "text-anchor": ["start", "middle", "end"][at] }, number(tick, 3))),
+    thirds(middle - span / 2, middle + span / 2).map(tick => s("text", { x: pad - 6, y: y(tick) + 4, "text-anchor": "end" }, number(tick, 3))),
+    s("text", { x: (pad + width) / 2, y: height - 5, "text-anchor": "middle" }, cut(label, 44)), s("text", { x: pad + 6, y: 11 }, "adds"),
+    pieces.slice(1).map(piece => s("line", { class: "whisker", x1: x(piece.low), x2: x(piece.low), y1: floor, y2: floor - 5 })),
+    s("polyline", { class: "step", points: pieces.map(piece => `${x(piece.low)},${y(piece.from)} ${x(piece.high)},${y(piece.to)}`).join(" ") }),
+    pieces.map(piece => s("rect", { class: "hit", x: x(piece.low), y: 12, width: Math.max(1, x(piece.high) - x(piece.low)), height: floor - 12 }, s("title", {}, piece.title))));
+}
+
+/**
+ * A table of numbers as colours: blue above zero, orange below, the stronger the larger.
+ * labels: of the two axes; edges: between the cells of each; cells: [{across, up, value, title}]; most: what has the full colour
+ */
+export function heat({ labels, edges, cells }, most) {
+  const width = 420, height = 320, pad = 74, foot = 56;
+  const [across, up] = edges.map(ends => ends.length + 1), w = (width - pad - 10) / across, tall = (height - foot - 30) / up;
+  const x = at => pad + at * w, y = at => height - foot - at * tall;
+  const shown = ends => ends.map((end, at) => [end, at + 1]).filter((_, at) => ends.length < 5 || at % 2 === 1);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `what ${labels[0]} and ${labels[1]} add together` },
+    cells.map(cell => s("rect", { class: `cell ${cell.value < 0 ? "minus" : "bar"}`, "fill-opacity": Math.abs(cell.value) / most, x: x(cell.across), y: y(cell.up + 1), width: w, height: tall }, s("title", {}, cell.title))),
+    shown(edges[0]).map(([end, at]) => s("text", { x: x(at), y: height - foot + 17, "text-anchor": "middle" }, number(end, 3))),
+    shown(edges[1]).map(([end, at]) => s("text", { x: pad - 6, y: y(at) + 4, "text-anchor": "end" }, number(end, 3))),
+    s("text", { x: (pad + width) / 2, y: height - foot + 36, "text-anchor": "middle" }, cut(labels[0], 44)), s("text", { x: 4, y: 16 }, cut(labels[1], 44)));
+}
+
+/** The colours of maps, from the smallest number to the largest. */
+export function scale(most) {
+  const shares = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1];
+  return s("svg", { class: "inline scale", viewBox: `0 0 ${shares.length * 34} 32`, role: "img", "aria-label": `colours from ${number(-most, 3)}, orange, to ${number(most, 3)}, blue` },
+    shares.map((share, at) => s("rect", { class: `cell ${share < 0 ? "minus" : "bar"}`, "fill-opacity": Math.abs(share), x: at * 34, y: 0, width: 34, height: 14 })),
+    [0, 4, 8].map(at => s("text", { x: at === 0 ? 0 : at === 4 ? 4.5 * 34 : 9 * 34, y: 28, "text-anchor": ["start", "middle", "end"][at / 4] }, number(shares[at] * most, 3))));
 }

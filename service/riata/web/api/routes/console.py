@@ -7,6 +7,7 @@ What the console shows, it reads from the other routes with the key that a perso
 from __future__ import annotations
 
 import gzip
+import re
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +22,7 @@ from riata.web.server.body import header
 FOLDER: Final = Path(__file__).parents[2] / "console"
 PAGE: Final = "index.html"
 FILES: Final = tuple(sorted(str(path.relative_to(FOLDER)) for kind in ("js", "css") for path in FOLDER.rglob(f"*.{kind}")))
+COMMENT: Final = re.compile(rb"^[ ]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)$", re.MULTILINE | re.DOTALL)
 TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -73,10 +75,18 @@ def build() -> str:
     return digest.hexdigest()
 
 
+def without_comments(script: bytes) -> bytes:
+    """Leave out the comments that begin a line: they are a tenth of what a browser would load. Lines keep their numbers."""
+    return COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), script)
+
+
 @lru_cache(maxsize=1)
 def files() -> dict[str, File]:
     """All files by name, read and compressed once."""
     found = {name: (FOLDER / name).read_bytes() for name in FILES}
+    found |= {
+        name: without_comments(found[name]) for name in FILES if Path(name).suffix == ".js" and Path(name).parts[0] != "vendor"
+    }
     found[PAGE] = (FOLDER / PAGE).read_bytes().replace(b"BUILD", build().encode())
     return {name: File(content, gzip.compress(content, 9, mtime=0), TYPES[Path(name).suffix]) for name, content in found.items()}
 

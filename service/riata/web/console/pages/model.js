@@ -1,9 +1,10 @@
-// The page Model: the largest weights, those that are followed over time, the trees of curves, the configuration and the memory.
+// The page Model: the largest weights, the shapes of numeric columns, weights that are followed over time, the trees of curves, the configuration and the memory.
 
 import { ask, get, of } from "../api.js";
 import { curves, spark, whisker } from "../charts.js";
 import { bytes, h, name, number, panel, put, table, visible } from "../dom.js";
 import { into, none } from "../parts.js";
+import { shapePanel } from "../shape_panel.js";
 import { treePanel } from "../tree_panel.js";
 
 /** How far a weight went, from the lowest to the highest value. */
@@ -22,7 +23,7 @@ export function model(context) {
   const drawn = () => Object.entries(past.weights).sort((a, b) => moved(b[1]) - moved(a[1]));
   const history = panel("Followed weights", () => ({ columns: ["events", ...drawn().map(([feature]) => feature)], rows: past.examples.map((at, row) => [at, ...drawn().map(([, values]) => values[row])]) }));
   const chart = curves();
-  const about = panel("Configuration", null), memory = panel("Memory"), trees = treePanel(context);
+  const about = panel("Configuration", null), memory = panel("Memory"), trees = treePanel(context), shapes = shapePanel(context);
 
   async function follow(feature, on) {
     const others = past.followed.filter(other => other !== feature);
@@ -42,7 +43,7 @@ export function model(context) {
   }
 
   return {
-    node: [found.node, history.node, trees.node, h("div", { class: "columns" }, about.node, memory.node)],
+    node: [found.node, shapes.node, history.node, trees.node, h("div", { class: "columns" }, about.node, memory.node)],
     async tick() {
       await into(history, () => get(of(context.model, "/weights/history")), answer => {
         past = answer;
@@ -63,6 +64,7 @@ export function model(context) {
         ], weights, "weights"));
         put(found.caption, `${number(weights.length)} of ${number(answer.non_zeros)} weights, the largest first. The intercept is ${number(answer.intercept)}. ${weights.some(one => one.std_error !== null) ? "" : "This learner gives no standard errors."}`);
       });
+      await into(shapes, shapes.read, shapes.show);
       let fields = {};
       await into(about, () => get(of(context.model)), answer => {
         fields = answer.config.encoder.curves;
