@@ -7,25 +7,31 @@
 #include "shooting.h"
 #include "work.h"
 
-/* The optimum on a working set whose columns are in memory: Newton's method, whose steps coordinate ascent finds.
+/* The optimum on a working set whose columns are in memory: Newton's method, whose steps coordinate ascent and conjugate gradients find.
  *
  *     weigh   r and h of every row at its margin
- *     slope   G of every column, and the violation of the conditions on S. Stop if it is small enough
+ *     slope   G of every column, and the violation of the conditions on S. Stop if it, or the duality gap on S, is small enough
  *     ascend  the quadratic at these margins, on the weights that may move: those that are not zero or violate their condition.
- *             z = X (b - beta) is kept for every row, so the gradient of a weight is G_j - (h x_j) . z: one product with a column
- *     search  halve the step until the objective rises enough (Armijo). The margins move by z
+ *             rest = r - h X (b - beta) is kept for every row, so the gradient of a weight is x_j . rest: one product with a column
+ *     join    every few sweeps: conjugate gradients on the weights that are not zero, their signs fixed. Sweeps alone need as many as
+ *             the condition of H, which grows without bound where columns are correlated; conjugate gradients need its root
+ *     search  halve the step until the objective rises enough (Armijo)
  *
- * Nothing of the size of S squared is kept. A sweep reads the columns of the weights that may move, and a weight that moves writes z. The
- * free intercept goes along with each weight (shooting.c). The result is a proposal: a pass over all rows, which sums in another order,
- * certifies it.
+ * Nothing of the size of S squared is kept. A sweep reads the columns of the weights that may move, and a weight that moves writes rest.
+ * The free intercept goes along with each weight (shooting.c). The result is a proposal: a pass over all rows, which sums in another
+ * order, certifies it.
  * Source: Yuan, Ho & Lin 2012, An improved GLMNET for L1-regularized logistic regression; Balakrishnan & Madigan 2008, algorithms 1
- * and 3; Friedman, Hastie & Tibshirani 2010, Regularization paths for generalized linear models. */
+ * and 3; Friedman, Hastie & Tibshirani 2010, Regularization paths for generalized linear models; Byrd, Chin, Nocedal & Oztoprak 2016, A
+ * family of second-order methods for convex l1-regularized optimization, for join. */
 
 enum { STEPS_MAX = 100, SWEEPS_MAX = 100, HALVINGS = 40 }; /* of a solve, of a step, of a search */
+enum { APART = 4, CONJUGATE_MAX = 50, ROUNDS_MAX = 20 };   /* sweeps before join, iterations of a round, rounds of join */
 #define FORCING 0.1         /* the violation that the sweeps of a step may leave, as a share of that before */
 #define ARMIJO 1e-4         /* share of the rise of the slope that a step must bring */
 #define ROUNDING 1e-12      /* of the objective */
 #define CURVATURE_LEAST 1e-4 /* of a row of weight 1: without it, a weight whose rows are all sure would step without bound */
+#define ROUND 0.1           /* slope that a round may leave, as a share of the largest at its start */
+#define SHARE_LEAST 1e-6    /* of the step of a round; below it, sweeps find more */
 
 /* The state of a solve; entry 0 of weights is the intercept. */
 typedef struct {
@@ -33,17 +39,27 @@ typedef struct {
     i64 link, size;
     const double *gamma;
     double *beta;
-    double *margin, *r, *h, *z;                  /* f64[n] */
-    double *gradient, *curvature, *lead, *scaled; /* G, D, H with the intercept; h x of the columns that may move */
-    i64 *at, moving;                             /* the entries that may move, the intercept not among them */
+    double *margin, *r, *h, *rest;                          /* f64[n] */
+    double *gradient, *curvature, *lead;                    /* G, D, H with the intercept */
+    i64 *at, moving;                                        /* the entries that may move, the intercept not among them */
+    double spread;                                          /* sum w q^2 / h */
+    i64 *joined;                                            /* of join: its entries, and for each of them */
+    double *slope, *left, *step, *along, *bend, *fall, *by; /* by row: h X step, and h X along */
 } ascent;
 
-/* The sum of the numbers of column j, x, times those of its rows; a column that has all rows is read without their numbers. Partial sums:
- * a single one would wait for each addition. */
-static double product(const double *x, const u32 *row, i64 size, const double *v, i64 n) {
+/* The sum of the numbers of entry j, x, times those of its rows; a column that has all rows is read without their numbers. Partial sums: a
+ * single one would wait for each addition. */
+static double product(const riata_columns *columns, i64 j, const double *v) {
+    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n, e = 0;
+    const double *x = columns->value + first;
+    const u32 *row = columns->row + first;
     double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
-    i64 e = 0;
-    if (size == n)
+    if (j == 0) {
+        for (i64 i = 0; i < size; i++)
+            a += v[i];
+        return a;
+    }
+    if (size == columns->n)
         for (; e + 4 <= size; e += 4) {
             a = __builtin_fma(x[e], v[e], a);
             b = __builtin_fma(x[e + 1], v[e + 1], b);
@@ -62,12 +78,15 @@ static double product(const double *x, const u32 *row, i64 size, const double *v
     return (a + b) + (c + d);
 }
 
-/* v += step times column j, which is entry j + 1. */
+/* v += step times entry j. */
 static void add_column(const riata_columns *columns, i64 j, double step, double *restrict v) {
-    i64 first = columns->start[j], size = columns->start[j + 1] - first;
+    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n;
     const double *restrict x = columns->value + first;
     const u32 *restrict row = columns->row + first;
-    if (size == columns->n)
+    if (j == 0)
+        for (i64 i = 0; i < size; i++)
+            v[i] += step;
+    else if (size == columns->n)
         for (i64 e = 0; e < size; e++)
             v[e] = __builtin_fma(step, x[e], v[e]);
     else
@@ -75,16 +94,34 @@ static void add_column(const riata_columns *columns, i64 j, double step, double 
             v[row[e]] = __builtin_fma(step, x[e], v[row[e]]);
 }
 
+/* v += step times h times entry j. */
+static void add_weighted(const riata_columns *columns, const double *restrict h, i64 j, double step, double *restrict v) {
+    i64 first = j > 0 ? columns->start[j - 1] : 0, size = j > 0 ? columns->start[j] - first : columns->n;
+    const double *restrict x = columns->value + first;
+    const u32 *restrict row = columns->row + first;
+    if (j == 0)
+        for (i64 i = 0; i < size; i++)
+            v[i] = __builtin_fma(step, h[i], v[i]);
+    else if (size == columns->n)
+        for (i64 e = 0; e < size; e++)
+            v[e] = __builtin_fma(step * x[e], h[e], v[e]);
+    else
+        for (i64 e = 0; e < size; e++)
+            v[row[e]] = __builtin_fma(step * x[e], h[row[e]], v[row[e]]);
+}
+
 /* Write r and h of every row; return the log-likelihood, -inf if a margin is not finite. */
-static double weigh(const ascent *s) {
+static double weigh(ascent *s) {
     const riata_columns *columns = s->columns;
     double total = 0.0;
+    s->spread = 0.0;
     for (i64 i = 0; i < columns->n; i++) {
         if (!isfinite(s->margin[i]))
             return -INFINITY;
         double y = columns->label[i], w = columns->weight[i], q, h, likelihood = terms_at(s->link, y * s->margin[i], &q, &h);
         s->r[i] = w * y * q;
         s->h[i] = w * most(h, CURVATURE_LEAST);
+        s->spread += h > 0.0 ? w * (q * (q / h)) : q > 0.0 ? INFINITY : 0.0;
         total += w * likelihood;
     }
     return total;
@@ -99,15 +136,11 @@ static double penalty_of(const double *gamma, const double *beta, i64 size) {
 
 /* Write G of every column and of the intercept, and the entries that may move; return the largest violation of a condition. */
 static double slope(ascent *s) {
-    const riata_columns *columns = s->columns;
-    s->gradient[0] = 0.0;
-    for (i64 i = 0; i < columns->n; i++)
-        s->gradient[0] += s->r[i];
+    s->gradient[0] = product(s->columns, 0, s->r);
     double worst = excess(s->beta[0], s->gradient[0], s->gamma[0], 1.0);
     s->moving = 0;
     for (i64 j = 1; j < s->size; j++) {
-        i64 first = columns->start[j - 1], size = columns->start[j] - first;
-        double g = product(columns->value + first, columns->row + first, size, s->r, columns->n), gamma = s->gamma[j], beta = s->beta[j];
+        double g = product(s->columns, j, s->r), gamma = s->gamma[j], beta = s->beta[j];
         double off = beta != 0.0 ? fabs(g - copysign(gamma, beta)) : fabs(g) - gamma;
         s->gradient[j] = g;
         if (isfinite(gamma) && (beta != 0.0 || off > 0.0)) {
@@ -118,46 +151,156 @@ static double slope(ascent *s) {
     return worst;
 }
 
-/* Compute D, H with the intercept, and h x, of the columns that may move. */
-static void scale_columns(ascent *s) {
+/* How far the objective is at most from the optimum on S: the duality gap at r, scaled until it satisfies the conditions, by the bound of
+ * riata/lab/batch/certificate.py. What a free intercept has left counts by its size, which is no bound: the pass over all rows has one. */
+static double gap_of(const ascent *s, double objective) {
+    double share = 1.0, penalty = penalty_of(s->gamma, s->beta, s->size), worth = 0.0;
+    for (i64 j = 0; j < s->size; j++) {
+        if (fabs(s->gradient[j]) > s->gamma[j] && s->gamma[j] > 0.0)
+            share = least(share, s->gamma[j] / fabs(s->gradient[j]));
+        worth += s->gamma[j] > 0.0 && s->beta[j] != 0.0 ? s->beta[j] * s->gradient[j] : 0.0;
+    }
+    double second = share < 1.0 ? (1.0 - share) * (1.0 - share) / (2.0 * share) * s->spread : 0.0;
+    double free = s->gamma[0] == 0.0 ? fabs(s->beta[0] * s->gradient[0]) : 0.0;
+    return penalty - share * worth + least((1.0 - share) * -(objective + penalty), second) + free;
+}
+
+/* Compute D and H with the intercept of the columns that may move. Returns how many numbers they have. */
+static i64 bend_columns(ascent *s) {
     const riata_columns *columns = s->columns;
-    s->curvature[0] = 0.0;
-    for (i64 i = 0; i < columns->n; i++)
-        s->curvature[0] += s->h[i];
+    i64 read = 0;
+    s->curvature[0] = product(columns, 0, s->h);
     for (i64 a = 0; a < s->moving; a++) {
         i64 j = s->at[a];
         double first = 0.0, second = 0.0;
         for (i64 e = columns->start[j - 1]; e < columns->start[j]; e++) {
             double hx = s->h[columns->row[e]] * columns->value[e];
-            s->scaled[e] = hx;
             first += hx;
             second = __builtin_fma(hx, columns->value[e], second);
         }
         s->lead[j] = first;
         s->curvature[j] = second;
+        read += columns->start[j] - columns->start[j - 1];
     }
+    return read;
 }
 
-/* Coordinate ascent of the quadratic, until no condition is violated by more than `slack`. A weight that reaches 0 and satisfies its
- * condition rests until the next step. Returns how many sweeps were made; z is then how far the margins have moved. */
-static i64 ascend(ascent *s, double slack) {
+/* Conjugate gradients, scaled by D, on m joined entries: add to step what maximises the quadratic whose slopes are `left`, and to fall what
+ * it takes from rest, until no slope is larger than `slack`. Returns the iterations. */
+static i64 conjugate(ascent *s, i64 m, double slack) {
+    i64 n = s->columns->n, iterations = 0;
+    double size = 0.0, worst = INFINITY;
+    for (i64 a = 0; a < m; a++) {
+        s->along[a] = s->left[a] / s->curvature[s->joined[a]];
+        size += s->left[a] * s->along[a];
+    }
+    while (worst > slack && iterations < CONJUGATE_MAX) {
+        double curvature = 0.0, next = 0.0;
+        memset(s->by, 0, sizeof *s->by * (u64)n);
+        for (i64 a = 0; a < m; a++)
+            add_weighted(s->columns, s->h, s->joined[a], s->along[a], s->by);
+        for (i64 a = 0; a < m; a++) {
+            s->bend[a] = product(s->columns, s->joined[a], s->by);
+            curvature += s->along[a] * s->bend[a];
+        }
+        iterations++;
+        if (!(curvature > 0.0))
+            break;
+        double share = size / curvature;
+        for (i64 i = 0; i < n; i++)
+            s->fall[i] += share * s->by[i];
+        worst = 0.0;
+        for (i64 a = 0; a < m; a++) {
+            s->step[a] += share * s->along[a];
+            s->left[a] -= share * s->bend[a];
+            worst = most(worst, fabs(s->left[a]));
+            next += s->left[a] * (s->left[a] / s->curvature[s->joined[a]]);
+        }
+        for (i64 a = 0; a < m; a++)
+            s->along[a] = s->left[a] / s->curvature[s->joined[a]] + next / size * s->along[a];
+        size = next;
+    }
+    return iterations;
+}
+
+/* The gain of a share of the step, if weights that would cross zero stay there. Writes the new weights to along, and what rest falls by. */
+static double clip(ascent *s, i64 m, double share) {
+    double gain = 0.0;
+    for (i64 i = 0; i < s->columns->n; i++)
+        s->by[i] = share * s->fall[i];
+    for (i64 a = 0; a < m; a++) {
+        i64 j = s->joined[a];
+        double beta = s->beta[j], new = beta + share * s->step[a];
+        if (s->gamma[j] > 0.0 && new * beta < 0.0) {
+            add_weighted(s->columns, s->h, j, -new, s->by);
+            new = 0.0;
+        }
+        s->along[a] = new;
+        gain += s->slope[a] * (new - beta);
+    }
+    for (i64 i = 0; i < s->columns->n; i++)
+        gain -= 0.5 * s->by[i] * (s->by[i] / s->h[i]);
+    return gain;
+}
+
+/* Move the weights that are not zero, among `left` of those that may move, to their optimum at their signs. Those that reach zero in a
+ * round are not in the next. Ends once `most_read` numbers were read, so that it takes about as long as the sweeps before it; returns how
+ * many were. */
+static i64 join(ascent *s, i64 left, double slack, i64 most_read) {
+    i64 read = 0;
+    for (int round = 0; round < ROUNDS_MAX && read < most_read; round++) {
+        i64 m = 0, zeros = 0, numbers = 0;
+        double worst = 0.0;
+        for (i64 a = -1; a < left; a++) {
+            i64 j = a < 0 ? 0 : s->at[a];
+            if (s->beta[j] == 0.0 && (j > 0 || s->gamma[0] > 0.0))
+                continue;
+            double g = product(s->columns, j, s->rest);
+            s->slope[m] = s->left[m] = g - (s->gamma[j] > 0.0 ? copysign(s->gamma[j], s->beta[j]) : 0.0);
+            worst = most(worst, fabs(s->left[m]));
+            s->step[m] = 0.0;
+            s->joined[m++] = j;
+            numbers += j > 0 ? s->columns->start[j] - s->columns->start[j - 1] : 0;
+        }
+        memset(s->fall, 0, sizeof *s->fall * (u64)s->columns->n);
+        read += (2 * conjugate(s, m, most(slack, ROUND * worst)) + 1) * numbers;
+        double share = 1.0;
+        while (!(clip(s, m, share) > 0.0))
+            if ((share *= 0.5) < SHARE_LEAST)
+                return read;
+        for (i64 a = 0; a < m; a++) {
+            zeros += s->along[a] == 0.0;
+            s->beta[s->joined[a]] = s->along[a];
+        }
+        for (i64 i = 0; i < s->columns->n; i++)
+            s->rest[i] -= s->by[i];
+        if (zeros == 0 && worst * ROUND <= slack)
+            break;
+    }
+    return read;
+}
+
+/* Maximise the quadratic until no condition is violated by more than `slack`. A weight that reaches 0 and satisfies its condition rests
+ * until the next step. `numbers`: of the columns that may move. Returns how many numbers were read. */
+static i64 ascend(ascent *s, double slack, i64 numbers) {
     const riata_columns *columns = s->columns;
     double *beta = s->beta, *curvature = s->curvature, g = s->gradient[0], worst = INFINITY;
     bool led = leads(beta[0], g, s->gamma[0], curvature[0]);
-    i64 sweeps = 0, left = s->moving;
-    for (; sweeps < SWEEPS_MAX && worst > slack; sweeps++) {
+    i64 left = s->moving, reads = 0, apart = APART + APART * columns->n / (numbers + 1); /* an iteration of join also takes n */
+    memcpy(s->rest, s->r, sizeof *s->r * (u64)columns->n);
+    for (i64 sweep = 1; sweep <= SWEEPS_MAX && worst > slack; sweep++) {
         i64 kept = 0;
         worst = 0.0;
         for (i64 a = 0; a < left; a++) {
-            i64 j = s->at[a], first = columns->start[j - 1], size = columns->start[j] - first;
-            double gamma = s->gamma[j], own = s->gradient[j] - product(s->scaled + first, columns->row + first, size, s->z, columns->n);
+            i64 j = s->at[a];
+            double gamma = s->gamma[j], own = product(columns, j, s->rest);
             lead beside = led ? (lead){s->lead[j], g, curvature[0]} : (lead){0.0, 0.0, 1.0};
             double along = own - beside.cross / beside.curvature * beside.gradient;
             double off = beta[j] != 0.0 ? fabs(along - copysign(gamma, beta[j])) : fabs(along) - gamma;
             double new = aim(beta[j], own, gamma, curvature[j], beside, LEAST * slack);
             if (new != beta[j]) {
                 worst = most(worst, off);
-                add_column(columns, j - 1, new - beta[j], s->z);
+                add_weighted(columns, s->h, j, beta[j] - new, s->rest);
                 g -= (new - beta[j]) * s->lead[j];
                 beta[j] = new;
             }
@@ -165,37 +308,43 @@ static i64 ascend(ascent *s, double slack) {
                 s->at[kept++] = j;
         }
         left = kept;
+        reads += numbers;
         double new = target(g + curvature[0] * beta[0], s->gamma[0], curvature[0]), step = new - beta[0];
         if (new != beta[0]) {
             worst = most(worst, led ? 0.0 : excess(beta[0], g, s->gamma[0], curvature[0]));
-            for (i64 i = 0; i < columns->n; i++)
-                s->z[i] += step;
+            add_weighted(columns, s->h, 0, -step, s->rest);
             g -= step * curvature[0];
             beta[0] = new;
         }
+        if (worst > slack && sweep % apart == 0) {
+            reads += join(s, left, LEAST * slack, reads);
+            g = product(columns, 0, s->rest);
+        }
     }
-    return sweeps;
+    return reads;
 }
 
-QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size) {
-    return 4 * room_of(columns->n) + 6 * room_of(size) + room_of(columns->start[size - 1]);
-}
+QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size) { return 7 * room_of(columns->n) + 12 * room_of(size); }
 
-EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double *beta, i64 size,
-                               i64 *reads_out, double *work) {
+EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double gap, double *beta,
+                               i64 size, i64 *reads_out, double *work) {
     i64 n = columns->n, nnz = columns->start[size - 1], steps = 0, reads = 0;
     ascent s = {.columns = columns, .link = link, .size = size, .gamma = gamma, .beta = beta};
-    s.margin = take(&work, n), s.z = take(&work, n), s.r = take(&work, n), s.h = take(&work, n);
-    s.gradient = take(&work, size), s.curvature = take(&work, size), s.lead = take(&work, size);
-    double *before = take(&work, size), *step = take(&work, size);
-    s.at = take(&work, size), s.scaled = take(&work, nnz);
+    double **by_row[] = {&s.margin, &s.r, &s.h, &s.rest, &s.fall, &s.by};
+    for (size_t a = 0; a < sizeof by_row / sizeof *by_row; a++)
+        *by_row[a] = take(&work, n);
+    double *z = take(&work, n), *before, *step;
+    double **by_entry[] = {&s.gradient, &s.curvature, &s.lead, &s.slope, &s.left, &s.step, &s.along, &s.bend, &before, &step};
+    for (size_t a = 0; a < sizeof by_entry / sizeof *by_entry; a++)
+        *by_entry[a] = take(&work, size);
+    s.at = take(&work, size), s.joined = take(&work, size);
     for (i64 i = 0; i < n; i++)
         s.margin[i] = beta[0];
     for (i64 j = 0; j < size; j++)
         s.curvature[j] = s.lead[j] = 0.0;
     for (i64 j = 1; j < size; j++)
         if (beta[j] != 0.0)
-            add_column(columns, j - 1, beta[j], s.margin);
+            add_column(columns, j, beta[j], s.margin);
     double objective = weigh(&s) - penalty_of(gamma, beta, size), last = INFINITY;
     bool flat = false;
     *reads_out = 0;
@@ -204,28 +353,26 @@ EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const dou
     while (steps < STEPS_MAX) {
         double worst = slope(&s);
         reads += nnz;
-        if (worst <= slack || (flat && worst >= last))
+        if (worst <= slack || (flat && worst >= last) || (steps > 0 && gap_of(&s, objective) <= gap))
             break;
         last = worst;
-        scale_columns(&s);
-        i64 moving = 0;
-        for (i64 a = 0; a < s.moving; a++)
-            moving += columns->start[s.at[a]] - columns->start[s.at[a] - 1];
+        i64 numbers = bend_columns(&s);
         memcpy(before, beta, sizeof *beta * (u64)size);
-        memset(s.z, 0, sizeof *s.z * (u64)n);
-        i64 sweeps = ascend(&s, most(FORCING * worst, 0.5 * slack));
+        reads += ascend(&s, most(FORCING * worst, 0.5 * slack), numbers) + 2 * numbers;
         steps++;
-        reads += (sweeps + 1) * moving;
         double rise = penalty_of(gamma, before, size) - penalty_of(gamma, beta, size);
+        memset(z, 0, sizeof *z * (u64)n);
         for (i64 j = 0; j < size; j++) {
             step[j] = beta[j] - before[j];
-            if (step[j] != 0.0)
+            if (step[j] != 0.0) {
                 rise += s.gradient[j] * step[j];
+                add_column(columns, j, step[j], z);
+            }
         }
         double share = 1.0, taken = 0.0, found = -INFINITY, lowest = -ROUNDING * fabs(objective);
         for (int halving = 0; halving < HALVINGS; halving++) {
             for (i64 i = 0; i < n; i++)
-                s.margin[i] += (share - taken) * s.z[i];
+                s.margin[i] += (share - taken) * z[i];
             taken = share;
             for (i64 j = 0; j < size; j++)
                 beta[j] = before[j] + share * step[j];

@@ -1245,11 +1245,12 @@ QUICK i64 riata_add_block_room(i64 size, i64 n, i64 members);
 /* ---- coordinate_descent.c ------------------------------------------------------------------------------------------ */
 
 /* Find the optimum on columns: beta f64[size], where to begin, then the optimum; gamma f64[size], penalties. Entry 0 is the intercept's,
- * entry j column j - 1. `slack` is the largest violation that may remain; reads i64[1]: reads of a feature value in it.
+ * entry j column j - 1. It ends where no violation is above `slack`, or after a step where the duality gap is at most `gap`.
+ * reads i64[1]: reads of a feature value.
  * Returns   steps
  * Source    Yuan, Ho & Lin 2012; Friedman, Hastie & Tibshirani 2010; Balakrishnan & Madigan 2008, algorithms 1 and 3 */
-EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double *beta, i64 size,
-                               i64 *reads, double *work);
+EXPORT i64 riata_solve_columns(const riata_columns *columns, i64 link, const double *gamma, double slack, double gap, double *beta,
+                               i64 size, i64 *reads, double *work);
 QUICK i64 riata_solve_columns_room(const riata_columns *columns, i64 size);
 
 /* ---- stochastic.c: sgd -------------------------------------------------------------------------------------------- */

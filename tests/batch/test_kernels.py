@@ -172,7 +172,7 @@ def test_the_optimum_on_columns_is_that_of_the_twin(seed: int, d: int, density: 
     start = 5.0 * rng.standard_normal(size) if far else np.zeros(size)
     start[np.isinf(gamma)] = 0.0
     found, wanted = start.copy(), np.zeros(size)
-    steps, reads = solve_columns(of, link, gamma, 1e-10, found)
+    steps, reads = solve_columns(of, link, gamma, (1e-10, 0.0), found)
     slow_columns.solve_columns(of, link, gamma, 1e-10, wanted)
     assert steps < 100
     assert reads >= steps * len(of.value)
@@ -190,8 +190,26 @@ def test_the_optimum_on_columns_is_that_of_the_twin(seed: int, d: int, density: 
     assert slow_columns.slope(of, r, found, gamma, gradient)[1] <= 1e-8
 
 
+@settings(max_examples=15)
+@given(seed=st.integers(0, 9999), d=st.integers(2, 25), density=DENSITY, link=LINK, share=st.sampled_from([1e-2, 1e-4]))
+def test_it_ends_where_the_gap_that_was_asked_for_is_reached(seed: int, d: int, density: float, link: int, share: float) -> None:
+    of = drawn_columns(seed, d, density)
+    gamma = np.append(np.inf, np.full(len(of.start) - 1, 1.0))
+    near, best = np.zeros(len(gamma)), np.zeros(len(gamma))
+    r, h = np.empty(len(of.label)), np.empty(len(of.label))
+
+    def objective(beta: F64) -> float:
+        return slow_columns.weigh(of, link, slow_columns.matrix(of) @ beta, r, h) - float(np.abs(beta).sum())
+
+    gap = share * abs(objective(near))
+    loose, _ = solve_columns(of, link, gamma, (0.0, gap), near)
+    tight, _ = solve_columns(of, link, gamma, (1e-10, 0.0), best)
+    assert objective(best) - objective(near) <= gap
+    assert (near != 0.0).any() <= loose <= tight
+
+
 def test_nothing_moves_from_weights_whose_margins_overflow() -> None:
     of = drawn_columns(1, 3, 0.5, n=5)
     beta = np.append(0.0, np.full(len(of.start) - 1, 1e308))
-    assert solve_columns(of, LOGISTIC, np.zeros(len(beta)), 1e-6, beta) == (0, 0)
+    assert solve_columns(of, LOGISTIC, np.zeros(len(beta)), (1e-6, 0.0), beta) == (0, 0)
     assert beta[1:].tolist() == [1e308] * (len(beta) - 1)

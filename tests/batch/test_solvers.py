@@ -22,6 +22,7 @@ from riata.maths.links import LINKS
 from tests.batch.designs import NEVER, data_of, dense, sparse_design
 from tests.twins import batch as slow
 
+READS_MAX = 3000  # times that a value of correlated columns is read; by sweeps alone 40,000 were too few
 N, D = 400, 60
 X, Y = sparse_design(N, D, 1)
 DATA = data_of(X, Y)
@@ -84,11 +85,49 @@ def test_mp_and_rmmp_end_at_the_same_optimum(seed: int, gamma: float, k: int) ->
     np.testing.assert_allclose(dense(one.weights, 40), dense(other.weights, 40), atol=1e-4)
 
 
+def correlated(kind: str, n: int = 400, d: int = 120) -> DataInMemory:
+    """Columns that differ little: far from zero, all alike, or each like the one before it."""
+    rng = np.random.default_rng(7)
+    own, x = rng.standard_normal((n, d)), np.empty((n, d))
+    if kind == "chain":
+        x[:, 0] = own[:, 0]
+        for j in range(1, d):
+            x[:, j] = 0.995 * x[:, j - 1] + 0.1 * own[:, j]
+    else:
+        x = rng.uniform(5.0, 40.0, d) * own + 480.0 if kind == "far from zero" else 10.0 * rng.standard_normal((n, 1)) + own
+    margin = (x - x.mean(axis=0)) / x.std(axis=0) @ np.where(np.arange(d) % 10 == 0, rng.standard_normal(d), 0.0)
+    return data_of(x, (rng.random(n) < 1.0 / (1.0 + np.exp(-margin))).astype(np.float64))
+
+
+@pytest.mark.parametrize("kind", ["far from zero", "alike", "chain"])
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("share", [0.1, 0.003])
+def test_correlated_columns_have_an_answer_in_few_reads(kind: str, free: bool, share: float) -> None:
+    data = correlated(kind)
+    rows = data.parts[0].load()
+    x = rows.value.reshape(data.rows, -1)[:, np.argsort(rows.rank[: data.features])]
+    gamma = share * float(np.abs((0.5 * (rows.label - rows.label.mean())) @ x).max())
+    solution = Rmmp(tolerance=1e-7).solve(Problem(data, "logistic", gamma, 0.0 if free else gamma), Serial())
+    beta = np.zeros(data.features)
+    beta[solution.weights.slot] = solution.weights.beta
+    beta = beta[data.slots]
+    margin = solution.weights.intercept + x @ beta
+    r = rows.label / (1.0 + np.exp(rows.label * margin))
+    g = r @ x
+    violation = np.where(beta != 0.0, np.abs(g - gamma * np.sign(beta)), np.maximum(np.abs(g) - gamma, 0.0)).max()
+    assert solution.stopped == "tolerance"
+    assert violation <= 1e-4 * gamma
+    assert violation <= (solution.certificate.kkt + 1e-9) * gamma
+    assert solution.certificate.gap is not None
+    assert solution.certificate.gap <= 1e-7 * abs(solution.certificate.objective)
+    assert solution.spent.accesses <= READS_MAX * data.nnz
+
+
 def test_a_weight_of_two_is_the_row_twice() -> None:
     weight = np.where(np.arange(N) % 3 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(N), weight.astype(int))
-    one = solve(1.0, data=data_of(X, Y, weight))
-    other = solve(1.0, data=data_of(X[twice], Y[twice]))
+    one = solve(1.0, data=data_of(X, Y, weight), tolerance=1e-13)
+    other = solve(1.0, data=data_of(X[twice], Y[twice]), tolerance=1e-13)
     np.testing.assert_allclose(dense(one.weights, D), dense(other.weights, D), rtol=0, atol=1e-9)
     assert one.certificate.objective == pytest.approx(other.certificate.objective, rel=1e-12)
 
@@ -286,13 +325,13 @@ def test_a_working_set_below_the_support_runs_and_says_what_is_frozen() -> None:
     assert Rmmp(5, 1e-14, passes_max=2, held_bytes_max=0).solve(start, Serial()).trace[0].frozen == len(full.weights.beta) - 5
 
 
-@pytest.mark.parametrize(("held", "numbers"), [(0, [1, 2, 3]), (10**6, [1, 3, 5])])  # passes 2 and 4 gather the columns
+@pytest.mark.parametrize(("held", "numbers"), [(0, [1, 2]), (10**6, [1, 3])])  # pass 2 gathers the columns
 def test_who_watches_sees_every_pass_and_can_stop(held: int, numbers: list[int]) -> None:
     seen: list[TraceRow] = []
 
     def stop(row: TraceRow) -> bool:
         seen.append(row)
-        return len(seen) < 3
+        return len(seen) < 2
 
     solution = Rmmp(tolerance=1e-14, held_bytes_max=held).solve(Problem(DATA, "logistic", 0.3), Serial(), stop)
     assert solution.stopped == "cancelled"
@@ -301,7 +340,8 @@ def test_who_watches_sees_every_pass_and_can_stop(held: int, numbers: list[int])
     assert seen[-1].certificate == solution.certificate
 
 
-def test_penalties_of_a_path_share_their_passes_and_end_where_each_would_alone() -> None:
+@pytest.mark.parametrize("held", [0, 10**6])
+def test_penalties_of_a_path_share_their_passes_and_end_where_each_would_alone(held: int) -> None:
     gammas = [0.5, 4.0, 1.0, 8.0, 2.0]
     read = 0
 
@@ -316,14 +356,14 @@ def test_penalties_of_a_path_share_their_passes_and_end_where_each_would_alone()
         return True
 
     seen: list[tuple[float, int]] = []
-    path = solve_path(Problem(DATA, "logistic", 1.0), gammas, Rmmp(tolerance=1e-11), Counting(), keep)
+    path = solve_path(Problem(DATA, "logistic", 1.0), gammas, Rmmp(tolerance=1e-11, held_bytes_max=held), Counting(), keep)
     assert [gamma for gamma, _ in path] == sorted(gammas, reverse=True)
     for gamma, solution in path:
-        one = solve(gamma, tolerance=1e-11)
+        one = solve(gamma, tolerance=1e-11, held_bytes_max=held)
         assert solution.certificate.objective == pytest.approx(one.certificate.objective, rel=1e-10)
         np.testing.assert_allclose(dense(solution.weights, D), dense(one.weights, D), rtol=0, atol=1e-5)
         assert [number for seen_gamma, number in seen if seen_gamma == gamma] == [row.number for row in solution.trace]
-    assert read < sum(solution.spent.passes for _, solution in path)
+    assert held or read < sum(solution.spent.passes for _, solution in path)  # with columns the first pass often suffices
 
 
 def test_a_path_that_is_stopped_returns_what_it_has() -> None:

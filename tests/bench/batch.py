@@ -87,7 +87,7 @@ def reuters_acq() -> Matrix:
 def uci(name: str, file: str, target: Callable[[dict[str, str]], bool], label: str) -> Matrix:
     """A table of numbers; columns are divided by their largest absolute value; zeros and what is missing are left out."""
     table = list(csv.DictReader(open_lines(file)))
-    names = [column for column in table[0] if column != label]
+    names = [column for column in table[0] if column not in (label, "id")]
     x = np.array([[0.0 if row[column].strip() in ("?", "") else float(row[column]) for column in names] for row in table])
     x /= np.maximum(np.abs(x).max(axis=0), 1e-300)
     rows = [dict(zip(np.flatnonzero(row).tolist(), row[row != 0.0].tolist(), strict=True)) for row in x]
@@ -101,6 +101,28 @@ def dense_design(n: int = 5000, d: int = 500) -> Matrix:
     margin = x @ np.where(np.arange(d) % 10 == 0, rng.standard_normal(d), 0.0)
     label = np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-margin)), 1.0, -1.0)
     return Matrix("dense", np.arange(n + 1) * d, np.tile(np.arange(d, dtype=np.uint32), n), x.ravel(), label)
+
+
+def correlated_design(n: int = 2600, d: int = 500) -> Matrix:
+    """Columns whose means are far from zero beside how much they vary, of which every tenth matters."""
+    rng = np.random.default_rng(17)
+    own = rng.standard_normal((n, d))
+    margin = own @ np.where(np.arange(d) % 10 == 0, rng.standard_normal(d), 0.0)
+    label = np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-margin)), 1.0, -1.0)
+    x = rng.uniform(5.0, 40.0, d) * own + 480.0
+    return Matrix("correlated", np.arange(n + 1) * d, np.tile(np.arange(d, dtype=np.uint32), n), x.ravel(), label)
+
+
+def newsgroups() -> Matrix:
+    """Whole posts, 11,314 of them: one plus the logarithm of the count of each word; whether the group is of computers."""
+    words: dict[str, int] = {}
+    rows, labels = [], []
+    for line in open_lines("newsgroups20_bydate.jsonl.gz"):
+        post = json.loads(line)
+        if post["split"] == "train":
+            rows.append({words.setdefault(word, len(words)): 1.0 + math.log(n) for word, n in count_words(post["text"])})
+            labels.append(1.0 if post["label"].startswith("comp.") else -1.0)
+    return of_rows("newsgroups", rows, labels)
 
 
 class Block(NamedTuple):
@@ -160,10 +182,13 @@ MANY_ROWS: Final = 200_000  # from which on two threads are measured
 OURS: Final = ("ours", "two threads")
 PEERS: Final = ("liblinear", "skglm", "celer", "glmnet")
 CELLS: Final[dict[str, Callable[[], Matrix]]] = {
+    "wdbc": lambda: uci("wdbc", "uci_wdbc.csv.gz", lambda row: row["diagnosis"] == "M", "diagnosis"),
     "spambase": lambda: uci("spambase", "uci_spambase.csv.gz", lambda row: row["spam"] == "1", "spam"),
     "ads": lambda: uci("ads", "uci_internet_ads.csv.gz", lambda row: row["class"].startswith("ad"), "class"),
     "reuters": reuters_acq,
+    "newsgroups": newsgroups,
     "dense": dense_design,
+    "correlated": correlated_design,
     "rcv1-like": like_rcv1,
 }
 

@@ -65,7 +65,10 @@ class Serial:
 
 
 class Threads:
-    """Threads of this process. Kernels run without the interpreter's lock. Use as a context manager."""
+    """Threads of this process; a single part is done in the caller's. Kernels run without the interpreter's lock.
+
+    Use as a context manager.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -83,6 +86,8 @@ class Threads:
 
     def each(self, job: Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
         """See `Pool`."""
+        if len(parts) == 1:
+            return Serial().each(job, parts, given)
         return in_order((partial(self._threads.submit, _run, job, part, given) for part in parts), self.workers)
 
     def deal(self, walk: WalkName, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ class Problem:
     gamma_intercept : likewise; inf keeps the intercept at 0
     start           : where to begin. Features that do not occur in the data are dropped. None: all weights zero and, if the
                       intercept has no penalty, the intercept at the optimum of that
+    penalties       : f64[features], that of each rank; nothing writes to it
     """
 
     data: Data
@@ -35,6 +36,7 @@ class Problem:
     gamma: float | F64
     gamma_intercept: float = 0.0
     start: Weights | None = None
+    penalties: F64 = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise `BadInput` if a penalty is not one."""
@@ -45,11 +47,7 @@ class Problem:
             raise BadInput("gamma: expected penalties of at least 0")
         if self.data.rows == 0:
             raise BadInput("there are no rows to learn from", "no_events")
-
-    @property
-    def penalties(self) -> F64:
-        """f64[features]: the penalty of each rank."""
-        return np.array(np.broadcast_to(np.asarray(self.gamma, np.float64), self.data.features))
+        object.__setattr__(self, "penalties", np.array(np.broadcast_to(given, self.data.features)))
 
     @property
     def scale(self) -> float:

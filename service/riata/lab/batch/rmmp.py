@@ -120,7 +120,7 @@ def choose_active(beta: F64, omega: F64, gamma: F64, members: I64, most: int) ->
 # certifies it, and finds which weights outside S violate their condition. If there are some, S and its columns are gathered anew.
 #
 # A sample gives the first S: the optimum of one row in SAMPLE, under a penalty that is as much smaller, is where the passes
-# begin.
+# begin. Up to HELD_FIRST features S is all of them, and needs no sample.
 
 FEATURE_BYTES: Final = 24  # by rows and by columns; later by columns, and its product with h
 ROW_BYTES: Final = 96  # of what is held by rows and by columns, and of the state of `solve_columns`
@@ -169,20 +169,22 @@ class HeldColumns:
     """The working set and its columns.
 
     members : i64[k]   S, increasing
+    has_all : S is every feature
     reads   : feature values of columns that were read
     """
 
     def __init__(self, problem: Problem, pool: Pool, bytes_max: int, whole: bool) -> None:
-        """bytes_max: of the columns; whole: S is every feature."""
-        self._problem, self._pool, self._bytes_max, self._whole = problem, pool, bytes_max, whole
+        """bytes_max: of the columns; whole: S is every feature, as it is where these are few."""
+        self._problem, self._pool, self._bytes_max = problem, pool, bytes_max
+        self.has_all = whole or problem.data.features <= HELD_FIRST
         self._columns: Columns | None = None
         self.members = np.empty(0, np.int64)
         self.reads = 0
         self.gathered = 0  # passes over all rows
 
-    def optimum(self, at: Expansion, slack: float) -> tuple[F64, float] | None:
-        """The weights that are optimal on S, up to a violation of `slack`; None if the columns are too many to be held, or if no
-        better weights are found.
+    def optimum(self, at: Expansion, slack: float, gap: float) -> tuple[F64, float] | None:
+        """The weights that are optimal on S, up to a violation of `slack` or a duality gap of `gap`; None if the columns are too
+        many to be held, or if no better weights are found.
 
         at : a pass over all rows, which says where to begin and what S needs
         """
@@ -192,7 +194,7 @@ class HeldColumns:
             return None
         beta = np.append(at.intercept, at.beta[self.members])
         gamma = np.append(self._problem.gamma_intercept, self._problem.penalties[self.members])
-        _, reads = solve_columns(self._columns, LINKS[self._problem.link].code, gamma, slack, beta)
+        _, reads = solve_columns(self._columns, LINKS[self._problem.link].code, gamma, (slack, gap), beta)
         self.reads += reads
         found = np.zeros(len(at.beta))
         found[self.members] = beta[1:]
@@ -207,14 +209,15 @@ class HeldColumns:
 
     def _gather(self, at: Expansion) -> None:
         self._columns = None  # before the next are gathered
-        if self._whole:
+        if self.has_all:
             self.members = np.arange(len(at.beta))
         else:
             most = held_room(int(np.count_nonzero(at.beta)), len(self.members))
             omega = at.gradient + at.curvature * at.beta
             self.members = choose_active(at.beta, omega, self._problem.penalties, self.members, most)
-        rows = gather(self._problem.data, self._pool, self.members, self._bytes_max)
-        self.gathered += 1
+        data, self.gathered = self._problem.data, self.gathered + 1
+        is_there = self.has_all and isinstance(data, DataInMemory) and most_bytes(data) <= self._bytes_max
+        rows = data if is_there else gather(data, self._pool, self.members, self._bytes_max)
         self._columns = None if rows is None else columns_of(rows)
 
 
@@ -228,15 +231,17 @@ def _rows(found: Arrays) -> Rows:
 # The optimum on a working set whose columns are in memory; the method is in `service/native/coordinate_descent.c`.
 
 
-def solve_columns(columns: Columns, link: int, gamma: F64, slack: float, beta: F64) -> tuple[int, int]:
+def solve_columns(columns: Columns, link: int, gamma: F64, near: tuple[float, float], beta: F64) -> tuple[int, int]:
     """Move beta f64[k + 1] to the optimum on k columns; return the steps, and the reads of a feature value in them.
 
-    gamma : f64[k + 1], penalties; entry 0 is the intercept's. slack : the largest violation that may remain. See
-    `riata_solve_columns`.
+    gamma : f64[k + 1], penalties; entry 0 is the intercept's
+    near  : the largest violation, or the duality gap, that may remain
+
+    See `riata_solve_columns`.
     """
     given, reads = native_columns(columns), np.empty(1, np.int64)
     work = np.empty(core.solve_columns_room(given, len(beta)))
-    steps = core.solve_columns(given, link, gamma, slack, beta, len(beta), reads, work)
+    steps = core.solve_columns(given, link, gamma, *near, beta, len(beta), reads, work)
     return steps, int(reads[0])
 
 
@@ -250,7 +255,7 @@ NUMBER_BYTES: Final = 8
 EPSILON: Final = 2.0**-50  # of the sums of a pass
 HELD_BYTES: Final = 2**30
 LAST: Final = 0.9  # the optimum on S may leave this share of the tolerance,
-NEXT: Final = 1e-3  # or this share of the violation of the pass before it
+FIRST_LEFT: Final = 1e-3  # that on the first S this share of the gap and violation before it: other features will belong to S
 SAMPLE_TOLERANCE: Final = 1e-3
 
 PASSES_BEFORE: Final = 8  # a problem with an optimum rarely makes long steps after so many
@@ -346,8 +351,8 @@ class Run:
         return np.arange(len(beta)) if self._limits.whole else np.flatnonzero(beta)[: self._limits.k]
 
     def _begin_at_sample(self) -> None:
-        """Begin at the optimum of a sample of the rows, if columns are held and no other start was given."""
-        if self._held is None or self._problem.start is not None:
+        """Begin at the optimum of a sample of the rows, if columns of some features are held and no other start was given."""
+        if self._held is None or self._held.has_all or self._problem.start is not None:
             return
         sample = sample_of(self._problem, self._pool, self._limits.held_bytes_max // 2)
         if sample is None:
@@ -368,9 +373,11 @@ class Run:
 
     def _step_held(self, held: HeldColumns, at: Expansion) -> tuple[F64, float, I64]:
         """The optimum on S by its columns. If they cannot be held, the pass is taken again with H."""
-        slack = self._scale * max(LAST * self._limits.tolerance, NEXT * self.certificate.kkt)
+        left = 0.0 if held.gathered or held.has_all else FIRST_LEFT
+        before, tolerance = self.certificate, LAST * self._limits.tolerance
+        kkt, gap = max(tolerance, left * before.kkt), max(tolerance * abs(before.objective), left * (before.gap or 0.0))
         gathered, reads = held.gathered, held.reads
-        found = held.optimum(at, slack)
+        found = held.optimum(at, kkt * self._scale, gap)
         self._passes += held.gathered - gathered
         self._reads += held.reads - reads
         if found is not None:
