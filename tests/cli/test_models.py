@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from riata.cli.show import BLOCKS
 from riata.cli.snapshots import shown_age
 from riata.client import Riata
 from tests.cli.test_verbs import run
@@ -92,11 +93,36 @@ def test_weights_are_shown_with_bars(url: str) -> None:
     assert len(json.loads(succeeds(url, "weights", "--json"))["weights"]) == 8
 
 
+def test_shapes_are_listed_and_those_of_one_column_by_interval(url: str) -> None:
+    with Riata(url) as client:
+        found = client.shapes()
+    (age,) = found["columns"]
+    shown = succeeds(url, "shapes")
+    assert json.loads(succeeds(url, "shapes", "--json")) == found
+    assert "shapes of numeric columns" in shown
+    (line,) = [line for line in shown.splitlines() if " age " in line]
+    assert f"{age['weight']:+.4g}" in line
+    assert f"{age['range']:.3f}" in line
+    assert sum(line.count(block) for block in BLOCKS) == len(age["values"])
+    of_age = [line.split() for line in succeeds(url, "shapes", "--column", "age").splitlines() if "+" in line or "-" in line]
+    second = next(words for words in of_age if words[1] == f"{age['edges'][0]:g}" and words[3] == f"{age['edges'][1]:g}")
+    assert second[5] == f"{age['weight'] * age['edges'][0] + age['values'][1]:+.4f}"
+    assert second[7] == f"{age['weight'] * age['edges'][1] + age['values'][1]:+.4f}"
+    assert "column: did you mean 'age'?" in refused(url, "shapes", "--column", "agee")
+
+
+def test_a_model_without_shapes_says_why(url: str) -> None:
+    with Riata(url) as client:
+        client.create_model("flat", {"learner": {"shapes": "off"}})
+    assert succeeds(url, "shapes", "flat") == 'model flat has no shapes: learner.shapes is "off"\n'
+
+
 def test_a_row_is_explained(url: str) -> None:
     answer = json.loads(succeeds(url, "explain", "age=40", "country=c1", "new=1", "--json"))
     shown = succeeds(url, "explain", "age=40", "country=c1", "new=1")
     assert f"probability {answer['probability']:.4f}, margin {answer['margin']:+.4f}; 1 of 3 features have no weight" in shown
-    assert {part["feature"]: part["value"] for part in answer["contributions"]} == {"age": 40.0, "country=c1": 1.0, "new": 1.0}
+    values = {"age": 40.0, "country=c1": 1.0, "new": 1.0, "(shapes)": 1.0, "37 < age <= 40": 1.0}
+    assert {part["feature"]: part["value"] for part in answer["contributions"]} == values
     assert "expected NAME=VALUE" in refused(url, "explain", "age")
     assert "given twice" in refused(url, "explain", "age=1", "age=2")
 

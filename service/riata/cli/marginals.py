@@ -13,13 +13,13 @@ from rich.table import Table
 
 from riata.base.arrays import F64
 from riata.base.errors import Malformed
+from riata.cli.show import ramp
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import PosteriorModel, positive, quantiles
 from riata.run.candidates.exports import read_export
 
-BLOCKS: Final = "▁▂▃▄▅▆▇█"
 BINS: Final = 48  # of the picture
 SPARK: Final = 12  # columns of a density in the table
 WIDTH, HEIGHT, COLUMNS = 260, 150, 4  # pixels of a panel, and panels side by side
@@ -94,7 +94,7 @@ def marginal_table(model: PosteriorModel, lines: Sequence[Line], level: float) -
 def spark(line: Line) -> str:
     """Return the density over the range of the draws as one line of characters."""
     heights, _ = density(line, SPARK)
-    return "".join(BLOCKS[min(int(h / max(heights) * len(BLOCKS)), len(BLOCKS) - 1)] for h in heights)
+    return ramp(heights, 0.0, max(heights))
 
 
 def as_document(model: PosteriorModel, lines: Sequence[Line], level: float, dependent: str | None) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""What a model is, how well it predicts, and why: `riata metrics`, `weights`, `explain`, `card` and `path`."""
+"""What a model is, how well it predicts, and why: `riata metrics`, `weights`, `shapes`, `explain`, `card` and `path`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, nearest
 from riata.cli.connect import DEFAULT_URL, ModelArgument, ModelOption, UrlOption, connected
 
 if TYPE_CHECKING:
@@ -81,6 +81,102 @@ def bar(value: float, largest: float, columns: int) -> str:
     length = round(side * min(abs(value) / largest, 1.0)) if largest > 0.0 else 0
     left, right = ("", "\u2588" * length) if value >= 0.0 else ("\u2588" * length, "")
     return f"{left:>{side}}\u2502{right:<{side}}"
+
+
+# The shapes of numeric columns.
+
+
+SHAPES_EXAMPLE: Final = """Examples:
+
+- `riata shapes clicks` lists the columns and the pairs of columns, those that move the margin most first.
+- `riata shapes clicks --column age` lists the intervals of one column, and what values in them add.
+- `riata shapes clicks --json` prints all numbers, also those of pairs."""
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
+
+def shapes(
+    model: ModelArgument = "default",
+    column: Annotated[str, typer.Option(help="Show the intervals of this column.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
+    url: UrlOption = DEFAULT_URL,
+) -> None:
+    """Show what the values of numeric columns add to the margin.
+
+    A value adds the weight of its column times itself, and a number for the interval that it is in. A pair of columns adds a
+    number for each pair of intervals. The range is the largest less the smallest that a column or a pair adds.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    with connected(url) as riata:
+        answer = riata.shapes(model)
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    if answer["why_not"] is not None:
+        typer.echo(f"model {answer['model']['name']} has no shapes: {answer['why_not']}")
+        return
+    table = Table(title=f"model {answer['model']['name']} at event {answer['model']['seq']}: shapes of numeric columns")
+    table.caption = f"intercept {answer['intercept']:+.4f}; share of the shapes in the mixture {answer['share']:.4f}"
+    if column:
+        _add_intervals(table, _column_of(answer["columns"], column))
+    else:
+        _add_columns(table, answer)
+    Console().print(table)
+
+
+def _add_columns(table: Any, answer: dict[str, Any]) -> None:
+    table.add_column("column, or pair", overflow="fold")
+    for name in ("weight", "range", "from"):
+        table.add_column(name, justify="right")
+    for name in ("adds", "to"):
+        table.add_column(name)
+    for one in answer["columns"]:
+        edges, ends = one["edges"], _ends(one)
+        drawn = ramp(middles := [(low + high) / 2 for low, high in ends], min(middles), max(middles))
+        table.add_row(_known(one), f"{one['weight']:+.4g}", f"{one['range']:.3f}", f"{edges[0]:g}", drawn, f"{edges[-1]:g}")
+    for one in answer["pairs"]:
+        names = [
+            _known({"feature": feature, "hash": hash_}) for feature, hash_ in zip(one["features"], one["hashes"], strict=True)
+        ]
+        table.add_row(" and ".join(names), "", f"{one['range']:.3f}", "", "", "")
+
+
+def _add_intervals(table: Any, one: dict[str, Any]) -> None:
+    edges, ends = one["edges"], _ends(one)
+    largest = max(abs(end) for both in ends for end in both)
+    for name in ("above", "up to", "adds, at first", "at last"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    bounds = ["", *(f"{edge:g}" for edge in edges), ""]
+    for low, high, (first, last) in zip(bounds, bounds[1:], ends, strict=False):
+        table.add_row(low, high, f"{first:+.4f}", f"{last:+.4f}", bar((first + last) / 2, largest, BAR_COLUMNS))
+
+
+def _ends(one: dict[str, Any]) -> list[tuple[float, float]]:
+    """What a column adds at both ends of each interval; the first and the last have one end."""
+    edges, weight = one["edges"], one["weight"]
+    bounds = [edges[0], *edges, edges[-1]]
+    return [
+        (weight * low + value, weight * high + value) for low, high, value in zip(bounds, bounds[1:], one["values"], strict=False)
+    ]
+
+
+def _column_of(columns: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    found = {_known(one): one for one in columns}
+    if name not in found:
+        raise BadInput(f"column: {nearest(name[:64], found)}", "bad_option")
+    return found[name]
+
+
+def _known(one: dict[str, Any]) -> str:
+    return str(one["feature"] or f"hash {one['hash']}")
+
+
+def ramp(values: Sequence[float], low: float, high: float) -> str:
+    """Return a character for each value, the higher the nearer it is to `high`."""
+    steps = len(BLOCKS) / ((high - low) or 1.0)
+    return "".join(BLOCKS[min(int((value - low) * steps), len(BLOCKS) - 1)] for value in values)
 
 
 # The prediction for one row, and what each of its features adds to it.
