@@ -63,7 +63,7 @@ class Model:
         """Write the model, for `from_file`, `riata import` and `riata predict --model-file`."""
         frozen, weights = self._state.freeze(), self._state.learner.weights()
         file = Path(path)
-        file.write_bytes(write_export(frozen.header, frozen.arrays, self._names.everything(), weights.slot, weights.bits))
+        file.write_bytes(write_export(frozen.header, frozen.arrays, self._names.everything(), weights))
         return file
 
     @property

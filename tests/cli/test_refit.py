@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from riata import Model
 from tests.cli.test_verbs import run
 from tests.running import Running, wait_for
 
@@ -71,6 +72,19 @@ def test_the_optimum_is_at_least_as_good_as_the_online_model_and_that_of_the_fil
     file.write_text("".join(json.dumps(row) + "\n" for row in rows()))
     fitted = run("fit", "--batch", str(file), "--gamma", "2", "--learner", "taylor_sketch", "--set", "mode=exact", "--json")
     assert json.loads(fitted.stdout)["solutions"][0]["objective"] == pytest.approx(one["objective"], rel=1e-6)
+
+
+def test_the_loss_of_a_model_with_shapes_is_that_of_its_predictions(tmp_path: Path) -> None:
+    learnt(tmp_path / "data", {"labels": "0/1"})
+    found = refitted(tmp_path / "data", "--threads", "1")
+    model = Model({"labels": "0/1"})
+    model.learn_many(rows())
+    assert model._state.learner.weights().shaped_columns == 1
+    answers = zip(model.predict_many(rows()), rows(), strict=True)
+    wanted = np.mean([-np.log(one["probability"] if row["label"] else 1.0 - one["probability"]) for one, row in answers])
+    assert found["online"]["log_loss"] == pytest.approx(wanted, rel=1e-12)
+    assert found["solutions"][0]["objective_excess"] is None
+    assert "not compared" in run("refit", "m", "--data", str(tmp_path / "data"), "--threads", "1").output
 
 
 def test_a_second_refit_uses_the_segments_and_finds_the_same(data: Path) -> None:

@@ -22,7 +22,8 @@ from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.refit import Preparing, check, seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import RESULT, STATE, Outcome, Task
-from riata.run.candidates.refits.work import rows_between, split_before, until
+from riata.run.candidates.refits.work import split_before, until
+from riata.run.candidates.solving import rows_between
 from riata.run.state.replay import replay
 from riata.store.control_events import Counted
 from riata.store.payload import decode_batch

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from riata import Model
+from riata.run.candidates.exports import read_export, write_export
 from riata.scorer import model_of
 from riata.scorer.riata_scorer import Scorer
-from tests.running import Running
+from tests.cli.test_verbs import run
+from tests.running import Running, wait_for
 
 CONFIG = {"labels": "0/1"}
 
@@ -73,3 +77,41 @@ def test_a_file_and_an_import_go_on_with_the_same_bits(url: str, tmp_path: Path)
     send(url, "/models/copy/observe?wait=applied", LEARNT[:50])
     alone.learn_many(LEARNT[:50])
     assert margins_of(url, "copy") == [one["margin"] for one in alone.predict_many(ASKED)] != wanted
+
+
+def test_an_export_has_the_names_of_columns_without_a_weight() -> None:
+    model = Model(CONFIG)
+    model.learn_many(LEARNT)
+    weights = model._state.learner.weights()
+    none = replace(weights, slot=weights.slot[:0], beta=weights.beta[:0])
+    frozen = model._state.freeze()
+    _, names = read_export(write_export(frozen.header, frozen.arrays, model._names.everything(), none))
+    assert sorted(name.decode() for _, name in names) == ["age", "price", "visits"]
+
+
+def test_weights_card_and_commands_say_that_columns_have_shapes(url: str, tmp_path: Path) -> None:
+    assert httpx.get(f"{url}/models/m/weights").json()["shaped_columns"] == 3
+    assert httpx.get(f"{url}/models/m/card?format=json").json()["weights"]["shaped_columns"] == 3
+    assert "3 columns have shapes too" in httpx.get(f"{url}/models/m/card").text
+    assert "3 columns also have shapes" in " ".join(run("weights", "m", "--url", url).output.split())
+    lines, out = tmp_path / "rows.ndjson", tmp_path / "m.riata"
+    lines.write_text("\n".join(map(json.dumps, LEARNT)))
+    assert "3 columns with shapes" in run("fit", "--online", str(lines), "--out", str(out)).output
+    assert "3 columns with shapes" in run("inspect", str(out)).output
+    httpx.put(f"{url}/models/linear", json={"learner": {"shapes": "off"}}).raise_for_status()
+    send(url, "/models/linear/observe?wait=applied", LEARNT)
+    assert httpx.get(f"{url}/models/linear/weights").json()["shaped_columns"] == 0
+    assert "have shapes too" not in httpx.get(f"{url}/models/linear/card").text
+
+
+def test_a_refit_compares_the_optimum_with_what_the_model_predicts(url: str) -> None:
+    answer = httpx.post(f"{url}/models/m/refits", json={}, timeout=60)
+    assert answer.status_code == 202, answer.text
+    at = f"{url}{answer.headers['location']}"
+    wait_for("the refit ends", lambda: httpx.get(at).json()["state"] not in ("queued", "running"))
+    regret = httpx.get(f"{url}/models/m/regret").json()
+    predicted = send(url, "/models/m/predict", [{"features": row["features"]} for row in LEARNT])
+    p = np.array([one["probability"] for one in predicted])
+    wanted = -np.log(np.where([row["label"] for row in LEARNT], p, 1.0 - p)).mean()
+    assert regret["log_loss"]["online"] == pytest.approx(wanted, rel=1e-12)
+    assert regret["objective_excess"] is None

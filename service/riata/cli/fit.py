@@ -265,6 +265,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
         "features": run.features,
         "classes": len(run.state.config.classes.names),
         "non_zeros": len(weights.slot),
+        "shaped_columns": weights.shaped_columns,
         "intercept": weights.intercept,
         "figures": {name: figures[name] for name in ("cumulative", "faded", "window", "classes", "macro") if name in figures},
         "seconds": round(seconds, 3),
@@ -278,9 +279,10 @@ def show(report: dict[str, Any]) -> str:
     """Return the report as lines of text."""
     all_rows, late = report["figures"]["cumulative"], report["figures"]["window"]
     a_row = report["features"] / max(report["learnt"], 1)
+    shaped = f", {report['shaped_columns']} columns with shapes" if report["shaped_columns"] else ""
     lines = [
         ("rows", f"{report['learnt']:,} learnt{left_out(report, 'rejected', 'duplicate', 'refused')}"),
-        ("features", f"{report['features']:,}, {a_row:.1f} per row; {report['non_zeros']:,} non-zero weights"),
+        ("features", f"{report['features']:,}, {a_row:.1f} per row; {report['non_zeros']:,} non-zero weights{shaped}"),
         *_figure("log loss", all_rows["log_loss"], all_rows["base_log_loss"], late),
         *_classes(report),
         *([] if all_rows["auc"] is None else [("AUC", f"{all_rows['auc']:.4f}")]),

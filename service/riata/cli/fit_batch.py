@@ -55,7 +55,7 @@ def export(found: FileData, problem: Problem, solution: Solution) -> bytes:
     """Return the model around a solution, as the import route takes it."""
     state = state_around(found.config, problem, solution)
     frozen, weights = state.freeze(), state.learner.weights()
-    return write_export(frozen.header, frozen.arrays, found.names.everything(), weights.slot, weights.bits)
+    return write_export(frozen.header, frozen.arrays, found.names.everything(), weights)
 
 
 def rows_report(found: FileData) -> dict[str, Any]:

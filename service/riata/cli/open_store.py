@@ -99,7 +99,9 @@ def _show_export(file: Path) -> None:
     weights = state.learner.weights()
     learnt = f"{state.progressive.examples:,} rows learnt, log loss {state.progressive.log_loss:.4f}"
     typer.echo(f"{file}: {_size(len(content))}, model {state.name}, {learnt}")
-    typer.echo(f"  {len(weights.slot):,} non-zero weights, {len(names):,} names, state {state.freeze().digest().hex()[:16]}")
+    shaped = f", {weights.shaped_columns} columns with shapes" if weights.shaped_columns else ""
+    digest = state.freeze().digest().hex()[:16]
+    typer.echo(f"  {len(weights.slot):,} non-zero weights{shaped}, {len(names):,} names, state {digest}")
     typer.echo(f"  config {json.dumps(write_document(state.config), separators=(', ', ': '))}")
 
 

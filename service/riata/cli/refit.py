@@ -167,7 +167,7 @@ def _of_store(
         from riata.cli.fit_setup import INTERRUPTED, interruptible
         from riata.cli.progress import seq_progress
         from riata.cli.solve import notes_of, solve, table_of
-        from riata.run.candidates.solving import mean_loss, refitting, report_of
+        from riata.run.candidates.solving import refitting, report_of
         from riata.store.segment import FOLDER
 
         with seq_progress(model) as advance:
@@ -179,12 +179,9 @@ def _of_store(
         content = None if out is None else task.export(*solved[0])
         report = {"model": model, "window": task.window.document(), **report_of(choice.name, choice.reason, solved, pool)}
         for one, (problem, solution) in zip(report["solutions"], solved, strict=True):
-            online = task.online_objective(problem, pool)
-            one["objective_excess"] = solution.certificate.objective - online
-            report["online"] = {
-                "non_zeros": len(task.online.slot),
-                "log_loss": mean_loss(problem, task.online, online, report["weight"]),
-            }
+            objective, loss = task.measured_online(problem, pool, report["weight"])
+            one["objective_excess"] = None if objective is None else solution.certificate.objective - objective
+            report["online"] = {"non_zeros": len(task.online.slot), "log_loss": loss}
     if out is not None and content is not None:
         write_whole(out, content)
     report["interrupted"], report["seconds"] = not may_go_on(), round(time.perf_counter() - started, 3)

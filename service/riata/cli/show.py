@@ -55,6 +55,8 @@ def weights(
         shown = () if len(table.columns) == 3 else ("" if error is None else f"{error:.4f}",)
         table.add_row(name, f"{weight:+.4f}", *shown, bar(weight, largest, BAR_COLUMNS))
     table.caption = f"intercept {answer['intercept']:+.4f}"
+    if shaped := answer.get("shaped_columns"):  # an older service says nothing of them
+        table.caption += f"; {shaped} columns also have shapes, see `riata shapes`"
     Console().print(table)
 
 

@@ -69,8 +69,11 @@ def _gap(gap: float | None) -> str:
     return "no bound" if gap is None else f"gap {gap:.1e}"
 
 
-def excess_line(excess: float, of: str) -> str:
-    """Return by how much the solution's objective, which is maximised, is above or below that of other weights."""
+def excess_line(excess: float | None, of: str) -> str:
+    """Return by how much the solution's objective, which is maximised, is above or below that of other weights. None: these have
+    no objective, as their columns have shapes."""
+    if excess is None:
+        return f"not compared: the {of} have shapes of columns beside them, and the solution has none"
     return f"the solution is {abs(excess):.4f} {'below' if excess < 0.0 else 'above'} the {of}"
 
 

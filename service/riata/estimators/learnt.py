@@ -81,7 +81,7 @@ class Learnt:
         book.add_all(self._names)
         book.add_all(self.columns.names)
         frozen, weights = self.state.freeze(), self.state.learner.weights()
-        return write_export(frozen.header, frozen.arrays, book.everything(), weights.slot, weights.bits)
+        return write_export(frozen.header, frozen.arrays, book.everything(), weights)
 
     @property
     def _l2(self) -> bool:

@@ -62,6 +62,11 @@ class Weights:
         """Number of weights, the intercept not counted."""
         return len(self.slot)
 
+    @property
+    def shaped_columns(self) -> int:
+        """Number of columns with a shape."""
+        return 0 if self.shapes is None else len(self.shapes.column)
+
     def of(self, hash32: Iterable[int]) -> list[float]:
         """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""
         keys = np.array([h >> (32 - self.bits) for h in hash32], dtype=np.uint32)

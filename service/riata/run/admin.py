@@ -134,7 +134,7 @@ class Admin:
         content = await saved_content(self._engine, model)
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
         weights = self._engine.published(model).model.weights
-        return write_export(*layout.decode_checkpoint(content), names, weights.slot, weights.bits)
+        return write_export(*layout.decode_checkpoint(content), names, weights)
 
     async def import_model(self, model: str, content: bytes) -> dict[str, Any]:
         """Restore exported content into `model`, which is created if it does not exist.

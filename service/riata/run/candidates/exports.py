@@ -1,4 +1,4 @@
-"""The export of a model: one checkpoint with the names of its weights, which is all that another service needs."""
+"""The export of a model: one checkpoint with the names of its features, which is all that another service needs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from riata.base.arrays import U32, Arrays
+from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt, Malformed
+from riata.learn.learner import Weights
+from riata.predict.effects import HASH_BITS
 from riata.run.state.config import ModelConfig, read_stored
 from riata.run.state.model_state import ModelState
 from riata.store import layout
@@ -18,9 +20,12 @@ NAMES = "names."  # prefix of the arrays that hold the names of an export's weig
 _FINGERPRINT_BITS = 64
 
 
-def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, slots: U32, bits: int) -> bytes:
-    """Return the bytes of an export: a checkpoint with those `names` that map to `slots`, weights of a table of 2^bits."""
-    in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - bits), slots)
+def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, weights: Weights) -> bytes:
+    """Return the bytes of an export: a checkpoint with those `names` whose slot has a weight, or that are of a column with a
+    shape."""
+    in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - weights.bits), weights.slot)
+    if weights.shapes is not None:
+        in_use |= np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - HASH_BITS), weights.shapes.column)
     return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
 
 

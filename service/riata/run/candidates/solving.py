@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -23,19 +24,24 @@ from riata.lab.batch.segment_data import SegmentData
 from riata.learn.learner import Weights
 from riata.run.candidates.adopting import data_for, link_of, state_around
 from riata.run.candidates.exports import write_export
+from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.segment_building import build_segments, origin_of
 from riata.run.candidates.solver_options import SolverOptions
 from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.state.config import ModelConfig
 from riata.run.state.model_state import ModelState
 from riata.run.state.replay import in_this_thread
-from riata.store.segment import Segments
+from riata.store.control_events import Counted
+from riata.store.segment import Segment, Segments
 from riata.store.store import Store
+from riata.wire.batch import Batch, ByLabel, select_rows, weighted
 from riata.wire.names import Names
 
 GAMMA: Final = 1.0  # of learners without a setting of this name
+STEP_ROWS: Final = 8192
 
 Solved = list[tuple[Problem, Solution]]
+Measure = Callable[[Weights], tuple[Certificate, float]]
 Watch = Callable[[float, TraceRow], bool]  # the penalty, or the bound, and its pass; false: stop with the best weights so far
 
 
@@ -151,26 +157,63 @@ def pass_document(row: TraceRow) -> dict[str, Any]:
 class RefitData:
     """What a solver needs to refit a model.
 
-    window : the events that the data are of; ends at the event of the online model
-    online : weights of the newest checkpoint
+    window   : the events that the data are of; ends at the event of the online model
+    segments, counted : the events, and which of them count
+    online   : weights of the newest checkpoint
     """
 
     model: str
     config: ModelConfig
     data: SegmentData
     window: Window
+    segments: Sequence[Segment]
+    counted: Counted
     online: Weights
     names: Names
 
-    def online_objective(self, problem: Problem, pool: Pool) -> float:
-        """Return the objective of the online weights, by one pass."""
-        return certificate_at(problem, self.online, pool).objective
+    def measured_online(self, problem: Problem, pool: Pool, weight: float) -> tuple[float | None, float]:
+        """See `measured_online`."""
+        rows = rows_between(self.segments, self.counted, 0, self.window.last, self.config.label_weight.by_label)
+        return measured_online(self.online, rows, partial(measured, problem, pool, weight))
 
     def export(self, problem: Problem, solution: Solution) -> bytes:
         """Return the model around a solution, as the import route takes it."""
         state = state_around(self.config, problem, solution, self.model)
         frozen, weights = state.freeze(), state.learner.weights()
-        return write_export(frozen.header, frozen.arrays, self.names, weights.slot, weights.bits)
+        return write_export(frozen.header, frozen.arrays, self.names, weights)
+
+
+def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Batch]:
+    """Yield the examples of the events after..last that count, in order, weighted as they are learnt."""
+    for segment in segments:
+        events = segment.events(0, segment.rows)
+        low, high = np.searchsorted(events, [after + 1, last + 1]).tolist()
+        for start in range(low, high, STEP_ROWS):
+            stop = min(start + STEP_ROWS, high)
+            keep = counted.mask(events[start:stop])
+            if keep.any():
+                yield select_rows(weighted(segment.batch(start, stop), by_label), keep)
+
+
+def summed_loss(weights: Weights, batch: Batch) -> float:
+    """Return the sum of the losses of fixed weights on rows, with what their shapes add."""
+    return float((losses(weights.link, margins(weights, batch), batch.label) * batch.weight).sum())
+
+
+def measured(problem: Problem, pool: Pool, weight: float, weights: Weights) -> tuple[Certificate, float]:
+    """Return the certificate of any weights, and their mean loss, by one pass. weight : of all rows"""
+    found = certificate_at(problem, weights, pool)
+    return found, mean_loss(problem, weights, found.objective, weight)
+
+
+def measured_online(online: Weights, rows: Iterable[Batch], measure: Measure) -> tuple[float | None, float]:
+    """Return objective and mean loss of the weights of an online model. If its columns have shapes, they are no point of the
+    problem: there is no objective, and the loss is that of the rows."""
+    if online.shapes is None:
+        found, loss = measure(online)
+        return found.objective, loss
+    sums = np.sum([(summed_loss(online, batch), batch.weight.sum()) for batch in rows], axis=0)
+    return None, float(sums[0] / sums[1])
 
 
 def certificate_at(problem: Problem, weights: Weights, pool: Pool) -> Certificate:
@@ -207,5 +250,6 @@ def refitting(
         log = read_effective_log(call, model, found)
         first = 1 if events is None else max(1, state.applied - events + 1)
         weights = state.learner.weights()
-        data = data_for(state.config, found, weights.bits, log.counted(first, state.applied))
-        yield RefitData(model, state.config, data, log.window(first, state.applied), weights, Names.of(store.names(model)))
+        counted, window = log.counted(first, state.applied), log.window(first, state.applied)
+        data = data_for(state.config, found, weights.bits, counted)
+        yield RefitData(model, state.config, data, window, found, counted, weights, Names.of(store.names(model)))

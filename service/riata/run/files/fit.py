@@ -48,7 +48,7 @@ class Fit(FileReading):
     def export(self) -> bytes:
         """Return the bytes that the service's import route accepts."""
         frozen, weights = self.state.freeze(), self.state.learner.weights()
-        return write_export(frozen.header, frozen.arrays, self.names.everything(), weights.slot, weights.bits)
+        return write_export(frozen.header, frozen.arrays, self.names.everything(), weights)
 
     @property
     def digest(self) -> str:

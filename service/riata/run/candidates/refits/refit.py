@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,7 @@ from riata.run.candidates.refits.task import BASE, ONLINE_STATE, RESULT, STATE, 
 from riata.run.candidates.refits.work import split_before
 from riata.run.candidates.segment_building import build_segments
 from riata.run.candidates.solver_options import TOLERANCE
-from riata.run.candidates.solving import GAMMA, certificate_at, mean_loss
+from riata.run.candidates.solving import GAMMA, measured, measured_online, rows_between
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
 from riata.run.log.archive import StorePace
@@ -47,6 +47,7 @@ from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.store.segment import FOLDER, Origin, Pace, Segment, Segments
 from riata.store.store import Generation
+from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
 from riata.wire.names import NOTHING_NAMED
 
@@ -399,7 +400,8 @@ def check(outcome: Outcome, task: Task, go_on: Callable[[], None]) -> dict[str, 
             f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
             "certificate_mismatch",
         )
-    online, online_loss = measure(task.online)
+    rows = rows_between(task.mapped(), task.counted, 0, task.applied, task.config.label_weight.by_label)
+    objective, online_loss = measured_online(task.online, _each(rows, go_on), measure)
     verdict, progressive = report["verdict"], report.pop("progressive_regret")
     has_gamma = hasattr(task.config.learner, "gamma")
     report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
@@ -409,7 +411,7 @@ def check(outcome: Outcome, task: Task, go_on: Callable[[], None]) -> dict[str, 
     report["regret"] = {
         "gamma": one["gamma"],
         "gamma_of": _gamma_of(task, has_gamma),
-        "objective_excess": found.objective - online.objective,
+        "objective_excess": None if objective is None else found.objective - objective,
         "log_loss": {
             "online": online_loss,
             "batch": log_loss,
@@ -419,6 +421,12 @@ def check(outcome: Outcome, task: Task, go_on: Callable[[], None]) -> dict[str, 
         "progressive_regret": progressive,
     }
     return report
+
+
+def _each(rows: Iterable[Batch], go_on: Callable[[], None]) -> Iterator[Batch]:
+    for batch in rows:
+        go_on()
+        yield batch
 
 
 def _run_check(problem: Problem, task: Task, runs: dict[str, Any] | None) -> RunCheck | None:
@@ -433,8 +441,7 @@ def _run_check(problem: Problem, task: Task, runs: dict[str, Any] | None) -> Run
 def _measured(problem: Problem, pool: Pool, weight: float, runs: RunCheck | None, weights: Weights) -> tuple[Certificate, float]:
     """Return the certificate of weights and their mean loss. Raises `Corrupt` (code `certificate_mismatch`)."""
     if runs is None:
-        found = certificate_at(problem, weights, pool)
-        return found, mean_loss(problem, weights, found.objective, weight)
+        return measured(problem, pool, weight, weights)
     try:
         checked = runs.at(weights, pool)
     except BadInput as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +17,14 @@ from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import Problem, Solution, TraceRow
 from riata.learn.learner import Learner, Weights
 from riata.run.candidates.adopting import data_for, state_around
-from riata.run.candidates.judging import TAIL_MAX, judge, losses, margins, not_judged, tail_size
+from riata.run.candidates.judging import TAIL_MAX, judge, losses, not_judged, tail_size
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
-from riata.run.candidates.solving import Solved, pass_document, report_of, solve
+from riata.run.candidates.solving import Solved, pass_document, report_of, rows_between, solve, summed_loss
 from riata.run.state.model_state import ModelState, begun
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
-from riata.wire.batch import Batch, ByLabel, select_rows, slice_rows, weighted
+from riata.wire.batch import Batch, slice_rows
 
 Say = Callable[[dict[str, Any]], None]
 Resolve = Callable[[Data], Solved]
@@ -33,7 +33,6 @@ SPARE_BYTES: Final = 256 * 2**20  # stacks of threads, machine code, and what th
 VALUE_BYTES: Final = 48  # of each feature value of a part while it is decoded
 FEATURE_BYTES: Final = 32  # of each feature in the map of ranks
 STATUS: Final = Path("/proc/self/status")
-STEP_ROWS: Final = 8192
 
 
 def refit(folder: Path, say: Say, may_go_on: Callable[[], bool]) -> None:
@@ -221,18 +220,6 @@ def judged(task: Task, folder: Path, segments: Sequence[Segment], solved: Solved
     return Judged(verdict, chosen, regret.document(verdict["online"]["loss"]))
 
 
-def rows_between(segments: Sequence[Segment], counted: Counted, after: int, last: int, by_label: ByLabel) -> Iterator[Batch]:
-    """Yield the examples of the events after..last that count, in order, weighted as they are learnt."""
-    for segment in segments:
-        events = segment.events(0, segment.rows)
-        low, high = np.searchsorted(events, [after + 1, last + 1]).tolist()
-        for start in range(low, high, STEP_ROWS):
-            stop = min(start + STEP_ROWS, high)
-            keep = counted.mask(events[start:stop])
-            if keep.any():
-                yield select_rows(weighted(segment.batch(start, stop), by_label), keep)
-
-
 class _Regret:
     """Sums of the losses of the online learner, each before it learnt the event, and of fixed weights."""
 
@@ -266,13 +253,8 @@ class _Regret:
         }
 
     def _add(self, batch: Batch) -> None:
-        self._batch += _loss(self._optimum, batch)
+        self._batch += summed_loss(self._optimum, batch)
         self._events += batch.n
-
-
-def _loss(weights: Weights, batch: Batch) -> float:
-    """Return the sum of the losses of fixed weights."""
-    return float((losses(weights.link, margins(weights, batch), batch.label) * batch.weight).sum())
 
 
 def _halves(tail: list[Batch]) -> tuple[list[Batch], list[Batch]]:
@@ -291,7 +273,7 @@ def _halves(tail: list[Batch]) -> tuple[list[Batch], list[Batch]]:
 
 def _chosen(solved: Solved, older: list[Batch]) -> int:
     """Return which solution has the lowest loss on the older half of the hold-out."""
-    return int(np.argmin([sum(_loss(one.weights, batch) for batch in older) for _, one in solved]))
+    return int(np.argmin([sum(summed_loss(one.weights, batch) for batch in older) for _, one in solved]))
 
 
 def _online(task: Task, folder: Path) -> Learner:

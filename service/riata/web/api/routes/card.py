@@ -93,9 +93,10 @@ class CardWeight(Document):
 
 
 class CardWeights(Document):
-    """What it weighs."""
+    """What it weighs. shaped_columns : how many numeric columns add what their weights do not show"""
 
     non_zeros: Count
+    shaped_columns: Count
     intercept: Number
     link: str
     largest: list[CardWeight]
@@ -153,6 +154,7 @@ def card_of(
         "warnings": warnings,
         "weights": {
             "non_zeros": weights.non_zeros,
+            "shaped_columns": weights.shaped_columns,
             "intercept": weights.intercept,
             "link": weights.link,
             "largest": [{key: value for key, value in asdict(one).items() if key != "names"} for one in largest],
@@ -205,6 +207,7 @@ def markdown(card: dict[str, Any]) -> str:
         (_code(one["feature"] or f"slot {one['slot']}"), f"{one['weight']:+.6g}", _number(one["std_error"]))
         for one in weights["largest"]
     ]
+    shaped = f" {weights['shaped_columns']} columns have shapes too (`riata shapes`)." if weights["shaped_columns"] else ""
     costs = [(_text(name), _number(value)) for name, value in (card["cost"] or {}).items()]
     sections = [
         [f"# Model card: {_text(model['name'])}", "", card["learner"]["about"], "", *_table(("", ""), what)],
@@ -213,7 +216,7 @@ def markdown(card: dict[str, Any]) -> str:
         ["## Figures", "", tested, "", *_table(("", *HORIZONS.values()), _figure_rows(figures))],
         ["## Costs", "", *_table(("", "mean of the last events"), costs)] if costs else [],
         ["## Warnings", "", *([f"- {_code(one['code'])}: {_text(one['detail'])}" for one in card["warnings"]] or ["None."]), ""],
-        ["## Weights", "", f"{weights['non_zeros']:,} are not zero; the intercept is {weights['intercept']:+.6g}.", ""],
+        ["## Weights", "", f"{weights['non_zeros']:,} are not zero; the intercept is {weights['intercept']:+.6g}.{shaped}", ""],
         _table(("feature", "weight", "standard error"), largest),
         ["## Changes", "", *_table(("event", "time", "what", "by"), [_change_row(one) for one in card["changes"]])],
     ]

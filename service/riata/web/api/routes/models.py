@@ -274,6 +274,7 @@ class ModelWeight(Document):
 class Weights(Document):
     """The largest weights of a model.
 
+    shaped_columns : how many numeric columns add what their weights do not show, see `GET /models/{model}/shapes`
     intercept_posterior : if the learner keeps a posterior: the central interval of probability level of the weight, and the
         probability that it is above zero
     """
@@ -282,6 +283,7 @@ class Weights(Document):
     intercept: Number
     bits: Annotated[int, Meta(ge=1, le=32)]
     non_zeros: Count
+    shaped_columns: Count
     weights: list[ModelWeight]
     intercept_posterior: Marginal | UnsetType = UNSET
 
@@ -366,6 +368,7 @@ async def model_weights(call: Call) -> Answer:
         "intercept": weights.intercept,
         "bits": weights.bits,
         "non_zeros": weights.non_zeros,
+        "shaped_columns": weights.shaped_columns,
         "weights": found,
     }
     if told is not None:

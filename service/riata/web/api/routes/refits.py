@@ -131,12 +131,12 @@ class ProgressiveRegret(Document):
 class RefitRegret(Document):
     """How far the model was from the optimum.
 
-    objective_excess : objective of the solution minus that of the model's weights
+    objective_excess : objective of the solution minus that of the model's weights; null if its columns have shapes
     """
 
     gamma: Number
     gamma_of: str
-    objective_excess: Number
+    objective_excess: Figure
     log_loss: Losses
     tail_log_loss: TailLosses | None
     progressive_regret: ProgressiveRegret | None
