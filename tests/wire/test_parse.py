@@ -10,7 +10,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from riata.base.errors import BadInput, Malformed, TooLarge, Unsupported
+from riata.base.errors import BadInput, Malformed, RiataError, TooLarge, Unsupported
 from riata.base.limits import (
     BODY_BYTES_MAX,
     FEATURES_PER_REQUEST_MAX,
@@ -25,6 +25,7 @@ from riata.wire.parse import Context, Labels, explain_query, explain_rows, parse
 from riata.wire.parsed import LEFT_FROM, Parsed
 from riata.wire.workspace import FeaturePool, PaddedBuffer, leave_features, workspace
 from tests.twins.hashing import hash_name
+from tests.wire.bodies import ACCEPTED, JSON, REFUSED
 
 NDJSON = "application/x-ndjson"
 PLAIN = Context(EncoderConfig(text=("t",)))
@@ -48,27 +49,15 @@ def feature(value: str, name: str = "age") -> str:
     ("value", "code"),
     [
         ("41.5", "accepted"),
-        ("-0.0", "accepted"),
-        ("5e-324", "accepted"),
         ("9e15", "accepted"),
         ("1732692000123456", "accepted"),
         ("1e-999", "accepted"),
         ("true", "accepted"),
-        ("null", "accepted"),
         ('"de"', "accepted"),
         ('""', "accepted"),
         ('["a","b"]', "accepted"),
         ("[]", "accepted"),
-        ("9000000000000001", "out_of_range"),
-        ("1e999", "out_of_range"),
         ("-1e999", "out_of_range"),
-        ("1e308", "out_of_range"),
-        ("1" * 400, "out_of_range"),
-        ("1" * 5000, "out_of_range"),
-        ("NaN", "malformed"),
-        ("Infinity", "malformed"),
-        ("-Infinity", "malformed"),
-        ("01", "malformed"),
         ("1.", "malformed"),
         (".5", "malformed"),
         ("+1", "malformed"),
@@ -83,7 +72,6 @@ def feature(value: str, name: str = "age") -> str:
         ("[[]]", "bad_feature"),
         ("[null]", "bad_feature"),
         ("[true]", "bad_feature"),
-        ('"\\ud800"', "malformed"),
         ('"\x01"', "malformed"),
         ('"\x7f"', "bad_name"),
         ('"\\u0000"', "bad_name"),
@@ -91,7 +79,6 @@ def feature(value: str, name: str = "age") -> str:
         ('"\\u009f"', "bad_name"),
         ('"\u00a0"', "accepted"),
         ('"' + "x" * 256 + '"', "accepted"),
-        ('"' + "x" * 257 + '"', "name_too_long"),
         ('"' + "é" * 129 + '"', "name_too_long"),
         ('"\u00e9"', "accepted"),
         ('"e\u0301"', "not_nfc"),
@@ -109,17 +96,13 @@ def test_values(value: str, code: str) -> None:
         ("a", "accepted"),
         ("a b|:=", "accepted"),
         ("日本", "accepted"),
-        ("x" * 256, "accepted"),
         ("\\u0041", "accepted"),
-        ("", "bad_name"),
-        ("x" * 257, "name_too_long"),
         ("\x7f", "bad_name"),
         ("\\n", "bad_name"),
         ("\u0080", "bad_name"),
         ("a\u009fb", "bad_name"),
         ("\\u0085", "bad_name"),
         ("\u00a0", "accepted"),
-        ("e\u0301", "not_nfc"),
         ("\u202e", "accepted"),
     ],
 )
@@ -131,13 +114,7 @@ def test_names(name: str, code: str) -> None:
     ("label", "labels", "code"),
     [
         ("0", "0/1", "accepted"),
-        ("1.0", "0/1", "accepted"),
-        ("true", "0/1", "accepted"),
-        ("-1", "0/1", "bad_label"),
-        ("2", "0/1", "bad_label"),
-        ('"1"', "0/1", "bad_label"),
         ("[1]", "0/1", "bad_label"),
-        ("null", "0/1", "missing_label"),
         ("-1", "-1/+1", "accepted"),
         ("1", "-1/+1", "accepted"),
         ("0", "-1/+1", "bad_label"),
@@ -161,14 +138,9 @@ def test_labels_inside_are_zero_and_one() -> None:
 @pytest.mark.parametrize(
     ("member", "code"),
     [
-        ('"weight":1000', "accepted"),
-        ('"weight":0', "bad_weight"),
         ('"weight":1000.5', "bad_weight"),
-        ('"weight":"1"', "bad_weight"),
         ('"weight":null', "accepted"),
         ('"event_id":"x"', "accepted"),
-        ('"event_id":""', "bad_event_id"),
-        ('"event_id":7', "bad_event_id"),
         (f'"event_id":"{"x" * 256}"', "accepted"),
         (f'"event_id":"{"x" * 257}"', "bad_event_id"),
         ('"ts":"2026-11-20T11:14:00Z"', "accepted"),
@@ -189,18 +161,13 @@ def test_other_members(member: str, code: str) -> None:
     ("example", "code"),
     [
         ('{"features":{"a":1,"b":2},"label":1}', "accepted"),
-        ('{"features":{"a":1,"a":2},"label":1}', "duplicate_key"),
         ('{"features":{"a":1,"a":"x"},"label":1}', "duplicate_key"),
         ('{"features":{"a":null,"a":[]},"label":1}', "duplicate_key"),
         ('{"features":{"a":1,"\\u0061":2},"label":1}', "duplicate_key"),
-        ('{"features":{},"label":1}', "accepted"),
         ("{}", "missing_features"),
         ('{"features":null,"label":1}', "missing_features"),
         ('{"features":[],"label":1}', "missing_features"),
         ("[]", "not_an_object"),
-        ('{"features":{}}', "missing_label"),
-        ('{"features":{},"label":1} x', "malformed"),
-        ('{"features":{},"label":1', "malformed"),
         ('{"lable":1,"features":tru}', "malformed"),
         ('{"features":{}, /*c*/ "label":1}', "malformed"),
         ("7", "not_an_object"),
@@ -208,6 +175,30 @@ def test_other_members(member: str, code: str) -> None:
 )
 def test_examples(example: str, code: str) -> None:
     assert code_of(example) == code
+
+
+@pytest.mark.parametrize(("kind", "body", "status", "code"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_bodies_that_are_refused(kind: str, body: bytes, status: int, code: str) -> None:
+    assert refusal(body, kind) == (status, code)
+
+
+STATUSES: dict[type[RiataError], int] = {Malformed: 400, TooLarge: 413, BadInput: 422}
+
+
+def refusal(body: bytes, kind: str) -> tuple[int, str]:
+    """The class of the first refusal, as the status that it has over HTTP, and its code."""
+    try:
+        parsed = parse_examples(body, kind, PLAIN, True)
+    except RiataError as error:
+        return next(status for refused, status in STATUSES.items() if isinstance(error, refused)), error.code
+    assert parsed.batch.n == 0
+    return 422, parsed.errors[0].code
+
+
+@pytest.mark.parametrize("body", [row[1] for row in ACCEPTED], ids=[row[0] for row in ACCEPTED])
+def test_bodies_that_are_accepted(body: bytes) -> None:
+    parsed = parse_examples(body, JSON, PLAIN, True)
+    assert (parsed.errors, parsed.batch.n) == ([], 1)
 
 
 def test_a_label_is_refused_where_it_is_not_asked_for() -> None:
@@ -226,9 +217,6 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (b"", "empty_body"),
-        (b" \n", "empty_body"),
-        (b"[]", "empty_body"),
         (b"[ ] x", "malformed"),
         (b"\xef\xbb\xbf{}", "byte_order_mark"),
         (b"{", "malformed"),

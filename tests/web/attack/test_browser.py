@@ -118,11 +118,13 @@ class Target:
         return f"http://127.0.0.1:{self.port}"
 
     def state(self) -> list[Any]:
-        return self.service.state()
+        """What a request could have changed, also snapshots that nobody asked for: an export writes one."""
+        written = self.service.call(lambda store: [store.generations(name) for name in store.models()])
+        return [self.service.state(), [[one.gen for one in generations] for generations in written]]
 
     def generations(self) -> list[int]:
         """The snapshots of the default model that somebody asked for."""
-        found: list[int] = self.state()[0][2]
+        found: list[int] = self.service.state()[0][2]
         return found
 
     def renew(self) -> None:

@@ -1,23 +1,40 @@
-"""The rows that this process refused: counts by model and code, and the last ones with their reasons."""
+"""The rows that this process refused: counts by model and code, and the last ones with their reasons.
+
+The figures of the last 1,000 events and of the last minute are here too, because they count refused rows when somebody asks.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from riata.base.clock import rfc3339
-from riata.watch.progressive import RECENT, SPAN_MS, STEP_MS
+from riata.run.writer.published import Published
+from riata.watch.progressive import RECENT, SPAN_MS, STEP_MS, of_last_minute
 from riata.wire.parsed import RowError
 
 KEPT: Final = 200  # rows of each model
 RECENT_PARTS: Final = 64  # how finely the positions of refused rows among the last accepted ones are kept
 OF_ONE_REQUEST: Final = 20  # rows of one request that are kept: one bad body shall not displace all others
 DETAIL_CHARS_MAX: Final = 300
+
+BASE: Final = "The same for a predictor that knows only the base rate."
+GAUGES: Final = {  # horizon and figure: name and text
+    ("recent", "loss"): ("recent_loss", "Test-then-train loss over the last 1,000 events."),
+    ("recent", "base_loss"): ("recent_base_loss", BASE),
+    ("recent", "auc"): ("recent_auc", "Area under the ROC curve over the last 1,000 events."),
+    ("recent", "refused"): ("recent_refused_rows", "Rows that this process refused while it accepted the last 1,000."),
+    ("minute", "examples"): ("minute_events", "Events that were learnt in the last minute."),
+    ("minute", "loss"): ("minute_loss", "Test-then-train loss over the events of the last minute."),
+    ("minute", "base_loss"): ("minute_base_loss", BASE),
+    ("minute", "auc"): ("minute_auc", "Area under the ROC curve over the events of the last minute."),
+    ("minute", "refused"): ("minute_refused_rows", "Rows that this process refused in the last minute."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +125,30 @@ class RefusedRows(Collector):
             for code, count in list(found.counts.items()):
                 family.add_metric((model, code), count)
         yield family
+
+
+def recent_figures(published: Published, unix_ms: int, refused: tuple[int, int]) -> dict[str, Any]:
+    """Return the published figures, with these two as they are now. An edition of an older version has neither.
+
+    refused : rows that this process refused among the last 1,000 events, and in the last minute
+    """
+    figures = dict(published.figures)
+    if "recent" in figures:
+        figures["recent"] = {**figures["recent"], "refused": refused[0]}
+    if "minute" in figures:
+        age_ms = max(unix_ms - published.published_ms, 0)
+        figures["minute"] = {**of_last_minute(figures["minute"], age_ms), "refused": refused[1]}
+    return figures
+
+
+class RecentFamilies:
+    """The metrics of these two horizons."""
+
+    def __init__(self) -> None:
+        self.gauges = {at: GaugeMetricFamily(f"riata_{name}", text, labels=("model",)) for at, (name, text) in GAUGES.items()}
+
+    def add(self, model: str, figures: Mapping[str, Any]) -> None:
+        """Add a model's figures, of `recent_figures`."""
+        for (horizon, figure), family in self.gauges.items():
+            if (value := figures.get(horizon, {}).get(figure)) is not None:
+                family.add_metric((model,), value)

@@ -25,8 +25,7 @@ from riata.run.service import Service
 from riata.run.writer.published import Published
 from riata.watch.progressive import RECENT
 from riata.watch.warnings import CODES, refused_warning
-from riata.web.api.recent import RecentFamilies, recent_figures
-from riata.web.api.refused_rows import RefusedRows
+from riata.web.api.refused_rows import RecentFamilies, RefusedRows, recent_figures
 
 log = logging.getLogger("riata.access")
 PROMETHEUS_TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
