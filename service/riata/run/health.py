@@ -5,7 +5,9 @@ Nothing here accesses the store.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from riata.base.errors import RiataError
@@ -60,7 +62,7 @@ class Sharing:
     processes: list[dict[str, Any]] = field(default_factory=list)  # all that share the store, as each last said of itself
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Health:
     """The service at one moment.
 
@@ -74,7 +76,7 @@ class Health:
     reasons: list[str]
     fatal: str | None
     warnings: list[str]
-    models: dict[str, ModelHealth]
+    look_at_models: Callable[[], dict[str, ModelHealth]]  # see `models`
     code: str = "not_ready"  # why it is not ready, as a stable slug
     lost: dict[str, int] = field(default_factory=dict)  # as in `ModelHealth`, also of models that are not served
     checkpoints: dict[str, int] = field(default_factory=dict)  # ok, failed, last_ms, and generations found corrupt
@@ -85,6 +87,11 @@ class Health:
     log_scrubbed_bytes: int = 0  # payloads of the log that were verified against their digests since the start
     replaying: dict[str, tuple[int, int]] = field(default_factory=dict)  # models that are behind: event, of last event
     memory: tuple[int, int] = (0, 0)  # bytes of all models, and the most they may take, 0 for no bound
+
+    @cached_property
+    def models(self) -> dict[str, ModelHealth]:
+        """The served models, looked at when they are first asked for: most probes do not ask, and there may be a thousand."""
+        return self.look_at_models()
 
 
 def stale_for_s(engine: Engine, served_model: ServedModel) -> float:
@@ -136,7 +143,12 @@ def health_of(engine: Engine) -> Health:
     shared = engine if isinstance(engine, SharedEngine) else None
     turns = [] if engine.learning is None else engine.learning.writer.turns()
     lost = engine.context.ledger.lost()
-    turn_of = {turn.model: turn for turn in turns}
+
+    def models() -> dict[str, ModelHealth]:
+        turn_of = {turn.model: turn for turn in turns}
+        each = [(name, _model(engine, one, turn_of.get(name), lost.get(name, 0))) for name, one in sorted(served_models.items())]
+        return {name: at for name, at in each if at is not None}
+
     return Health(
         alive=alive,
         code="not_ready" if shared is None else _code(shared),
@@ -150,11 +162,7 @@ def health_of(engine: Engine) -> Health:
             *_warnings(engine, refused, turns),
             *([] if shared is None else _warnings_shared(shared)),
         ],
-        models={
-            name: at
-            for name in sorted(served_models)
-            if (at := _model(engine, served_models[name], turn_of.get(name), lost.get(name, 0)))
-        },
+        look_at_models=models,
         checkpoints={
             "ok": tally.checkpoints_ok,
             "failed": tally.checkpoints_failed,

@@ -6,19 +6,21 @@
             one learns in a thread of its own first: up to a restore, a promotion, a forget, a repair or a change of its
             configuration, or without a checkpoint all of it
 
-If the writer is there already, each model begins as soon as it was looked at, so that it does not wait for the others. The look
-waits for a thread that has few events to learn, but not for long: a thousand threads at once would keep each other from ending.
+If the writer is there already, each model begins as soon as it was looked at, so that it does not wait for the others. Those that
+have few events to learn begin after the look, except one that was asked for, and nearly one after the other: a thousand threads
+would keep each other from ending.
 
 What the log has after a state that was handed over is learnt while the model is served, by whoever takes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -41,7 +43,7 @@ Stand = tuple[str, Head, Generation | None]  # a model of a store, with the end 
 
 RETRY_S: Final = 0.5  # after a store did not answer
 LONG_EVENTS: Final = 100_000  # a log that the start of the others does not wait for
-SHORT_S: Final = 0.02  # how long the look waits for a model that learns few events
+SHORT_S: Final = 0.02  # how long a model that learns few events holds up the next
 SMALL_BYTES: Final = 2**20  # of a checkpoint: a smaller one is thawed, and its log read, in one call of the store's thread
 SHARED_TRIES: Final = 2  # of a shared store: it may have changed between two calls
 
@@ -88,6 +90,7 @@ class Starting:
         self._owner = owner
         self._hooks = hooks
         self._looked: list[Looked] = []  # models that did not begin yet
+        self._short: dict[str, Looked] = {}  # models that learn few events, after the look
         self._threads: list[threading.Thread] = []
 
     def look(self, learning: Learning | None = None) -> list[Looked]:
@@ -116,8 +119,12 @@ class Starting:
                 self._looked.append(looked)
             else:
                 self._begin(learning, looked)
+                if self._context.catalogue.asked in self._short:
+                    self._learn_next(learning)
             self.read += 1
             self._hooks.go_on()
+        if learning is not None:
+            self._learn_short(learning)
         return self._looked
 
     def begin(self, learning: Learning) -> None:
@@ -125,6 +132,7 @@ class Starting:
         for looked in sorted(self._looked, key=Looked.waits):
             self._begin(learning, looked)
         self._looked = []
+        self._learn_short(learning)
 
     def _look_at(self, coming: Coming, stand: Stand) -> Looked:
         if stand[2] is None and _left(stand) > LONG_EVENTS:
@@ -145,13 +153,16 @@ class Starting:
             state = found.state
             if found.generation and found.control <= state.applied and not self._context.settings.shared:
                 learning.show(found, looked.names)  # only an upgrade has to come first
-            few = found.end - state.applied <= FEW_EVENTS
-            self._learn_aside(learning, looked, SHORT_S if few else 0.0)
+            if found.end - state.applied <= FEW_EVENTS:
+                self._context.catalogue.note(replace(looked.coming, learns=True))
+                self._short[state.name] = looked
+            else:
+                self._learn_aside(learning, looked)
 
     def join(self, timeout_s: float) -> None:
         """Wait for the threads that learn, each of which ends when `go_on` raises. They do not delay the end of the process."""
         deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
+        for thread in list(self._threads):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _recovery(self, call: Call | None = None) -> Recovery:
@@ -189,13 +200,33 @@ class Starting:
     def _go_on(self, _event: int) -> None:
         self._hooks.go_on()
 
-    def _learn_aside(self, learning: Learning, looked: Looked, wait_s: float = 0.0) -> None:
-        """Learn a model in a thread of its own, and wait for it for so long."""
-        thread = threading.Thread(target=self._learn_or_fail, args=(learning, looked), name="riata-recover", daemon=True)
+    def _learn_short(self, learning: Learning) -> None:
+        """Learn the models that learn few events, in a thread that takes the one next that was asked for."""
+
+        def each() -> None:
+            lower_priority(BESIDE)
+            with contextlib.suppress(Stopped):
+                while self._short:
+                    self._learn_next(learning)
+                    self._hooks.go_on()
+
+        if self._short:
+            self._start(each)
+
+    def _learn_next(self, learning: Learning) -> None:
+        asked = self._context.catalogue.asked
+        looked = self._short.pop(asked if asked in self._short else next(iter(self._short)))
+        self._learn_aside(learning, looked).join(SHORT_S)
+
+    def _learn_aside(self, learning: Learning, looked: Looked) -> threading.Thread:
+        """Learn a model in a thread of its own."""
+        return self._start(partial(self._learn_or_fail, learning, looked))
+
+    def _start(self, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=work, name="riata-recover", daemon=True)
         self._threads.append(thread)
         thread.start()
-        if wait_s:
-            thread.join(wait_s)
+        return thread
 
     def _learn_or_fail(self, learning: Learning, looked: Looked) -> None:
         lower_priority(BESIDE)

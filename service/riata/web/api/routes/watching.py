@@ -12,7 +12,7 @@ from msgspec import Meta
 import riata
 from riata.base.clock import rfc3339
 from riata.base.errors import BadInput, nearest
-from riata.run.health import Health
+from riata.run.health import Health, ModelHealth
 from riata.run.state.changes import KINDS
 from riata.run.state.drift import drift_sentence
 from riata.run.writer.published import Published
@@ -285,7 +285,7 @@ async def status(call: Call) -> Answer:
             "takeover_s": sharing.recovery_s,
         },
         "processes": [shown_process(call, one) for one in sharing.processes],
-        "models": [model_status(call, name, one) for name, one in published.items()],
+        "models": [model_status(call, one, health.models[name]) for name, one in published.items()],
         "replaying": replaying(call, health),
         "damaged": {name: what for name, what in health.damaged.items() if visible(call.request.scope, name)},
         "attention": [one for one in attention_of(health, warned) if one.model is None or visible(call.request.scope, one.model)],
@@ -299,9 +299,9 @@ def shown_process(call: Call, process: dict[str, Any]) -> dict[str, Any]:
     return {**process, "age_s": round(process["age_s"], 1), "lag": lag}
 
 
-def model_status(call: Call, name: str, published: Published) -> ModelStatus:
+def model_status(call: Call, published: Published, at: ModelHealth) -> ModelStatus:
     """Return positions, freshness and the faded figures of a model."""
-    at = call.parts.service.health().models[name]
+    name = published.model.origin.name
     faded = published.figures["faded"]
     return ModelStatus(
         name=name,
