@@ -243,7 +243,9 @@ class Link:
         return self._follow([b"EVAL", script_text(name, self._modern), *rest], deadline)
 
     def command(self, parts: Sequence[bytes], timeout_ms: int) -> Reply:
-        return self._follow(parts, _deadline(timeout_ms))
+        deadline = _deadline(timeout_ms)
+        self._connect(deadline)
+        return self._follow(parts, deadline)
 
     def close(self) -> None:
         if self._wire is not None:
@@ -258,9 +260,10 @@ class Link:
         return self._digests[key]
 
     def _follow(self, parts: Sequence[bytes], deadline: float) -> Reply:
-        """Send a command; if a cluster redirects it to another node, send it there."""
+        """Send a command over the connection; if a cluster redirects it to another node, send it there."""
         for _ in range(REDIRECTS_MAX):
-            self._connect(deadline)
+            if self._wire is None:
+                self._connect(deadline)
             try:
                 return self._ask(parts, deadline)
             except Refused as error:
