@@ -111,6 +111,9 @@ def test_the_structure_of_rules_follows_the_names_seen_and_every_other_field() -
     seen = np.zeros(4, np.uint64)
     assert rules_of(rules._replace(seen=seen)) is made
     assert (made.seen, made.seen_size, made.ngrams) == (address(seen), 4, 2)
+    gone = weakref.ref(seen)
+    del seen
+    assert gone() is None
     for field, other in (("key", np.uint64(9)), ("ngrams", 3), ("text", np.ones(2, np.uint64))):
         changed = rules_of(rules._replace(**{field: other}))
         assert changed is not made

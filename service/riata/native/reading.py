@@ -75,9 +75,8 @@ def rules_of(rules: Any) -> Any:
     """Return the `riata_rules` of `Rules`, for as long as the caller keeps these."""
     held = _held.rules
     if held is None or any(one is not same for name, one, same in zip(rules._fields, held, rules, strict=True) if name != "seen"):
-        _held.rules, _held.rules_struct = rules, rules_struct(rules)
-    elif rules.seen is not held.seen:
-        _held.rules, _held.rules_struct.seen, _held.rules_struct.seen_size = rules, rules.seen, len(rules.seen)
+        _held.rules, _held.rules_struct = rules._replace(seen=None), rules_struct(rules)
+    _held.rules_struct.seen, _held.rules_struct.seen_size = address(rules.seen), len(rules.seen)  # not kept
     return _held.rules_struct
 
 
