@@ -121,6 +121,7 @@ class Served:
             begun, cpu_s = time.perf_counter(), self.cpu_s()
             last = send_all(self.running.port, model, bodies, kind, connections, rows)
             answered_s = time.perf_counter() - begun
+            control = connect(self.running.port)  # a long pass outlives an idle connection
             wait_until_learnt(control, model, last)
             seconds, cpu_s = time.perf_counter() - begun, self.cpu_s() - cpu_s
         figures = control.call("GET", f"/models/{model}/metrics")["cumulative"]

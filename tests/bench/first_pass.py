@@ -12,6 +12,7 @@ learnt.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from tests.running import Running
 
 BODY_ROWS: Final = 1000
 CONNECTIONS: Final = 4
+LONG_S: Final = 60.0
 MADE_ROWS: Final = 1_000_000
 NAMES: Final = 100_000
 SEED: Final = 75
@@ -171,11 +173,31 @@ def public(data: Data, served: Served, folder: Path, repeats: int) -> Found:
     return compete(len(lines), ours, theirs, repeats, [over_http], options)
 
 
+def long_stream(name: str, served: Served, seconds: float) -> str:
+    """Send a public set again and again for about so long; returns how fast its rows were acknowledged and learnt."""
+    data = DATA[name]()
+    lines = [event.line for event in data.events]
+    bodies = list(bodies_of(lines))
+    once = served.learn(bodies, data.kind, CONNECTIONS, rows=len(lines), text=data.text)
+    passes = math.ceil(seconds / once.seconds)
+    found = served.learn(bodies * passes, data.kind, CONNECTIONS, rows=passes * len(lines), text=data.text)
+    answered_s = found.facts["answered_s"]
+    rates = f"acknowledged {found.units / answered_s:,.0f} rows/s, learnt {found.units / found.seconds:,.0f}"
+    return f"{name}: {rates} in {found.seconds:.0f} s, {found.seconds / answered_s:.2f} times as long\n"
+
+
 def main() -> int:
     """Run the contests and write the section."""
-    options = contest.arguments(__doc__ or "").parse_args()
+    parser = contest.arguments(__doc__ or "")
+    parser.add_argument("--long", choices=[*DATA], help="only send this set over HTTP for a minute, and print what is learnt")
+    options = parser.parse_args()
     if "RIATA_SHARED" not in os.environ:
         sys.exit("RIATA_SHARED is not set: no rows to learn")
+    if options.long:
+        with tempfile.TemporaryDirectory() as made, Running(Path(made) / "data") as running:
+            running.start()
+            sys.stdout.write(long_stream(options.long, Served(running), LONG_S))
+        return 0
     rows, repeats = (MADE_ROWS // 20, 1) if options.quick else (MADE_ROWS, 5)
     tables: list[str] = []
     with tempfile.TemporaryDirectory() as made, Running(Path(made) / "data") as running:
