@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from riata.learn.learner import Weights
-from riata.predict.explain import LARGEST
+from riata.learn.shapes import Shapes
+from riata.predict.explain import LARGEST, shape_parts
 from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook
 from tests.predict.rows import batch_of, model_of, random_batch, random_weights, top_of
@@ -124,3 +125,20 @@ def test_slots_may_be_as_wide_as_the_hash() -> None:
     assert model.score(batch_of([[(7, 1.0), (8, 1.0), (2**32 - 1, 1.0)]])).margin.tolist() == [explanation.margin] == [-0.5]
     assert [(w.feature, w.slot) for w in top_of(model, 9, "", book)] == [("last", 2**32 - 1), ("age", 7)]
     assert [w.feature for w in top_of(model, 9, "a", book)] == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "value", "told"),
+    [
+        ([1.7e9, 1700003600.0, 1700007200.0], 1700003600.0, "1700000000 < t <= 1700003600"),
+        ([0.1234561, 0.1234562, 0.5], 0.12345615, "0.1234561 < t <= 0.1234562"),
+        ([0.1234561, 0.5, 0.75], 0.3, "0.123456 < t <= 0.5"),
+        ([0.5, 0.75, 1.5], 2.5, "1.5 < t"),
+        ([-3.0, -2.0, -1.0], -4.0, "t <= -3"),
+    ],
+)
+def test_the_ends_of_an_interval_are_told_apart(edges: list[float], value: float, told: str) -> None:
+    empty = np.zeros((0, 2), np.int64)
+    shapes = Shapes(np.array([7], np.uint32), np.array(edges), np.array([0, len(edges)], np.int64), empty, np.arange(4.0))
+    _, part = shape_parts(shapes, [(7, value)], {7: "t"})
+    assert (part.feature, part.column, part.contribution) == (told, "t", float(np.searchsorted(edges, value)))

@@ -523,6 +523,12 @@ def test_shapes_are_drawn_with_the_numbers_of_the_route(console: Console, axe: s
     finally:
         console.browser.devtools("Emulation.clearDeviceMetricsOverride")
     console.well()
+    console.open("try", model="shaped", row='{"a":10.5}')
+    console.press("Predict")
+    console.shows("Intervals are added to their columns")
+    bars = console.browser.run("return [...document.querySelectorAll('#prediction svg title')].map(one => one.textContent)")
+    assert sorted(line.split(":")[0] for line in bars) == ["(shapes)", "a", "bias"]
+    console.well()
     console.open("model")
     console.shows("Numeric columns have no shapes: the learner taylor_sketch has none.")
     console.well()

@@ -99,6 +99,35 @@ def test_the_interval_of_zero_adds_nothing(client: httpx.Client) -> None:
         assert one["values"][bisect_left(one["edges"], 0.0)] == 0.0
 
 
+def test_an_explanation_names_intervals_and_adds_them_to_their_columns(client: httpx.Client) -> None:
+    shapes = client.get("/models/default/shapes").json()
+    row = {"height": 1.5, "width": 0.7, "depth": -0.7, "colour": "a"}
+    found = client.post("/models/default/predict?explain=true", json={"features": row}).json()
+    total = found["bias"]
+    for part in found["contributions"]:
+        total += part["contribution"]
+    assert total == found["margin"]
+    (height,) = [one for one in shapes["columns"] if one["feature"] == "height"]
+    at = bisect_left(height["edges"], 1.5)
+    told = {one["feature"]: one["contribution"] for one in found["contributions"]}
+    ends = [f"{end:g}" for end in height["edges"][at - 1 : at + 1]]
+    assert told[" < height <= ".join(ends) if len(ends) > 1 else f"{ends[0]} < height"] == height["values"][at]
+    by_column = {one["feature"]: one["contribution"] for one in found["by_column"]}
+    assert by_column["height"] == pytest.approx(1.5 * height["weight"] + height["values"][at], abs=1e-12)
+    pairs = {" and ".join(one["features"]) for one in shapes["pairs"]}
+    assert by_column.keys() == {*NAMES, "colour=a", "(shapes)", *pairs}
+    assert found["bias"] + sum(by_column.values()) == pytest.approx(found["margin"], abs=1e-12)
+    sizes = [abs(one["contribution"]) for one in found["by_column"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_without_shapes_an_explanation_has_no_columns(client: httpx.Client) -> None:
+    while client.put("/models/plain", json={"learner": {"shapes": "off"}}).status_code == 202:
+        pass
+    found = client.post("/models/plain/predict?explain=true", json={"features": {"a": 1}}).json()
+    assert "by_column" not in found
+
+
 @pytest.mark.parametrize(("model", "document", "rows", "why"), NONE, ids=[one[0] for one in NONE])
 def test_a_model_without_shapes_says_why(
     client: httpx.Client, model: str, document: dict[str, Any], rows: list[dict[str, int]], why: str

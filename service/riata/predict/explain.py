@@ -27,6 +27,7 @@ class Contribution:
 
     shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
     slot             : of the model's table; NO_SLOT for a part of a shape
+    column           : the name of what it is about: of an interval that of the column, of a pair those of both
     """
 
     feature: str
@@ -35,6 +36,7 @@ class Contribution:
     contribution: float
     shares_slot_with: tuple[str, ...]
     slot: int
+    column: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,16 @@ class Explanation:
             total = held(total + part.contribution)
         return total
 
+    def by_column(self) -> list[dict[str, Any]]:
+        """Return what each column adds, the largest first: its straight line and its interval together. Pairs of columns and all
+        other features are by themselves."""
+        total: dict[str, float] = {}
+        for part in self.contributions:
+            total[part.column] = held(total.get(part.column, 0.0) + part.contribution)
+        return [{"feature": name, "contribution": total[name]} for name in sorted(total, key=lambda name: -abs(total[name]))]
+
     def answer(self) -> dict[str, Any]:
-        """Return `bias` and `contributions` in the form of the HTTP answer."""
+        """Return `bias` and `contributions` in the form of the HTTP answer; where there are shapes, `by_column` too."""
         contributions = [
             {
                 "feature": part.feature,
@@ -68,7 +78,8 @@ class Explanation:
             }
             for part in self.contributions
         ]
-        return {"bias": self.bias, "contributions": contributions}
+        by_column = {"by_column": self.by_column()} if any(part.slot == NO_SLOT for part in self.contributions) else {}
+        return {"bias": self.bias, "contributions": contributions, **by_column}
 
 
 def held(number: float) -> float:
@@ -101,7 +112,8 @@ def explain(
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
-        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot))
+        name = " + ".join(names)
+        parts.append(Contribution(name, value, weight, contribution, tuple(others), slot, name))
     if weights.shapes is not None:
         parts += shape_parts(weights.shapes, [(hash32, value) for hash32, value, _ in row], {h: " + ".join(n) for h, _, n in row})
     return Explanation(weights.intercept, tuple(parts))
@@ -113,15 +125,24 @@ def shape_parts(shapes: Shapes, row: Sequence[tuple[int, float]], name: Mapping[
 
     row, name : the features by increasing hash, and their names
     """
-    labels = [SHAPES_BASE]
+    labels = [(SHAPES_BASE, SHAPES_BASE)]
     for part in shapes.parts_of(row):
-        intervals = []
-        for column, interval in part:
-            low, high = shapes.range_of(column, interval, coarse=len(part) > 1)
-            left = "" if math.isinf(low) else f"{low:g} < "
-            intervals.append(f"{left}{name[int(shapes.column[column])]}" + ("" if math.isinf(high) else f" <= {high:g}"))
-        labels.append(" and ".join(intervals))
-    return [Contribution(label, 1.0, value, value, (), NO_SLOT) for label, value in zip(labels, shapes.added(row), strict=True)]
+        columns = [name[int(shapes.column[column])] for column, _ in part]
+        ranges = [shapes.range_of(column, interval, coarse=len(part) > 1) for column, interval in part]
+        labels.append((" and ".join(map(_interval, columns, ranges)), " and ".join(columns)))
+    return [
+        Contribution(label, 1.0, value, value, (), NO_SLOT, column)
+        for (label, column), value in zip(labels, shapes.added(row), strict=True)
+    ]
+
+
+def _interval(name: str, ends: tuple[float, float]) -> str:
+    """Write an interval. Its ends have six digits, or as many as tell them apart; whole numbers have all."""
+    for digits in range(6, 18):
+        low, high = (f"{end:.0f}" if end.is_integer() else f"{end:.{digits}g}" for end in ends)
+        if low != high:
+            break
+    return ("" if math.isinf(ends[0]) else f"{low} < ") + name + ("" if math.isinf(ends[1]) else f" <= {high}")
 
 
 @dataclass(frozen=True, slots=True)

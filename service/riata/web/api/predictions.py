@@ -61,6 +61,13 @@ class Contribution(Document):
     shares_slot_with: list[str]
 
 
+class ColumnPart(Document):
+    """What a column adds to the margin."""
+
+    feature: str
+    contribution: Number
+
+
 class Run(Document):
     """What a run of features adds to the margin."""
 
@@ -84,7 +91,9 @@ class Prediction(Document, gc=False):
     decision      : if the model has costs: the class of the lower expected cost
     interval      : with level: the central interval of the probability under the posterior distribution of the weights, and its
         mean; from draws, or from std_error as if the margin were normal; features that the model has not met add nothing
-    contributions : with explain: bias plus these contributions, added in this order, equals the margin to the last bit
+    contributions : with explain: bias plus these contributions, added in this order, equals the margin to the last bit. With
+        shapes they have the interval of each value, the intervals of each pair, and `(shapes)`, which every row has
+    by_column     : with explain, if the model has shapes: these with the interval of a value added to its column, largest first
     runs          : with explain, from a refit with groups: what each run of features adds in this row, largest first
     """
 
@@ -100,6 +109,7 @@ class Prediction(Document, gc=False):
     interval: Interval | UnsetType = UNSET
     bias: Number | UnsetType = UNSET
     contributions: list[Contribution] | UnsetType = UNSET
+    by_column: list[ColumnPart] | UnsetType = UNSET
     runs: list[Run] | UnsetType = UNSET
     prediction_id: PredictionId | UnsetType = UNSET
 

@@ -64,7 +64,8 @@ export function tryIt(context) {
   function show(answer) {
     const ends = answer.interval;
     parts.rows = [{ feature: "bias", value: 1, weight: answer.bias, contribution: answer.bias }, ...answer.contributions];
-    const largest = [...parts.rows].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution)).slice(0, 30);
+    const shown = [parts.rows[0], ...(answer.by_column || answer.contributions)];
+    const largest = [...shown].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution)).slice(0, 30);
     put(output.body, facts([
       [answer.probability === null ? "prediction" : "probability of label 1", number(answer.probability ?? answer.margin)],
       ["95 % interval", ends ? `${number(ends.low, 3)} to ${number(ends.high, 3)}` : "unknown: the learner keeps no curvature, or has not computed it yet"],
@@ -72,7 +73,7 @@ export function tryIt(context) {
       ["features", `${answer.known_features} known, ${answer.unknown_features} unknown to the model`],
       ["model", `version ${answer.model.version}, event ${number(answer.model.seq)}`],
     ]), bars(largest.map(one => ({ label: one.feature, value: one.contribution })), "contributions to the margin"));
-    put(output.caption, `Contributions of the bias and of each feature; they add up to the margin. ${parts.rows.length > 30 ? "The 30 largest are drawn." : ""}`);
+    put(output.caption, `Contributions of the bias and of each feature; they add up to the margin. ${answer.by_column ? "Intervals are added to their columns; data has them by themselves. " : ""}${shown.length > 30 ? "The 30 largest are drawn." : ""}`);
     context.say(`prediction ${number(answer.probability ?? answer.margin)}`);
   }
 
