@@ -13,7 +13,7 @@ from riata.wire.given import OtherLabels
 from tests.cli.test_verbs import run
 from tests.client.test_tables import COLUMNS, SENT
 
-ROWS = [{"features": {"x": i % 7 / 4, "word": "ab"[i % 2]}, "label": int(i % 3 == 0)} for i in range(60)]
+ROWS = [{"features": {"x": i % 7 / 4, "word": "ab"[i % 2]}, "label": int(i % 3 == 0)} for i in range(300)]
 SMALL = {"encoder": {"bits": 12}}
 
 
@@ -25,12 +25,13 @@ def test_it_has_the_bits_of_a_file_that_was_learnt_and_answers_like_it(kind: str
     digest = json.loads(done.stdout)["out"]["state"]
     config = {**SMALL, "labels": "0/1", "learner": {"kind": kind}}
     one, many = Model(config), Model(config)
-    assert many.learn_many(ROWS) == 60
+    assert many.learn_many(ROWS) == 300
     for row in ROWS:
         assert one.predict_one({"x": 1})["margin"] is not None
         one.learn_one(row["features"], row["label"])
     assert one.digest == many.digest == digest
-    assert one.metrics["cumulative"]["examples"] == 60
+    assert one.metrics["cumulative"]["examples"] == 300
+    assert many._state.learner.weights().shaped_columns == (kind == "truncated_gradient")
 
     again = Model.from_file(out)
     answers = again.predict_many([row["features"] for row in ROWS])

@@ -78,6 +78,16 @@ def test_a_matrix_is_not_changed() -> None:
     assert np.array_equal(given.indices, before.indices)
 
 
+def test_a_model_with_shapes_has_no_coefficients() -> None:
+    x, y = matrix(700)
+    shaped, linear = (TruncatedGradientClassifier(bits=12, shapes=how).fit(x, y) for how in ("auto", "off"))
+    for name in ("coef_", "intercept_"):
+        with pytest.raises(AttributeError, match=rf'{name}: 6 columns have shapes.* set shapes="off"'):
+            getattr(shaped, name)
+    assert np.allclose(x @ linear.coef_[0] + linear.intercept_, linear.decision_function(x))
+    assert not np.array_equal(shaped.decision_function(x), linear.decision_function(x))
+
+
 def test_columns_of_a_data_frame_are_features_by_their_names() -> None:
     x, y = matrix(200)
     names = ["age", "height", "größe", "a b", "country=de", "x9"]

@@ -98,6 +98,9 @@ def test_weights_card_and_commands_say_that_columns_have_shapes(url: str, tmp_pa
     lines.write_text("\n".join(map(json.dumps, LEARNT)))
     assert "3 columns with shapes" in run("fit", "--online", str(lines), "--out", str(out)).output
     assert "3 columns with shapes" in run("inspect", str(out)).output
+    lines.write_text("\n".join(map(json.dumps, ASKED)))
+    predicted = run("predict", str(lines), "--model-file", str(out)).stdout.splitlines()
+    assert [json.loads(one)["margin"] for one in predicted] == margins_of(url, "m")
     httpx.put(f"{url}/models/linear", json={"learner": {"shapes": "off"}}).raise_for_status()
     send(url, "/models/linear/observe?wait=applied", LEARNT)
     assert httpx.get(f"{url}/models/linear/weights").json()["shaped_columns"] == 0
@@ -115,3 +118,34 @@ def test_a_refit_compares_the_optimum_with_what_the_model_predicts(url: str) -> 
     wanted = -np.log(np.where([row["label"] for row in LEARNT], p, 1.0 - p)).mean()
     assert regret["log_loss"]["online"] == pytest.approx(wanted, rel=1e-12)
     assert regret["objective_excess"] is None
+
+
+def test_kill_restore_backfill_and_backup_change_no_bit(tmp_path: Path) -> None:
+    first, rest = LEARNT[:700], LEARNT[700:]
+    alone = Model(CONFIG)
+    alone.learn_many(first)
+    early = [one["margin"] for one in alone.predict_many(ASKED)]
+    alone.learn_many(rest)
+    wanted = [one["margin"] for one in alone.predict_many(ASKED)]
+    with Running(tmp_path / "data") as running:
+        running.start()
+        httpx.put(f"{running.url}/models/m", json=CONFIG).raise_for_status()
+        send(running.url, "/models/m/observe?wait=applied", first)
+        saved = httpx.post(f"{running.url}/models/m/snapshots", timeout=60).json()["generation"]
+        send(running.url, "/models/m/observe", rest)
+        running.kill()
+        running.start()
+        assert margins_of(running.url, "m") == wanted
+        httpx.post(f"{running.url}/models/m/restore", json={"generation": saved}, timeout=60).raise_for_status()
+        assert margins_of(running.url, "m") == early
+        send(running.url, "/models/m/observe?wait=applied", rest)
+        assert margins_of(running.url, "m") == wanted
+        httpx.put(f"{running.url}/models/c", json={**CONFIG, "follow": "m", "backfill": True}, timeout=60).raise_for_status()
+        wait_for("the challenger has learnt the log", lambda: httpx.get(f"{running.url}/models/c").status_code == 200)
+        assert margins_of(running.url, "c") == wanted
+        assert run("backup", str(tmp_path / "copy"), "--url", running.url).exit_code == 0
+    verified = run("replay", "--data", str(tmp_path / "copy"), "--verify")
+    assert verified.exit_code == 0, verified.output
+    with Running(tmp_path / "copy") as again:
+        again.start()
+        assert margins_of(again.url, "m") == wanted

@@ -106,14 +106,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> F64:
-        """Weights of the columns, f64[1, d]; of rows that the encoder has normalised, if it does."""
-        check_is_fitted(self)
+        """Weights of the columns, f64[1, d]; of rows that the encoder has normalised, if it does. Raises `AttributeError` if
+        columns have shapes: no weights say what such a model predicts."""
+        self._require_linear("coef_")
         return self._learnt.weights()[np.newaxis]
 
     @property
     def intercept_(self) -> F64:
-        """The intercept, f64[1]. With squared loss it is the learner's minus 1/2, so that class boundaries are at 0."""
-        check_is_fitted(self)
+        """The intercept, f64[1]. With squared loss it is the learner's minus 1/2, so that class boundaries are at 0.
+        Raises as `coef_` does."""
+        self._require_linear("intercept_")
         return np.array([self._learnt.model.weights.intercept - self._threshold])
 
     def to_riata(self, path: str | Path) -> Path:
@@ -132,6 +134,13 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what the estimator takes: sparse matrices too, two classes only."""
         return binary_tags(super().__sklearn_tags__())
+
+    def _require_linear(self, name: str) -> None:
+        check_is_fitted(self)
+        if shaped := self._learnt.model.weights.shaped_columns:
+            raise AttributeError(
+                f'{name}: {shaped} columns have shapes, so the model is not linear; set shapes="off" for a linear one'
+            )
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
