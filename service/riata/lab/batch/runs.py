@@ -234,11 +234,6 @@ def spread(columns: Columns, layout: Layout, groups: int) -> list[float]:
 #     The dual norm of |.|_K is |L'g|_2.
 
 
-def size_factor(n: int) -> float:
-    """s = sqrt((n + 1) / 2), by which the penalty of a run of n weights is multiplied; 1 if n = 1."""
-    return math.sqrt(0.5 * (n + 1))
-
-
 def log_constant(n: int) -> float:
     """log c(n) of the prior density  c |Sigma|^(-1/2) exp(-lambda s |b|_K),  Sigma^-1 = 2 (n + 1) lambda^2 K."""
     return math.lgamma(0.5 * n) - math.lgamma(n) - n * math.log(2.0) - math.log(2.0) - 0.5 * n * math.log(math.pi)

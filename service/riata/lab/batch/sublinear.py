@@ -34,7 +34,6 @@ MEASURED: Final = 6  # times that the weights are measured on the way, each afte
 READ_BETWEEN: Final = 2**26  # values that are read between two measurements at most, some seconds: only they can cancel it
 PASSES_BETWEEN: Final = 32  # or as many as these passes, so that measuring takes a few per cent of the time
 NEWTON_STEPS: Final = 50
-PROVEN: Final = 84.0  # T = (84 / eps)^2 log n suffices for a margin within eps of the best: 81 sqrt(log n) + 2.83 <= eps sqrt(T)
 
 # Entries of `own` of `Search`: the intercept of the last round, the sum of all, rounds so far, and feature values read.
 INTERCEPT, TOTAL, DONE, ACCESSES, SIZE = 0, 1, 2, 3, 4
@@ -103,11 +102,6 @@ def gather_rows(data: Data) -> Rows:
         np.concatenate([getattr(rows, name) for rows in loaded]) for name in ("rank", "value", "label", "weight")
     )
     return Rows(indptr, rank, value, label, weight)
-
-
-def rounds_for(epsilon: float, rows: int) -> int:
-    """T after which the margin is proven to be within epsilon of the best."""
-    return math.ceil((PROVEN / epsilon) ** 2 * math.log(rows))
 
 
 class _Run:

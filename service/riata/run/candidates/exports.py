@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from riata.base.arrays import Arrays
-from riata.base.errors import BadInput, Corrupt, Malformed
+from riata.base.errors import Corrupt, Malformed
 from riata.learn.learner import Weights
 from riata.predict.effects import HASH_BITS
-from riata.run.state.config import ModelConfig, read_stored
 from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.wire.names import NOTHING_NAMED, Names
@@ -27,14 +26,6 @@ def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, weight
     if weights.shapes is not None:
         in_use |= np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - HASH_BITS), weights.shapes.column)
     return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
-
-
-def export_config(content: bytes) -> ModelConfig:
-    """Return the configuration of the model in an export. Raises `Malformed` (code `not_an_export`)."""
-    try:
-        return read_stored(layout.decode_checkpoint(content)[0]["config"])
-    except (Corrupt, KeyError, BadInput) as error:
-        raise Malformed(f"not an export of a model, or damaged: {error}", "not_an_export") from None
 
 
 def read_export(content: bytes) -> tuple[ModelState, Names]:
