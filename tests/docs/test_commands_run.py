@@ -20,7 +20,7 @@ from tests.trees.hand_made import two_splits
 
 GUIDES = (
     "challengers", "classes", "crosses", "curves", "decisions", "delayed-labels", "drift", "erase", "groups", "open-inference",
-    "scorer", "slices", "tables", "batch",
+    "scorer", "shapes", "slices", "tables", "batch",
 )  # fmt: skip
 REFUSED = {  # commands that are refused here, and why: the answer has to say so
     "riata models promote clicks faster": "by force",
