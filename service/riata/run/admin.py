@@ -129,7 +129,7 @@ class Admin:
         return {"generation": generation, "seq": seq, TAKEN_OFF: taken_off}
 
     async def export(self, model: str) -> bytes:
-        """Return one checkpoint of the present state with the names of its weights: all that another service needs."""
+        """Return one checkpoint of the present state with the names of its features: all that another service needs."""
         self._engine.served_model(model)
         content = await saved_content(self._engine, model)
         names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
