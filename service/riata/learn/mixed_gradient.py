@@ -203,7 +203,7 @@ class MixedGradient(Learner):
         before, after : u32[m]  slots; values of features have always been 1
         """
         arrays = self.freeze()
-        clock, size = self._clock(), 2**self.bits
+        clock, size = self._clock(), 1 + int(max(arrays["seen"].max(initial=0), before.max(initial=0), after.max(initial=0)))
         slot, _, members = self._collect(clock, np.empty((MEMBERS, len(self._alive))), True)
         beta, squares, is_seen = np.zeros((MEMBERS, size)), np.zeros((MEMBERS, size)), np.zeros(size, np.bool_)
         beta[:, slot] = 0.0 if members is None else members

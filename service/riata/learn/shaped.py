@@ -28,7 +28,7 @@ from riata.maths.links import LINKS, answers
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 FIRST: Final = 128  # rows
-DECIDED: Final = 1024  # rows: without columns until then, there are no shapes
+DECIDED: Final = 512  # rows: without columns until then, there are no shapes
 PAIRED: Final = 512  # rows from which pairs are sought
 LAST: Final = 131_072  # rows
 SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
@@ -87,7 +87,7 @@ class Shaped(Learner):
     """A learner of the logistic loss, and the numbers of the cells of its numeric columns."""
 
     def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
-        self._below, self._config = below, config
+        self._below, self._config = below, replace(config, centred=False)  # cells are 0 or 1
         self._shapes: Shapes | None = None  # without numbers; None until there are any
         self._own: MixedGradient | None = None  # the numbers of the cells; None until there are shapes
         self._start_empty()
@@ -267,14 +267,14 @@ def _cells(shapes: Shapes, rows: Batch) -> Batch:
 
 def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
     """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets.
-    A row that had none has `cells` of the old ones."""
+    A row that had none has a cell that nothing has."""
     held, wanted = _owned(old, sample), _owned(new, sample)
     before, after = [], []
     for key, cell in wanted.items():
         if key in held:
             had = held[key]
             is_new = cell >= 0
-            before.append(np.where(had >= 0, had, 2**CELL_BITS - 1)[is_new])
+            before.append(np.where(had >= 0, had, old.cells)[is_new])
             after.append(cell[is_new])
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *before]).astype(np.uint32), np.concatenate([nothing, *after]).astype(np.uint32)

@@ -33,7 +33,8 @@ INTERVALS: Final = 16  # of a column
 ROWS_MIN: Final = 10  # of the sample that have a column
 ROWS_SHARE: Final = 0.02  # the same, of all of them
 NUMERIC_SHARE: Final = 0.25  # of the features of the sample that are values of columns, or there are no shapes
-PAIRED: Final = 64  # columns among which pairs are sought: those that move margins most
+DENSE_SHARE: Final = 0.2  # the same, of columns in half of the rows, if there are more than COLUMNS_MAX features
+PAIRED: Final = 32  # columns among which pairs are sought: those that move margins most
 PAIRS: Final = 16  # that are found at most
 LABELS_MIN: Final = 50  # rows of each label, or no pairs are sought
 EVIDENCE: Final = 15.0  # least score of a pair, but for the number of pairs
@@ -243,29 +244,32 @@ def read_cells(arrays: Arrays) -> Shapes:
 
 
 def find_columns(sample: Batch) -> Shapes | None:
-    """The intervals of the numeric columns of the rows of a sample; None if few of their features are numbers.
+    """The intervals of the numeric columns of the rows of a sample; None if the rows are no table.
 
-    A column is a feature with several values, in ROWS_SHARE of the rows or more.
+    A column is a feature with several values, most of them not 1, in ROWS_SHARE of the rows or more. Rows are a table if there
+    are few features, or much of the rows are dense columns: values of words are counts too, but of many words each is rare.
     """
-    hashes, which, count = np.unique(sample.hash, return_inverse=True, return_counts=True)
-    common = np.flatnonzero(count >= max(ROWS_MIN, ROWS_SHARE * sample.n))
-    order = np.argsort(which, kind="stable")
-    ends = np.cumsum(count)
-    columns, edges, values = [], [], 0
-    for k in common.tolist():
-        x = np.sort(sample.value[order[ends[k] - count[k] : ends[k]]])
-        if x[0] == x[-1]:
-            continue
-        inner = np.unique(x[np.arange(1, INTERVALS) * len(x) // INTERVALS])
-        inner = inner[inner < x[-1]]
-        if len(inner):
-            columns.append(int(hashes[k]))
-            edges.append(inner)
-            values += len(x)
-    if not columns or len(columns) > COLUMNS_MAX or values < NUMERIC_SHARE * sample.nnz:
+    order = np.lexsort((sample.value, sample.hash))
+    hash_, value = sample.hash[order], sample.value[order]
+    begins = np.flatnonzero(np.diff(hash_, prepend=np.int64(-1)))
+    count = np.diff(begins, append=len(hash_))
+    if not len(begins):
         return None
-    start = np.concatenate([[0], np.cumsum([len(one) for one in edges])]).astype(np.int64)
-    return Shapes(np.array(columns, np.uint32), np.concatenate(edges), start, np.zeros((0, 2), np.int64), np.zeros(0))
+    several = value[begins] != value[begins + count - 1]
+    numbers = 2 * np.add.reduceat(value != 1.0, begins) >= count
+    is_column = several & numbers & (count >= max(ROWS_MIN, ROWS_SHARE * sample.n))
+    of_columns, of_dense = (int(count[chosen].sum()) for chosen in (is_column, is_column & (2 * count >= sample.n)))
+    narrow = len(begins) <= COLUMNS_MAX
+    if of_columns < NUMERIC_SHARE * sample.nnz or not (narrow or of_dense >= DENSE_SHARE * sample.nnz):
+        return None
+    columns = np.flatnonzero(is_column)
+    if len(columns) > COLUMNS_MAX:
+        return None
+    first, size = begins[columns, np.newaxis], count[columns, np.newaxis]
+    edges = value[first + np.arange(1, INTERVALS) * size // INTERVALS]
+    kept = (np.diff(edges, prepend=-np.inf) > 0.0) & (edges < value[first + size - 1])
+    start = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
+    return Shapes(hash_[begins[columns]], edges[kept], start, np.zeros((0, 2), np.int64), np.zeros(0))
 
 
 def find_pairs(shapes: Shapes, sample: Batch, probability: F64, known: list[tuple[int, int]]) -> list[tuple[int, int]]:
