@@ -70,11 +70,11 @@ def main() -> int:
     shaped = sorted(float(line[4]) for line in lines if line[5] != "-")
     text = (
         "# Shapes: loss and cost\n\n"
-        "Progressive log loss over one pass of the default learner with `shapes` off and auto, and processor time of a row that is "
-        f"ready in memory (the least of {ROUNDS} runs). Finding intervals takes 5 to 30 ms at the row 128 and whenever the number "
-        f"of rows has doubled; *late rows* are those after row {STEADY:,}.\n\n"
+        "Progressive log loss over one pass of the default learner with `shapes` off and auto, and processor time of a row that "
+        f"is ready in memory (the least of {ROUNDS} runs). Finding intervals takes 5 to 30 ms, at row 128 and whenever the "
+        f"number of rows has doubled; *late rows* are those after row {STEADY:,}.\n\n"
         f"Of {len(lines)} streams {len(shaped)} have shapes: ratio of losses {shaped[0]:.3f} to {shaped[-1]:.3f}, median "
-        f"{np.median(shaped):.3f}. The constants were chosen on magic04, churn, adult, spambase, elec2 and made-up linear streams.\n\n"
+        f"{np.median(shaped):.3f}. The constants were chosen on magic04, churn, adult, spambase, elec2 and made-up streams.\n\n"
         + report.table(heads, lines)
         + report.conditions("python -m tests.bench.shapes", ["numpy"])
     )

@@ -123,6 +123,7 @@ def test_a_row_is_explained(url: str) -> None:
     assert f"probability {answer['probability']:.4f}, margin {answer['margin']:+.4f}; 1 of 3 features have no weight" in shown
     values = {"age": 40.0, "country=c1": 1.0, "new": 1.0, "(shapes)": 1.0, "37 < age <= 40": 1.0}
     assert {part["feature"]: part["value"] for part in answer["contributions"]} == values
+    assert sum((part["contribution"] for part in answer["contributions"]), answer["bias"]) == answer["margin"]
     assert "expected NAME=VALUE" in refused(url, "explain", "age")
     assert "given twice" in refused(url, "explain", "age=1", "age=2")
 
