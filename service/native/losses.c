@@ -7,6 +7,13 @@ EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative
         answer_margin(margin[i], link, negative, &probability[i], &label[i]);
 }
 
+EXPORT void riata_margin_bounds(i64 learnt, const bool *refused, i64 n, double *bound) {
+    for (i64 i = 0; i < n; i++) {
+        bound[i] = log((double)learnt + 2.0) + 1.0;
+        learnt += !refused[i];
+    }
+}
+
 QUICK double riata_slope(i64 loss, double margin, double label) { return loss_slope(loss, margin, label); }
 
 QUICK double riata_travel(i64 loss, double margin, double label, double strength) {

@@ -209,13 +209,14 @@ typedef struct {
  *   bucket   u32[buckets + 1]    bucket[b] is the first entry whose slot has top bits of at least b; buckets is a power of two
  *   link     0 logistic, 1 identity, 2 hinge, 3 any number, 4 probit
  *   negative label of the negative class: 0 or -1
+ *   bound    largest size of a margin as probabilities take it
  *   shapes   what is added to the margin, or NULL */
 typedef struct {
     const u32 *slot;
     const double *beta;
     const u32 *bucket;
     i64 buckets, bits, link;
-    double intercept, negative;
+    double intercept, negative, bound;
     const riata_shapes *shapes;
 } riata_weights;
 
@@ -726,6 +727,10 @@ EXPORT double riata_best_medoids(const riata_split *split, const double *distanc
  *   label      1 if the probability is above 1/2 (hinge: the margin above 0), otherwise `negative`; any number: the margin
  * Source       Langford, Li & Zhang 2009, section 2; Balakrishnan & Madigan 2008 for the probit link */
 EXPORT void riata_answers(i64 n, const double *margin, i64 link, double negative, double *probability, double *label);
+
+/* The largest size of a margin as probabilities take it, of each of n rows after `learnt` others: 1 + ln(rows before + 2). After so many
+ * rows no event can be known to be rarer than about one in their number. */
+EXPORT void riata_margin_bounds(i64 learnt, const bool *refused, i64 n, double *bound);
 
 /* Derivative of a loss (0 logistic, 1 squared, 2 hinge) at a finite margin, with respect to it.
  * Source       Langford, Li & Zhang 2009, section 5 */

@@ -234,6 +234,7 @@ EXPORT i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *si
     if (!isfinite(margin))
         return HANDOVER;
     out->margin = margin;
-    answer_margin(margin, weights->link, weights->negative, &out->probability, &out->label);
+    double held = most(least(margin, weights->bound), -weights->bound);
+    answer_margin(held, weights->link, weights->negative, &out->probability, &out->label);
     return OK;
 }

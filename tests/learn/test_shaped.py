@@ -326,3 +326,25 @@ def test_moved_numbers_are_means() -> None:
     assert after.slot.tolist() == [7, 9]
     assert after.beta == pytest.approx([(beta[0] + beta[1]) / 2.0, beta[1] / 2.0], rel=1e-12)
     assert after.intercept == before.intercept
+
+
+# Margins that probabilities take.
+
+
+@pytest.mark.parametrize("how", [{}, {"mixed": False}, {"shapes": "off"}, {"shapes": "off", "mixed": False}])
+def test_probabilities_take_margins_within_the_bound(how: dict[str, Any]) -> None:
+    batch = drawn(1500, lambda x: 100.0 * x[:, 0])
+    skip = np.arange(batch.n) % 3 == 0
+    learner: Any = build_learner(replace(DEFAULT, **how), BITS)
+    stepped = learner.step(batch, skip)
+    before = np.concatenate([[0], np.cumsum(~skip)[:-1]])
+    bound = np.log(before + 2.0) + 1.0
+    assert stepped.bound == pytest.approx(bound, rel=1e-15)
+    assert stepped.answered.tolist() == np.clip(stepped.margin, -stepped.bound, stepped.bound).tolist()
+    assert (np.abs(stepped.margin) > bound).any()
+    assert learner.weights().bound == pytest.approx(math.log(1000 + 2) + 1.0, rel=1e-15)
+    free: Any = build_learner(replace(DEFAULT, **how, bounded=False), BITS)
+    without = free.step(batch, skip)
+    assert without.bound is None
+    assert without.margin.tobytes() == without.answered.tobytes() == stepped.margin.tobytes()
+    assert free.weights().bound == math.inf

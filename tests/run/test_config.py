@@ -37,8 +37,8 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
 @pytest.mark.parametrize(
     ("learner", "newer"),
     [
-        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes"}),
-        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes"}),
+        ({"kind": "truncated_gradient", "eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes", "bounded"}),
+        ({"eta": 0.5}, {"calibrated", "centred", "scaled_label", "mixed", "shapes", "bounded"}),
         ({"kind": "ftrl_proximal"}, {"standardised"}),
         (SKETCH, {"standardised"}),
     ],

@@ -43,6 +43,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "scaled_label": False,
         "mixed": False,
         "shapes": "off",
+        "bounded": False,
         **settings,
     }
 
@@ -55,12 +56,12 @@ def _particles(**settings: Any) -> dict[str, Any]:
     return {"kind": "particle_filter", "particles": 200, "start": 150, **settings}
 
 
-OLDER: Final = {"scaled_label": False, "mixed": False, "shapes": "off"}  # left out of documents
+OLDER: Final = {"scaled_label": False, "mixed": False, "shapes": "off", "bounded": False}  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
     "gradient defaults": {"kind": "truncated_gradient", **OLDER},
     "gradient defaults, three times": {"kind": "truncated_gradient", **OLDER},
-    "gradient mixed": {"kind": "truncated_gradient", "shapes": "off"},
+    "gradient mixed": {"kind": "truncated_gradient", "shapes": "off", "bounded": False},
     "gradient shaped": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),

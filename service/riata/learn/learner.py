@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.learn.shapes import Shapes
 from riata.maths.links import Link
+from riata.native.library import core
 from riata.wire.batch import Batch
 
 
@@ -44,6 +46,7 @@ class Weights:
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
     shapes    : what is added to the margin beside weights times values; None for nothing
+    bound     : largest size of a margin as probabilities take it
     heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
                 and `intercept` is 0. None: there is one margin
     """
@@ -55,6 +58,7 @@ class Weights:
     bits: int
     posterior: Posterior | None = None
     shapes: Shapes | None = None
+    bound: float = math.inf
     heads: tuple[Weights, ...] | None = None
 
     @property
@@ -90,6 +94,7 @@ class Stepped:
     refusals : int     number of refused rows
     no_room : bool[n]  among the refused: rows with a feature that does not fit into the learner's vocabulary; None if
                        there is no vocabulary
+    bound   : f64[n]   largest size of the margin as probabilities take it; None if there is no limit
     """
 
     margin: F64
@@ -98,6 +103,24 @@ class Stepped:
     weight: F64
     refusals: int
     no_room: BOOL | None = None
+    bound: F64 | None = None
+
+    @property
+    def answered(self) -> F64:
+        """The margins as probabilities take them."""
+        return self.margin if self.bound is None else np.clip(self.margin, -self.bound, self.bound)
+
+
+def margin_bounds(learnt: int, refused: BOOL) -> F64:
+    """Return the largest size of the margin of each row as probabilities take it, after `learnt` others."""
+    bound = np.empty(len(refused))
+    core.margin_bounds(learnt, refused, len(refused), bound)
+    return bound
+
+
+def bound_after(learnt: int) -> float:
+    """Return that of a row after `learnt` others."""
+    return float(margin_bounds(learnt, np.zeros(1, np.bool_))[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +256,7 @@ def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> 
         steps.append(learner.step(batch, None if skip is None else skip[start : start + batch.n]))
         start += batch.n
     no_room = [step.no_room for step in steps if step.no_room is not None]  # of all steps, or of none
+    bound = [step.bound for step in steps if step.bound is not None]  # likewise
     return Stepped(
         np.concatenate([step.margin for step in steps]),
         np.concatenate([step.refused for step in steps]),
@@ -240,4 +264,5 @@ def step_each(learner: Learner, batches: Sequence[Batch], skip: BOOL | None) -> 
         np.concatenate([step.weight for step in steps]),
         sum(step.refusals for step in steps),
         np.concatenate(no_room) if no_room else None,
+        np.concatenate(bound) if bound else None,
     )

@@ -22,7 +22,7 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
 from riata.learn.first_rows import NAMES as FIRST_ROWS
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.learner import Learner, Stepped, Weights, bound_after, margin_bounds
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
@@ -132,6 +132,7 @@ class MixedGradient(Learner):
         return self._learn([batch], skip, np.ascontiguousarray(below))
 
     def _learn(self, batches: Sequence[Batch], skip: BOOL | None, below: F64 | None) -> Stepped:
+        learnt_before = self.learnt
         n = sum([len(batch.label) for batch in batches])
         learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
         skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
@@ -151,7 +152,8 @@ class MixedGradient(Learner):
                 raise ValueError("the rows of a batch are not inside of its features")
             if told.longest:
                 self._room = Room(2 * told.longest, _COLUMNS)
-        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals)
+        bound = margin_bounds(learnt_before, refused) if self.config.is_bounded() else None
+        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights of the mixture, every truncation so far applied, without changing the state.
@@ -170,7 +172,7 @@ class MixedGradient(Learner):
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
         share, intercept, _, gain, offset, *_ = self._member.tolist()
         base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
-        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits)
+        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bound=self._bound())
 
     def chosen(self) -> Mapping[str, Any]:
         """Return the step sizes of the members and their shares."""
@@ -300,6 +302,9 @@ class MixedGradient(Learner):
             "scratch": self._room.nbytes,
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
+
+    def _bound(self) -> float:
+        return bound_after(self.learnt) if self.config.is_bounded() else math.inf
 
     def _start_empty(self) -> None:
         self._counts: I64 = np.zeros(COUNTS, np.int64)

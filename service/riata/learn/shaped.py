@@ -87,7 +87,8 @@ class Shaped(Learner):
     """A learner of the logistic loss, and the numbers of the cells of its numeric columns."""
 
     def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
-        self._below, self._config = below, replace(config, centred=False)  # cells are 0 or 1
+        self._below, self._bounded = below, config.is_bounded()
+        self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shapes: Shapes | None = None  # without numbers; None until there are any
         self._own: MixedGradient | None = None  # the numbers of the cells; None until there are shapes
         self._start_empty()
@@ -103,12 +104,16 @@ class Shaped(Learner):
         rows = batches[0] if len(batches) == 1 else join_batches(batches)
         skip = np.zeros(rows.n, np.bool_) if skip is None else skip
         margin, refused = np.empty(rows.n), np.empty(rows.n, np.bool_)
+        bound = np.empty(rows.n) if self._bounded else None
         start = 0
         while start < rows.n:
             stop = rows.n if self._due > LAST else min(rows.n, start + self._due - self._rows)
-            margin[start:stop], refused[start:stop] = self._learn(slice_rows(rows, start, stop), skip[start:stop])
+            stepped, margin[start:stop] = self._learn(slice_rows(rows, start, stop), skip[start:stop])
+            refused[start:stop] = stepped.refused
+            if bound is not None:
+                bound[start:stop] = stepped.bound
             start = stop
-        return Stepped(margin, refused, rows.label, rows.weight, int(refused.sum()))
+        return Stepped(margin, refused, rows.label, rows.weight, int(refused.sum()), bound=bound)
 
     def weights(self) -> Weights:
         """Return the weights of the learner below, and the shapes."""
@@ -208,8 +213,8 @@ class Shaped(Learner):
         self._sample = Sample()
         self._shapes = self._own = None
 
-    def _learn(self, rows: Batch, skip: BOOL) -> tuple[F64, BOOL]:
-        """Learn rows up to where intervals are found again. Returns margins, and which rows were refused."""
+    def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
+        """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
         stepped = self._below.step(rows, skip)
         margin, refused = stepped.margin, stepped.refused
         if self._own is not None and self._shapes is not None:
@@ -221,7 +226,7 @@ class Shaped(Learner):
             self._sample.add(select_rows(rows, learnt), number[learnt])
             if self._rows == self._due:
                 self._find_again()
-        return margin, refused
+        return stepped, margin
 
     def _find_again(self) -> None:
         sample = self._sample.rows()

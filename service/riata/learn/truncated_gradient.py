@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.learner import Learner, Stepped, Weights, bound_after, margin_bounds
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.shaped import Shaped
 from riata.learn.slot_table import SlotList, SlotTable
@@ -121,6 +121,7 @@ class TruncatedGradient(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
+        learnt_before = self.learnt
         n = sum([len(batch.label) for batch in batches])
         learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
         skip = np.zeros(n, np.bool_) if skip is None else np.ascontiguousarray(skip)
@@ -140,7 +141,8 @@ class TruncatedGradient(Learner):
                 raise ValueError("the rows of a batch are not inside of its features")
             if told.longest:
                 self._room = Room(2 * told.longest, _COLUMNS, 3)
-        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals)
+        bound = margin_bounds(learnt_before, refused) if self.config.is_bounded() else None
+        return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
 
     def weights(self, finalised: bool = False) -> Weights:
         """Return the non-zero weights, every truncation so far applied, without changing the state.
@@ -170,7 +172,9 @@ class TruncatedGradient(Learner):
             slot, beta = slot[large], beta[large]
         gain, offset = float(scalars[GAIN]), float(scalars[OFFSET])
         beta *= gain
-        return Weights(slot, beta, gain * float(scalars[INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits)
+        return Weights(
+            slot, beta, gain * float(scalars[INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits, bound=self._bound()
+        )
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
@@ -268,6 +272,9 @@ class TruncatedGradient(Learner):
             "scratch": self._room.nbytes,
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
+
+    def _bound(self) -> float:
+        return bound_after(self.learnt) if self.config.is_bounded() else math.inf
 
     def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines
@@ -396,7 +403,15 @@ SPEC: Final = LearnerSpec(
     real_labels={"loss": "squared"},
     takes_many=True,
     slot_lists=("slot", "seen", "column_slot", SLOTS),
-    older={"centred": False, "calibrated": False, "scaled_label": False, "scale": "largest", "mixed": False, "shapes": "off"},
+    older={
+        "centred": False,
+        "calibrated": False,
+        "scaled_label": False,
+        "scale": "largest",
+        "mixed": False,
+        "shapes": "off",
+        "bounded": False,
+    },
     formerly={"mixed": "tuned"},
     advice={
         "worse_than_base_rate": "If consecutive labels depend on each other, create it with rate constant, normalised false and "

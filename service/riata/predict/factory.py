@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -17,7 +18,7 @@ from riata.learn.shapes import PARTS as SHAPES
 from riata.learn.shapes import read_shapes
 from riata.maths.links import LINKS, Link, class_probabilities
 from riata.predict.explain import Explanation
-from riata.predict.linear_model import LinearModel
+from riata.predict.linear_model import BOUND, LinearModel
 from riata.predict.model import Model, Origin, Plan, Scores
 from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
 from riata.predict.uncertainty import NEW, OUTSIDE, SPREAD, Covariance, Spread, Uncertainty, look_up
@@ -136,7 +137,8 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
         check_names(arrays, WEIGHTS | set(PARTS))
         return read_posterior(arrays, LinearModel(origin, weights, *at))
     scattered = bool(set(SPREAD) & set(arrays))
-    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | (set() if weights.shapes is None else set(SHAPES)))
+    optional = ({BOUND} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
+    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | optional)
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None
     if scattered != std_errors:
         raise Corrupt("it needs either standard errors or the reason for their absence")
@@ -158,7 +160,13 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
         raise Corrupt("a part of its shapes is missing")
     shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
-    return Weights(cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes)
+    bound = math.inf
+    if BOUND in arrays:
+        check_numbers(BOUND, arrays[BOUND], 1, least=1.0)
+        bound = float(cast(F64, arrays[BOUND])[0])
+    return Weights(
+        cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes, bound=bound
+    )
 
 
 def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from riata.predict.model import Origin, Plan, Scores
 from riata.predict.uncertainty import SPREAD, Uncertainty
 from riata.wire.batch import Batch
 from riata.wire.parse import Context
+
+BOUND: Final = "bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class LinearModel:
             intercept=frozen.intercept,
             shapes=None if frozen.shapes is None else frozen.shapes.native,
             negative=self._negative,
+            bound=frozen.bound,
         )
         object.__setattr__(self, "native", native)
         plan = Plan(native, context) if common else None
@@ -88,7 +92,8 @@ class LinearModel:
             raise ValueError("the rows of a batch are not inside of its features")
         if not np.isfinite(margin).all():
             self._hold(batch, margin)
-        answers(margin, self.link.code, self._negative, probability, label)
+        bounded = np.clip(margin, -self.weights.bound, self.weights.bound)
+        answers(bounded, self.link.code, self._negative, probability, label)
         std_error = np.full(n, np.nan)
         if self.uncertainty is not None:
             self.uncertainty.std_errors(batch, self.native, std_error)
@@ -115,6 +120,8 @@ class LinearModel:
         arrays: Arrays = {"slot": weights.slot, "beta": weights.beta, "intercept": np.array([weights.intercept])}
         if weights.shapes is not None:
             arrays |= weights.shapes.parts()
+        if math.isfinite(weights.bound):
+            arrays[BOUND] = np.array([weights.bound])
         if uncertainty is None:
             return arrays, ""
         if uncertainty.memory() > CURVATURE_CARRIED_BYTES_MAX:

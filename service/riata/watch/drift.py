@@ -106,7 +106,7 @@ class DriftDetector(Observer):
 
     def observe(self, rows: Rows, stepped: Stepped) -> None:
         """Add the events of `rows` that were learnt."""
-        batch, answered = rows.whole, (stepped.margin, stepped.label, stepped.weight)
+        batch, answered = rows.whole, (stepped.answered, stepped.label, stepped.weight)
         margin, label, weight = (np.ascontiguousarray(part, np.float64) for part in answered)
         arrays = {"label": label, "weight": weight, "skip": np.ascontiguousarray(stepped.refused)}
         events = struct("riata_rows", indptr=batch.indptr, hash=batch.hash, n=batch.n, features=batch.nnz, **arrays)

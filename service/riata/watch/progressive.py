@@ -349,7 +349,7 @@ class Progressive(Observer):
 
     def observe(self, rows: Rows, stepped: Stepped) -> None:
         """Add the events of `rows`."""
-        self.add(stepped.margin, stepped.label, stepped.weight, stepped.refused, rows.first)
+        self.add(stepped.answered, stepped.label, stepped.weight, stepped.refused, rows.first)
 
     def add(self, margin: F64, label: F64, weight: F64, refused: BOOL, first_seq: int) -> None:
         """Add the learner's predictions for the events first_seq, first_seq + 1, ..., made before it learnt them.

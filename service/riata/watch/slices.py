@@ -157,7 +157,7 @@ class Slices(Observer):
         self.keep(self.fields)
 
     def _add(self, i: int, row: I64, stepped: Stepped) -> None:
-        margin, label, weight = (part[row] for part in (stepped.margin, stepped.label, stepped.weight))
+        margin, label, weight = (part[row] for part in (stepped.answered, stepped.label, stepped.weight))
         margin = np.clip(np.where(np.isnan(margin), 0.0, margin), -MARGIN_HELD, MARGIN_HELD)
         self._tally.sums = self._sums[i]
         figures.tally_rows(self._tally, margin, label, weight)

@@ -82,7 +82,7 @@ def judge(online: Learner, candidate: Learner, tail: Sequence[Batch]) -> Verdict
         found: list[tuple[F64, F64, F64]] = []
         for batch in tail:
             frozen = losses(before.link, margins(before, batch), batch.label)
-            going = learner.step(batch).margin
+            going = learner.step(batch).answered
             found.append((losses(before.link, going, batch.label), frozen, probabilities(before.link, going)))
         loss, frozen, probability = (np.concatenate(column) for column in zip(*found, strict=True))
         scores.append((loss, frozen))
@@ -150,7 +150,7 @@ def probabilities(link: Link, margin: F64) -> F64:
 
 
 def margins(weights: Weights, batch: Batch) -> F64:
-    """Return intercept + beta . x of each row, and what the shapes add."""
+    """Return the margins of rows as probabilities take them."""
     slot = batch.hash >> np.uint32(32 - weights.bits)
     at = np.searchsorted(weights.slot, slot)
     beta = np.append(weights.beta, 0.0)
@@ -158,7 +158,8 @@ def margins(weights: Weights, batch: Batch) -> F64:
     sums = np.append(np.cumsum(np.where(known, beta[at], 0.0) * batch.value), 0.0)
     first, last = batch.indptr[:-1], batch.indptr[1:]
     linear = np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
-    return linear if weights.shapes is None else linear + weights.shapes.margins(batch)
+    margin = linear if weights.shapes is None else linear + weights.shapes.margins(batch)
+    return np.clip(margin, -weights.bound, weights.bound)
 
 
 def _require_labels(label: F64) -> None:
@@ -182,7 +183,7 @@ def measure_of(answers: Answers) -> str:
 
 def event_losses(stepped: Stepped, answers: Answers) -> F64:
     """Return f64[n]; NaN for events that were refused. answers : as `ProgressiveConfig.answers`"""
-    margin = np.where(stepped.refused, np.nan, stepped.margin)
+    margin = np.where(stepped.refused, np.nan, stepped.answered)
     if answers == "real":
         return losses("identity", margin, stepped.label)
     if answers == "identity":  # the gate has the loss that is learnt, which is the squared error

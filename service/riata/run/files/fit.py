@@ -132,4 +132,4 @@ class DoublingLosses:
     def _predicted(self, stepped: Stepped) -> F64:
         if self._answers == "real" or self._answers == "hinge":
             return stepped.margin
-        return probabilities(self._answers, stepped.margin)
+        return probabilities(self._answers, stepped.answered)

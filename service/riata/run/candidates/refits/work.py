@@ -231,7 +231,7 @@ class _Regret:
 
     def add(self, online: Learner, batch: Batch) -> None:
         """Have the online learner learn a batch, and add the losses."""
-        found = losses(self._optimum.link, online.step(batch).margin, batch.label)
+        found = losses(self._optimum.link, online.step(batch).answered, batch.label)
         self._online += float((found * batch.weight).sum())
         self._add(batch)
 
