@@ -144,7 +144,7 @@ def own(batch: Batch, mixed: bool) -> tuple[float, float, str]:
     for _ in range(3):
         learner = build_learner(TruncatedGradientConfig(mixed=mixed), BITS)
         start = time.thread_time()
-        margin = learner.step(rows).margin
+        margin = learner.step(rows).answered
         times.append(time.thread_time() - start)
     shares = learner.chosen()
     share, eta = max(zip(shares["share"], shares["eta"], strict=True)) if shares else (0.0, 0.0)

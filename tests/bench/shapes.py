@@ -32,7 +32,7 @@ def learn(batch: Batch, shapes: str) -> tuple[Any, F64, float, float]:
         margins, spent = [], []
         for start in range(0, batch.n, BODY):
             begin = time.thread_time()
-            margins.append(learner.step(slice_rows(batch, start, min(batch.n, start + BODY))).margin)
+            margins.append(learner.step(slice_rows(batch, start, min(batch.n, start + BODY))).answered)
             spent.append(time.thread_time() - begin)
         late = spent[STEADY // BODY + 1 :]
         whole.append(1e6 * sum(spent) / batch.n)

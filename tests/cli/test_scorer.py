@@ -110,6 +110,17 @@ def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[s
     require_margins(tmp_path, export, rows, margins)
 
 
+def test_both_scorers_bound_probabilities_but_not_margins(tmp_path: Path) -> None:
+    export, rows, margins = learnt({})
+    bound = sorted(abs(margin) for margin in margins)[len(margins) // 2]
+    bounded = export | {"bound": bound}
+    assert model_of(bounded)["format"] == 3
+    held = [min(max(margin, -bound), bound) for margin in margins]
+    scorer = Scorer(model_of(bounded))
+    assert [scorer.probability(row) for row in rows] == pytest.approx([1.0 / (1.0 + math.exp(-m)) for m in held], rel=1e-14)
+    require_margins(tmp_path, bounded, rows, margins)
+
+
 def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:
     """Fail unless both scorers give these margins."""
     document = json.loads(json.dumps(model_of(export)))

@@ -16,7 +16,7 @@ FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
 PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 2
-WITH_SHAPES: Final = 3  # of models with shapes
+NEWER: Final = 3  # of models with shapes or with a bound of the margin
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -59,11 +59,13 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "slots": [weight["slot"] for weight in export["weights"]],
         "weights": [weight["weight"] for weight in export["weights"]],
     }
-    if "shapes" not in export:
-        return document
-    shapes = export["shapes"]
-    columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]
-    return {**document, "format": WITH_SHAPES, "shapes": {**shapes, "columns": columns}}
+    if "bound" in export:
+        document |= {"format": NEWER, "bound": export["bound"]}
+    if "shapes" in export:
+        shapes = export["shapes"]
+        columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]
+        document |= {"format": NEWER, "shapes": {**shapes, "columns": columns}}
+    return document
 
 
 def files_of(document: Mapping[str, Any], mlflow: bool) -> dict[str, bytes]:

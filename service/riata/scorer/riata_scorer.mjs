@@ -78,12 +78,12 @@ export class Scorer {
       const weight = this.weights.get(Math.floor(hash / divisor));
       if (weight !== undefined) total += weight * value;
     }
-    return this.model.format === 3 ? withShapes(total, this.model.shapes, new Map(row)) : total;
+    return this.model.shapes ? withShapes(total, this.model.shapes, new Map(row)) : total;
   }
 
   // The probability of the positive class; null if the model has none that follows from the margin here.
   probability(features) {
-    const m = this.margin(features);
+    const bound = this.model.bound ?? Infinity, m = Math.min(Math.max(this.margin(features), -bound), bound);
     if (this.model.link === "logistic") return m >= 0 ? 1 / (1 + Math.exp(-m)) : Math.exp(m) / (1 + Math.exp(m));
     return this.model.link === "identity" ? Math.min(Math.max(m, 0), 1) : null;
   }
