@@ -19,6 +19,7 @@ from riata.learn.shapes import CELL_BITS, COLUMNS_MAX, INTERVALS, PAIRS_MAX, WHO
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import log_losses
 from riata.native.library import core
+from riata.native.rows import joined
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, same
 from tests.learn.streams import cut, sparse_events, to_batch
@@ -318,7 +319,7 @@ def test_moved_numbers_are_means() -> None:
         for event in events
     ]
     batch = to_batch(ones)
-    own.add(batch, np.zeros(batch.n, np.bool_), np.zeros(batch.n))
+    own.add(joined([batch]), np.zeros(batch.n, np.bool_), np.zeros(batch.n))
     before = own.weights()
     beta = dict(zip(before.slot.tolist(), before.beta.tolist(), strict=True))
     own.move(np.array([0, 1, 1, 8000], np.uint32), np.array([7, 7, 9, 9], np.uint32))

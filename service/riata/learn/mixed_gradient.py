@@ -26,7 +26,7 @@ from riata.learn.learner import Learner, Stepped, Weights, bound_after, margin_b
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
-from riata.native.rows import Room, RowsArray, joined
+from riata.native.rows import Joined, Room, RowsArray, joined
 from riata.wire.batch import Batch
 
 MEMBERS: Final = 3
@@ -127,11 +127,11 @@ class MixedGradient(Learner):
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
         return self._learn(batches, skip, None)
 
-    def add(self, batch: Batch, skip: BOOL, below: F64) -> Stepped:
-        """As `step`; margins are added to those of the model below, f64[n]."""
+    def add(self, batch: Joined, skip: BOOL, below: F64) -> Stepped:
+        """As `step` of `batch`; margins are added to those of the model below, f64[n]."""
         return self._learn([batch], skip, np.ascontiguousarray(below))
 
-    def _learn(self, batches: Sequence[Batch], skip: BOOL | None, below: F64 | None) -> Stepped:
+    def _learn(self, batches: Sequence[Any], skip: BOOL | None, below: F64 | None) -> Stepped:
         learnt_before = self.learnt
         n = sum([len(batch.label) for batch in batches])
         learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches

@@ -25,6 +25,7 @@ from riata.learn.mixed_gradient import MixedGradient
 from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_pairs, read_cells, with_pairs
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
+from riata.native.rows import Joined
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 FIRST: Final = 128  # rows
@@ -36,7 +37,7 @@ FEATURES: Final = 2**16  # of the sample; the same
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
 _COUNTS_BYTES: Final = 32
-_HASH_BITS: Final = 32
+_CELL_SHIFT: Final = np.uint32(32 - CELL_BITS)
 
 
 class Sample:
@@ -220,10 +221,10 @@ class Shaped(Learner):
         if self._own is not None and self._shapes is not None:
             margin = self._own.add(_cells(self._shapes, rows), refused, margin).margin
         if self._due <= LAST:
-            learnt = ~refused
-            number = self._rows + np.cumsum(learnt) - 1
-            self._rows += int(learnt.sum())
-            self._sample.add(select_rows(rows, learnt), number[learnt])
+            learnt, first = ~refused, self._rows
+            self._rows += rows.n - stepped.refusals
+            if -first % self._sample.stride < self._rows - first:
+                self._sample.add(select_rows(rows, learnt), np.arange(first, self._rows))
             if self._rows == self._due:
                 self._find_again()
         return stepped, margin
@@ -264,10 +265,10 @@ def _is_own(name: str) -> bool:
     return name in (COUNTS, *NAMES, *CELLS) or name.startswith(OWN)
 
 
-def _cells(shapes: Shapes, rows: Batch) -> Batch:
+def _cells(shapes: Shapes, rows: Batch) -> Joined:
     """The cells of rows, as the features of rows with the value 1."""
     at, cell = shapes.cells_of(rows)
-    return replace(rows, indptr=at, hash=cell << np.uint32(_HASH_BITS - CELL_BITS), value=np.ones(len(cell)))
+    return Joined(at, cell << _CELL_SHIFT, np.ones(len(cell)), rows.label, rows.weight)
 
 
 def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
