@@ -349,3 +349,16 @@ def test_probabilities_take_margins_within_the_bound(how: dict[str, Any]) -> Non
     assert without.bound is None
     assert without.margin.tobytes() == without.answered.tobytes() == stepped.margin.tobytes()
     assert free.weights().bound == math.inf
+
+
+def test_a_pair_that_hardly_a_row_has_is_none() -> None:
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(3000, 3))
+    either = rng.random(3000) < 0.5
+    x[either, 0] = x[~either, 1] = 0.0  # never both, but whether the one or the other is what the label depends on
+    label = (rng.random(3000) < np.where(either == (x[:, 2] > 0.0), 0.9, 0.1)).astype(np.float64)
+    learner, _ = learnt(DEFAULT, rows_of(x, label))
+    shapes = learner.weights().shapes
+    pairs = [{int(shapes.column[c]) for c in pair} for pair in shapes.pair]
+    assert pairs
+    assert {HASHES[0], HASHES[1]} not in pairs

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, U32, Arrays, read_only
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
 from riata.native.library import core, struct
@@ -289,7 +289,9 @@ def find_pairs(shapes: Shapes, sample: Batch, probability: F64, known: list[tupl
     core.pair_scores(dense, sample.label - probability, spread, k, n, score)
     limit = EVIDENCE + 2.0 * np.log(max(1, k * (k - 1) // 2))
     hashes = shapes.column[chosen].tolist()
-    found = sorted(((-float(score[a, b]), hashes[a], hashes[b]) for a, b in np.argwhere(score > limit).tolist()))
+    here = _presence(shapes, sample)[chosen].astype(np.int64)
+    likely = np.argwhere((score > limit) & (here @ here.T >= max(ROWS_MIN, ROWS_SHARE * n)))  # other rows have no cell of a pair
+    found = sorted((-float(score[a, b]), hashes[a], hashes[b]) for a, b in likely.tolist())
     pairs = list(known)
     for _, a, b in found:
         if (a, b) not in pairs and len(pairs) < PAIRS:
@@ -302,6 +304,16 @@ def with_pairs(shapes: Shapes, pairs: list[tuple[int, int]]) -> Shapes:
     number = {hash_: at for at, hash_ in enumerate(shapes.column.tolist())}
     pair = [(number[a], number[b]) for a, b in pairs if a in number and b in number]
     return replace(shapes, pair=np.array(pair, np.int64).reshape(-1, 2), value=np.zeros(0))
+
+
+def _presence(shapes: Shapes, sample: Batch) -> BOOL:
+    """Which rows have each column: bool[c, n]."""
+    row = np.repeat(np.arange(sample.n), np.diff(sample.indptr))
+    at = np.minimum(np.searchsorted(shapes.column, sample.hash), len(shapes.column) - 1)
+    has = shapes.column[at] == sample.hash
+    found = np.zeros((len(shapes.column), sample.n), np.bool_)
+    found[at[has], row[has]] = True
+    return found
 
 
 def _intervals(shapes: Shapes, sample: Batch) -> F64:
