@@ -108,7 +108,7 @@ def test_weights_card_and_commands_say_that_columns_have_shapes(url: str, tmp_pa
 
 
 def test_a_refit_compares_the_optimum_with_what_the_model_predicts(url: str) -> None:
-    answer = httpx.post(f"{url}/models/m/refits", json={}, timeout=60)
+    answer = httpx.post(f"{url}/models/m/refits", json={"hold_out": {"share": 0.3}}, timeout=60)
     assert answer.status_code == 202, answer.text
     at = f"{url}{answer.headers['location']}"
     wait_for("the refit ends", lambda: httpx.get(at).json()["state"] not in ("queued", "running"))
@@ -118,6 +118,10 @@ def test_a_refit_compares_the_optimum_with_what_the_model_predicts(url: str) -> 
     wanted = -np.log(np.where([row["label"] for row in LEARNT], p, 1.0 - p)).mean()
     assert regret["log_loss"]["online"] == pytest.approx(wanted, rel=1e-12)
     assert regret["objective_excess"] is None
+    verdict = httpx.get(f"{url}/models/m/refits/{regret['refit']}").json()["verdict"]
+    measured = httpx.get(f"{url}/metrics").text.split('riata_regret_log_loss{model="m"} ')[1].split()[0]
+    frozen = verdict["online"]["frozen_loss"] - verdict["candidate"]["frozen_loss"]
+    assert float(measured) == pytest.approx(frozen, rel=1e-9)
 
 
 def test_kill_restore_backfill_and_backup_change_no_bit(tmp_path: Path) -> None:
