@@ -1,4 +1,4 @@
-"""The default learner with `mixed` and without, beside the best of a grid of settings of Vowpal Wabbit and river.
+"""The default learner and one step by itself, beside the best of a grid of settings of Vowpal Wabbit and river.
 
 One pass, test then train, over the first rows of public streams. The best of the grid is chosen in hindsight, for each stream.
 
@@ -7,6 +7,7 @@ Needs RIATA_SHARED, and `make vw`. Takes about twenty minutes.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import subprocess
@@ -38,10 +39,11 @@ RIVER_FEATURES_MAX: Final = 1_000  # of a stream: some of its optimisers visit e
 BITS: Final = 22
 HASH_SHIFT: Final = 32
 HEADS: Final = (
-    "streams", "stream", "base rate", "one step", "three steps", "best peer", "best setting", "one / best", "three / best",
-    "one, µs a row", "three, µs a row", "largest share",
+    "streams", "stream", "base rate", "one step", "default", "best peer", "best setting", "one / best", "default / best",
+    "one, µs a row", "default, µs a row", "largest share",
 )  # fmt: skip
-RATIOS, ONE_US, THREE_US = 6, 8, 9  # cells of a line: the ratio without `mixed`, before that with it; times
+RATIOS, ONE_US, DEFAULT_US = 6, 8, 9  # cells of a line: the ratio of one step, before that of the default; times
+ONE: Final = TruncatedGradientConfig(mixed=False, shapes="off", bounded=False)
 WORSE: Final = 1.02  # times the loss of the best peer
 
 VW_GRID: Final = (
@@ -138,11 +140,11 @@ def base_loss(label: F64) -> float:
     return float(-np.log(np.where(label == 1.0, rate, 1.0 - rate)).mean())
 
 
-def own(batch: Batch, mixed: bool) -> tuple[float, float, str]:
-    """The default over the first rows: its progressive loss, microseconds of processor time a row, largest share at the end."""
+def own(batch: Batch, config: TruncatedGradientConfig) -> tuple[float, float, str]:
+    """A learner over the first rows: its progressive loss, microseconds of processor time a row, largest share at the end."""
     rows, times = slice_rows(batch, 0, min(ROWS, batch.n)), []
     for _ in range(3):
-        learner = build_learner(TruncatedGradientConfig(mixed=mixed), BITS)
+        learner = build_learner(config, BITS)
         start = time.thread_time()
         margin = learner.step(rows).answered
         times.append(time.thread_time() - start)
@@ -151,68 +153,84 @@ def own(batch: Batch, mixed: bool) -> tuple[float, float, str]:
     return log_loss(margin, rows.label), 1e6 * min(times) / rows.n, f"{eta:.3g}: {share:.2f}"
 
 
-def line_of(name: str, stream: Stream) -> list[str]:
-    """The cells of one stream, after its name."""
-    batch, features = encode(stream)
-    (one, one_us, _), (three, three_us, share) = (own(batch, mixed) for mixed in (False, True))
-    events, label = first(stream), batch.label[:ROWS]
-    vw = vw_losses(events, label)
+def best_of(stream: Stream, features: int, label: F64) -> tuple[str, float]:
+    """The best setting of the peers in hindsight, and its loss."""
+    events = first(stream)
     river = river_losses(events, label) if features <= RIVER_FEATURES_MAX else {}
-    best = min({**vw, **river}.items(), key=lambda pair: pair[1])
-    ratios = [f"{loss / best[1]:.3f}" for loss in (one, three)]
-    cells = [name, f"{base_loss(label):.4f}", f"{one:.4f}", f"{three:.4f}", f"{best[1]:.4f}", best[0], *ratios]
-    return [*cells, f"{one_us:.1f}", f"{three_us:.1f}", share]
+    return min({**vw_losses(events, label), **river}.items(), key=lambda pair: pair[1])
 
 
-def measured(streams: dict[str, Callable[[], Stream]], done: Path) -> list[list[str]]:
+def line_of(name: str, stream: Stream, known: tuple[str, float] | None) -> list[str]:
+    """The cells of one stream, after its name. known: the best setting of the peers and its loss, if they were measured before"""
+    batch, features = encode(stream)
+    (one, one_us, _), (default, default_us, share) = (own(batch, config) for config in (ONE, TruncatedGradientConfig()))
+    label = batch.label[:ROWS]
+    setting, best = known or best_of(stream, features, label)
+    ratios = [f"{loss / best:.3f}" for loss in (one, default)]
+    cells = [name, f"{base_loss(label):.4f}", f"{one:.4f}", f"{default:.4f}", f"{best:.4f}", setting, *ratios]
+    return [*cells, f"{one_us:.1f}", f"{default_us:.1f}", share]
+
+
+def measured(streams: dict[str, Callable[[], Stream]], done: Path, known: dict[str, tuple[str, float]]) -> list[list[str]]:
     """A line for each stream. Lines are kept in the file `done`."""
     lines: dict[str, list[str]] = json.loads(done.read_text()) if done.exists() else {}
     for name, read in streams.items():
         if name not in lines:
-            lines[name] = line_of(name, read())
+            lines[name] = line_of(name, read(), known.get(name))
             done.write_text(json.dumps(lines))
             sys.stderr.write(f"{lines[name]}\n")
     return [lines[name] for name in streams]
 
 
 def said(lines: list[list[str]]) -> str:
-    """The losses over those of the best peer, and where three steps are worse."""
+    """The losses over those of the best peer, and where the default is worse."""
     ratios = np.array([[float(cell) for cell in line[RATIOS : RATIOS + 2]] for line in lines]).T
     worse = [f"{line[0]} {line[RATIOS + 1]}" for line in lines if float(line[RATIOS + 1]) > WORSE]
-    one, three = (
+    one, default = (
         f"median {np.median(values):.3f}, at most {values.max():.3f}, above {WORSE} on {sum(values > WORSE)} of {len(values)}"
         for values in ratios
     )
-    return f"one step {one}; three steps {three} ({', '.join(worse)})"
+    return f"one step {one}; default {default} ({', '.join(worse)})"
 
 
 def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
     """The report, whose lines are in a file beside it."""
-    costs = np.array([float(line[THREE_US]) / float(line[ONE_US]) for line in (*seen, *aside)])
+    costs = np.array([float(line[DEFAULT_US]) / float(line[ONE_US]) for line in (*seen, *aside)])
     return (
         "# The default needs no step size\n\n"
-        f"Progressive log loss over the first {ROWS:,} rows of the default with `mixed` (*three steps*) and without (*one "
-        "step*), as a multiple of that of the best peer: the best, chosen for each stream in hindsight, of "
+        f"Progressive log loss over the first {ROWS:,} rows of the default (three steps, [shapes](shapes.md), bounded margins) "
+        "and of *one step* (none of them), as a multiple of that of the best peer: the best, chosen for each stream in hindsight, of "
         f"{len(VW_GRID)} settings of Vowpal Wabbit and, on streams of up to {RIVER_FEATURES_MAX:,} features, "
         f"{2 * len(RIVER_GRID)} of river.\n\n"
         f"- {len(seen)} streams on which the steps were chosen: {said(seen)}.\n"
         f"- {len(aside)} streams kept aside, named beforehand: {said(aside)}.\n\n"
-        f"Three steps take {np.median(costs):.1f} times the processor time of one in the median, at most {costs.max():.1f}: of "
-        "learning rows that are ready in memory, the growth of the table included, the least of three runs.\n\n"
+        f"The default takes {np.median(costs):.1f} times the processor time of one step in the median, at most "
+        f"{costs.max():.1f}: of learning rows that are ready in memory, the growth of the table and the search for intervals included, the least of "
+        "three runs. The streams are short; [shapes](shapes.md) has the cost of later rows.\n\n"
         "[own_step.csv](own_step.csv) has the losses, the best setting and the times on each stream, and the step size with the "
         "largest share at the end.\n\n" + conditions
     )
+
+
+def known_peers() -> dict[str, tuple[str, float]]:
+    """By stream the best setting of the peers and its loss, from the table of the last run."""
+    with (report.EVIDENCE / "own_step.csv").open(encoding="utf-8", newline="") as lines:
+        return {line["stream"]: (line["best setting"], float(line["best peer"])) for line in csv.DictReader(lines)}
 
 
 def main() -> int:
     """Run the grids, and write the page and its table."""
     parser = report.arguments(__doc__ or "")
     parser.add_argument("--done", type=Path, help="file with the lines of streams that an interrupted run has measured")
+    parser.add_argument("--known-peers", action="store_true", help="take the losses of the peers from the table of the last run")
     asked = parser.parse_args()
+    known = known_peers() if asked.known_peers else {}
     with tempfile.TemporaryDirectory() as folder:
         done = asked.done or Path(folder) / "done.json"
-        seen, aside = (measured(streams, done) for streams in ({**STREAMS, **HELD_OUT}, ASIDE))
+        seen, aside = (measured(streams, done, known) for streams in ({**STREAMS, **HELD_OUT}, ASIDE))
     conditions = report.conditions("python -m tests.bench.own_step", ["numpy", "vowpalwabbit", "river"])
+    if known:
+        conditions += "The losses of the peers are those of an earlier run on the same rows.\n"
     report.publish("own_step", page(seen, aside, conditions), write=not asked.no_write)
     if not asked.no_write:
         write_csv("own_step", HEADS, [*(["seen", *line] for line in seen), *(["aside", *line] for line in aside)])
