@@ -17,6 +17,7 @@ from riata.wire.batch import Batch, slice_rows
 from tests.bench import report
 from tests.bench.own_step import BITS, encode
 from tests.bench.peers import log_loss
+from tests.bench.sketch_runs import write_csv
 from tests.bench.streams import ASIDE, HELD_OUT, STREAMS
 
 BODY: Final = 1000  # rows learnt at a time
@@ -75,10 +76,13 @@ def main() -> int:
         f"number of rows has doubled; *late rows* are those after row {STEADY:,}.\n\n"
         f"Of {len(lines)} streams {len(shaped)} have shapes: ratio of losses {shaped[0]:.3f} to {shaped[-1]:.3f}, median "
         f"{np.median(shaped):.3f}. The constants were chosen on magic04, churn, adult, spambase, elec2 and made-up streams.\n\n"
-        + report.table(heads, lines)
+        "[shapes.csv](shapes.csv) has all streams. Those with shapes:\n\n"
+        + report.table(heads, [line for line in lines if line[5] != "-"])
         + report.conditions("python -m tests.bench.shapes", ["numpy"])
     )
     report.publish("shapes", text, write=not asked.no_write)
+    if not asked.no_write:
+        write_csv("shapes", heads, lines)
     return 0
 
 
