@@ -209,14 +209,14 @@ typedef struct {
  *   bucket   u32[buckets + 1]    bucket[b] is the first entry whose slot has top bits of at least b; buckets is a power of two
  *   link     0 logistic, 1 identity, 2 hinge, 3 any number, 4 probit
  *   negative label of the negative class: 0 or -1
- *   bound    largest size of a margin as probabilities take it
+ *   low, high   least and largest margin as probabilities take it
  *   shapes   what is added to the margin, or NULL */
 typedef struct {
     const u32 *slot;
     const double *beta;
     const u32 *bucket;
     i64 buckets, bits, link;
-    double intercept, negative, bound;
+    double intercept, negative, low, high;
     const riata_shapes *shapes;
 } riata_weights;
 

@@ -234,7 +234,7 @@ EXPORT i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *si
     if (!isfinite(margin))
         return HANDOVER;
     out->margin = margin;
-    double held = most(least(margin, weights->bound), -weights->bound);
+    double held = most(least(margin, weights->high), weights->low);
     answer_margin(held, weights->link, weights->negative, &out->probability, &out->label);
     return OK;
 }

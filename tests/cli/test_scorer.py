@@ -113,9 +113,9 @@ def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[s
 def test_both_scorers_bound_probabilities_but_not_margins(tmp_path: Path) -> None:
     export, rows, margins = learnt({})
     bound = sorted(abs(margin) for margin in margins)[len(margins) // 2]
-    bounded = export | {"bound": bound}
+    bounded = export | {"bounds": [-bound, bound + 1.0]}
     assert model_of(bounded)["format"] == 3
-    held = [min(max(margin, -bound), bound) for margin in margins]
+    held = [min(max(margin, -bound), bound + 1.0) for margin in margins]
     scorer = Scorer(model_of(bounded))
     assert [scorer.probability(row) for row in rows] == pytest.approx([1.0 / (1.0 + math.exp(-m)) for m in held], rel=1e-14)
     require_margins(tmp_path, bounded, rows, margins)

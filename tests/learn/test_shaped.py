@@ -343,12 +343,12 @@ def test_probabilities_take_margins_within_the_bound(how: dict[str, Any]) -> Non
     assert stepped.bound == pytest.approx(bound, rel=1e-15)
     assert stepped.answered.tolist() == np.clip(stepped.margin, -stepped.bound, stepped.bound).tolist()
     assert (np.abs(stepped.margin) > bound).any()
-    assert learner.weights().bound == pytest.approx(math.log(1000 + 2) + 1.0, rel=1e-15)
+    assert learner.weights().bounds[1] == -learner.weights().bounds[0] == pytest.approx(math.log(1000 + 2) + 1.0, rel=1e-15)
     free: Any = build_learner(replace(DEFAULT, **how, bounded=False), BITS)
     without = free.step(batch, skip)
     assert without.bound is None
     assert without.margin.tobytes() == without.answered.tobytes() == stepped.margin.tobytes()
-    assert free.weights().bound == math.inf
+    assert free.weights().bounds == (-math.inf, math.inf)
 
 
 def test_a_pair_that_hardly_a_row_has_is_none() -> None:

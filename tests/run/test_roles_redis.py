@@ -168,6 +168,7 @@ def shapes_are_the_same_everywhere(fleet: tuple[Running, ...]) -> None:
     for running in fleet:
         url = f"{running.url}/models/shapes"
         until(lambda url=url: httpx.get(f"{url}/predict?_min_seq={seq}&x=1", timeout=300).status_code == 200)  # type: ignore[misc]
+        until(lambda url=url: all(one["feature"] for one in httpx.get(f"{url}/shapes", timeout=300).json()["columns"]))  # type: ignore[misc]
         found.append(httpx.get(f"{url}/shapes", timeout=300).json() | {"model": ""})
     assert [one["feature"] for one in found[0]["columns"]] == ["x", "y"]
     assert found == [found[0]] * len(fleet)

@@ -46,7 +46,7 @@ class Weights:
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
     shapes    : what is added to the margin beside weights times values; None for nothing
-    bound     : largest size of a margin as probabilities take it
+    bounds    : least and largest margin as probabilities take it
     heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
                 and `intercept` is 0. None: there is one margin
     """
@@ -58,7 +58,7 @@ class Weights:
     bits: int
     posterior: Posterior | None = None
     shapes: Shapes | None = None
-    bound: float = math.inf
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     heads: tuple[Weights, ...] | None = None
 
     @property
@@ -94,7 +94,8 @@ class Stepped:
     refusals : int     number of refused rows
     no_room : bool[n]  among the refused: rows with a feature that does not fit into the learner's vocabulary; None if
                        there is no vocabulary
-    bound   : f64[n]   largest size of the margin as probabilities take it; None if there is no limit
+    bound   : f64[n]   how far from `middle` the margin may be as probabilities take it; None if there is no limit
+    middle  : float
     """
 
     margin: F64
@@ -104,11 +105,14 @@ class Stepped:
     refusals: int
     no_room: BOOL | None = None
     bound: F64 | None = None
+    middle: float = 0.0
 
     @property
     def answered(self) -> F64:
         """The margins as probabilities take them."""
-        return self.margin if self.bound is None else np.clip(self.margin, -self.bound, self.bound)
+        if self.bound is None:
+            return self.margin
+        return np.clip(self.margin, self.middle - self.bound, self.middle + self.bound)
 
 
 def margin_bounds(learnt: int, refused: BOOL) -> F64:
@@ -118,9 +122,10 @@ def margin_bounds(learnt: int, refused: BOOL) -> F64:
     return bound
 
 
-def bound_after(learnt: int) -> float:
-    """Return that of a row after `learnt` others."""
-    return float(margin_bounds(learnt, np.zeros(1, np.bool_))[0])
+def bounds_after(learnt: int) -> tuple[float, float]:
+    """Return the least and the largest margin of a row after `learnt` others, likewise."""
+    bound = float(margin_bounds(learnt, np.zeros(1, np.bool_))[0])
+    return -bound, bound
 
 
 @dataclass(frozen=True, slots=True)

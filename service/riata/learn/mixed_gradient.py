@@ -22,7 +22,7 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
 from riata.learn.first_rows import NAMES as FIRST_ROWS
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights, bound_after, margin_bounds
+from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
@@ -172,7 +172,7 @@ class MixedGradient(Learner):
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
         share, intercept, _, gain, offset, *_ = self._member.tolist()
         base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
-        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bound=self._bound())
+        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bounds=self._bounds())
 
     def chosen(self) -> Mapping[str, Any]:
         """Return the step sizes of the members and their shares."""
@@ -303,8 +303,8 @@ class MixedGradient(Learner):
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
 
-    def _bound(self) -> float:
-        return bound_after(self.learnt) if self.config.is_bounded() else math.inf
+    def _bounds(self) -> tuple[float, float]:
+        return bounds_after(self.learnt) if self.config.is_bounded() else (-math.inf, math.inf)
 
     def _start_empty(self) -> None:
         self._counts: I64 = np.zeros(COUNTS, np.int64)

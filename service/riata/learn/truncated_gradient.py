@@ -13,7 +13,7 @@ from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights, bound_after, margin_bounds
+from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.shaped import Shaped
 from riata.learn.slot_table import SlotList, SlotTable
@@ -173,7 +173,7 @@ class TruncatedGradient(Learner):
         gain, offset = float(scalars[GAIN]), float(scalars[OFFSET])
         beta *= gain
         return Weights(
-            slot, beta, gain * float(scalars[INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits, bound=self._bound()
+            slot, beta, gain * float(scalars[INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits, bounds=self._bounds()
         )
 
     def forget(self, keep: float) -> None:
@@ -273,8 +273,8 @@ class TruncatedGradient(Learner):
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
 
-    def _bound(self) -> float:
-        return bound_after(self.learnt) if self.config.is_bounded() else math.inf
+    def _bounds(self) -> tuple[float, float]:
+        return bounds_after(self.learnt) if self.config.is_bounded() else (-math.inf, math.inf)
 
     def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines

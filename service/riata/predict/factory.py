@@ -18,7 +18,7 @@ from riata.learn.shapes import PARTS as SHAPES
 from riata.learn.shapes import read_shapes
 from riata.maths.links import LINKS, Link, class_probabilities
 from riata.predict.explain import Explanation
-from riata.predict.linear_model import BOUND, LinearModel
+from riata.predict.linear_model import BOUNDS, LinearModel
 from riata.predict.model import Model, Origin, Plan, Scores
 from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
 from riata.predict.uncertainty import NEW, OUTSIDE, SPREAD, Covariance, Spread, Uncertainty, look_up
@@ -137,7 +137,7 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
         check_names(arrays, WEIGHTS | set(PARTS))
         return read_posterior(arrays, LinearModel(origin, weights, *at))
     scattered = bool(set(SPREAD) & set(arrays))
-    optional = ({BOUND} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
+    optional = ({BOUNDS} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
     check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | optional)
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None
     if scattered != std_errors:
@@ -160,12 +160,14 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
         raise Corrupt("a part of its shapes is missing")
     shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
-    bound = math.inf
-    if BOUND in arrays:
-        check_numbers(BOUND, arrays[BOUND], 1, least=1.0)
-        bound = float(cast(F64, arrays[BOUND])[0])
+    bounds = -math.inf, math.inf
+    if BOUNDS in arrays:
+        check_numbers(BOUNDS, arrays[BOUNDS], 2)
+        bounds = float(cast(F64, arrays[BOUNDS])[0]), float(cast(F64, arrays[BOUNDS])[1])
+        if bounds[0] >= bounds[1]:
+            raise Corrupt("no margin is within its bounds")
     return Weights(
-        cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes, bound=bound
+        cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes, bounds=bounds
     )
 
 

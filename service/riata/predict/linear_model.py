@@ -21,7 +21,7 @@ from riata.predict.uncertainty import SPREAD, Uncertainty
 from riata.wire.batch import Batch
 from riata.wire.parse import Context
 
-BOUND: Final = "bound"
+BOUNDS: Final = "bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class LinearModel:
             intercept=frozen.intercept,
             shapes=None if frozen.shapes is None else frozen.shapes.native,
             negative=self._negative,
-            bound=frozen.bound,
+            low=frozen.bounds[0],
+            high=frozen.bounds[1],
         )
         object.__setattr__(self, "native", native)
         plan = Plan(native, context) if common else None
@@ -92,7 +93,7 @@ class LinearModel:
             raise ValueError("the rows of a batch are not inside of its features")
         if not np.isfinite(margin).all():
             self._hold(batch, margin)
-        bounded = np.clip(margin, -self.weights.bound, self.weights.bound)
+        bounded = np.clip(margin, *self.weights.bounds)
         answers(bounded, self.link.code, self._negative, probability, label)
         std_error = np.full(n, np.nan)
         if self.uncertainty is not None:
@@ -120,8 +121,8 @@ class LinearModel:
         arrays: Arrays = {"slot": weights.slot, "beta": weights.beta, "intercept": np.array([weights.intercept])}
         if weights.shapes is not None:
             arrays |= weights.shapes.parts()
-        if math.isfinite(weights.bound):
-            arrays[BOUND] = np.array([weights.bound])
+        if math.isfinite(weights.bounds[1]):
+            arrays[BOUNDS] = np.array(weights.bounds)
         if uncertainty is None:
             return arrays, ""
         if uncertainty.memory() > CURVATURE_CARRIED_BYTES_MAX:

@@ -16,7 +16,7 @@ FILES: Final = ("riata_scorer.py", "riata_scorer.mjs")
 PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 2
-NEWER: Final = 3  # of models with shapes or with a bound of the margin
+NEWER: Final = 3  # of models with shapes or with bounds of the margin
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -59,8 +59,8 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "slots": [weight["slot"] for weight in export["weights"]],
         "weights": [weight["weight"] for weight in export["weights"]],
     }
-    if "bound" in export:
-        document |= {"format": NEWER, "bound": export["bound"]}
+    if "bounds" in export:
+        document |= {"format": NEWER, "bounds": export["bounds"]}
     if "shapes" in export:
         shapes = export["shapes"]
         columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]

@@ -83,7 +83,8 @@ export class Scorer {
 
   // The probability of the positive class; null if the model has none that follows from the margin here.
   probability(features) {
-    const bound = this.model.bound ?? Infinity, m = Math.min(Math.max(this.margin(features), -bound), bound);
+    const [low, high] = this.model.bounds ?? [-Infinity, Infinity];
+    const m = Math.min(Math.max(this.margin(features), low), high);
     if (this.model.link === "logistic") return m >= 0 ? 1 / (1 + Math.exp(-m)) : Math.exp(m) / (1 + Math.exp(m));
     return this.model.link === "identity" ? Math.min(Math.max(m, 0), 1) : null;
   }

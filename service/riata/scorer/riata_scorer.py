@@ -43,7 +43,7 @@ class Scorer:
         self._cross_scale = float(model["cross_scale"])
         self._intercept = float(model["intercept"])
         self._weights = dict(zip(model["slots"], model["weights"], strict=True))
-        self._bound = float(model.get("bound", math.inf))
+        self._low, self._high = model.get("bounds", (-math.inf, math.inf))
         self._shapes: Mapping[str, Any] | None = model.get("shapes")
 
     def margin(self, features: Mapping[str, Any]) -> float:
@@ -58,7 +58,7 @@ class Scorer:
 
     def probability(self, features: Mapping[str, Any]) -> float | None:
         """Return the probability of the positive class; None if the model has none that follows from the margin."""
-        m = min(max(self.margin(features), -self._bound), self._bound)
+        m = min(max(self.margin(features), self._low), self._high)
         if self._link == "logistic":
             return 1.0 / (1.0 + math.exp(-m)) if m >= 0.0 else math.exp(m) / (1.0 + math.exp(m))
         if self._link == "probit":

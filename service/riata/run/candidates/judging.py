@@ -159,7 +159,7 @@ def margins(weights: Weights, batch: Batch) -> F64:
     first, last = batch.indptr[:-1], batch.indptr[1:]
     linear = np.asarray(weights.intercept + sums[last - 1] - sums[first - 1], np.float64)
     margin = linear if weights.shapes is None else linear + weights.shapes.margins(batch)
-    return np.clip(margin, -weights.bound, weights.bound)
+    return np.clip(margin, *weights.bounds)
 
 
 def _require_labels(label: F64) -> None:

@@ -73,7 +73,7 @@ class LabelWeight:
             return learner.step_all(rows, skip)
         stepped = learner.step_all([weighted(batch, self.by_label) for batch in rows], skip)
         weight = np.concatenate([batch.weight for batch in rows])
-        return replace(stepped, margin=stepped.margin + self.shift, weight=weight)
+        return replace(stepped, margin=stepped.margin + self.shift, weight=weight, middle=self.shift)
 
 
 def answers_probability(learner: Any) -> bool:
@@ -100,9 +100,10 @@ def margin_shift(negatives_kept: float) -> float:
 
 
 def served_weights(weights: Weights, shift: float) -> Weights:
-    """Return a learner's weights as they are served: `shift` is added to the intercept, and to that of draws."""
+    """Return a learner's weights as they are served: `shift` is added to the intercept, to that of draws, and to the bounds."""
     if shift == 0.0:
         return weights
     draws = weights.posterior
     moved = None if draws is None else replace(draws, base=draws.base + shift)
-    return replace(weights, intercept=weights.intercept + shift, posterior=moved)
+    low, high = weights.bounds
+    return replace(weights, intercept=weights.intercept + shift, posterior=moved, bounds=(low + shift, high + shift))

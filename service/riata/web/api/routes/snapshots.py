@@ -144,7 +144,7 @@ class ExportedShapes(Document):
 class Export(Document, kw_only=True):
     """A model in readable form.
 
-    bound  : the largest size of the margin as the probability takes it, if there is a limit
+    bounds : the least and the largest margin as the probability takes it, if there are limits
     shapes : of a model whose numeric columns have shapes
     """
 
@@ -155,7 +155,7 @@ class Export(Document, kw_only=True):
     intercept: Number
     non_zeros: Count
     weights: list[NamedSlot]
-    bound: float | UnsetType = UNSET
+    bounds: list[float] | UnsetType = UNSET
     shapes: ExportedShapes | UnsetType = UNSET
     figures: Object
     classes: list[ExportedClass] | UnsetType = UNSET
@@ -229,8 +229,8 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
         "weights": [] if weights.heads else listed_weights(weights, names),
         "figures": published.figures,
     }
-    if math.isfinite(weights.bound):
-        document["bound"] = weights.bound
+    if math.isfinite(weights.bounds[1]):
+        document["bounds"] = list(weights.bounds)
     if weights.shapes is not None:
         document["shapes"] = named_shapes(weights.shapes, names)
     if weights.heads is not None:
