@@ -53,7 +53,7 @@ class Sample:
         kept = number % self.stride == 0
         if not kept.any():
             return
-        rows = join_batches([select_rows(rows, kept)])  # a copy: readers use the memory of a batch again
+        rows = join_batches([select_rows(_without_ids(rows), kept)])  # a copy: readers use the memory of a batch again
         self._held.append(rows)
         self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
         while self._rows > 1 and (self._rows >= SAMPLE or self._features >= FEATURES):
@@ -68,7 +68,7 @@ class Sample:
 
     def hold(self, rows: Batch, stride: int) -> None:
         """Be the sample of `rows`."""
-        self._held, self._rows, self._features, self.stride = [rows], rows.n, rows.nnz, stride
+        self._held, self._rows, self._features, self.stride = [_without_ids(rows)], rows.n, rows.nnz, stride
 
     def drop(self) -> None:
         """Hold no rows."""
@@ -259,6 +259,11 @@ class Shaped(Learner):
         probability, label = np.empty(rows.n), np.empty(rows.n)
         answers(margin, LINKS["logistic"].code, 0.0, probability, label)
         return probability
+
+
+def _without_ids(rows: Batch) -> Batch:
+    """Rows without what is not learnt."""
+    return replace(rows, event_id=np.zeros((rows.n, 0), np.uint8), subject=None, time=None)
 
 
 def _is_own(name: str) -> bool:
