@@ -329,6 +329,36 @@ def test_moved_numbers_are_means() -> None:
     assert after.intercept == before.intercept
 
 
+# Values that stand for something else.
+
+
+def spoilt(share: float) -> tuple[Batch, Batch]:
+    """Rows of a column and three categories, of which a share has 999 in place of a number, or only the first; and clean rows."""
+    rng = np.random.default_rng(1)
+    n = 15_000
+    x, kind = rng.normal(size=n), rng.integers(0, 3, n)
+    label = (rng.random(n) < 1.0 / (1.0 + np.exp(-(1.5 * x + 1.0 - kind)))).astype(np.float64)
+    x[:10_000][rng.random(10_000) < share] = 999.0
+    x[0] = 999.0
+    events = [Event([(1 << 20, float(a)), ((int(b) + 2) << 28, 1.0)], float(y)) for a, b, y in zip(x, kind, label, strict=True)]
+    batch = to_batch(events)
+    return cut(batch, 0, 10_000), cut(batch, 10_000, n)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.05])
+def test_placeholders_spoil_no_column(share: float) -> None:
+    learnt_rows, asked = spoilt(share)
+    found = {}
+    for shapes in ("auto", "off"):
+        learner: Any = build_learner(replace(DEFAULT, shapes=shapes), BITS)
+        learner.step(learnt_rows)
+        found[shapes] = loss(learner.step(asked, np.ones(asked.n, np.bool_)).margin, asked)
+    clean, _ = learnt(DEFAULT, cut(learnt_rows, 1, 10_000) if share == 0.0 else spoilt(0.0)[0])
+    best = loss(clean.step(asked, np.ones(asked.n, np.bool_)).margin, asked)
+    assert found["auto"] <= 1.04 * best
+    assert found["off"] > 1.2 * best
+
+
 # Margins that probabilities take.
 
 
