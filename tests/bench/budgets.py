@@ -168,7 +168,7 @@ def what_was_run(fields: Sequence[Field], streams: Sequence[Lines]) -> str:
         [one.name, f"{one.rows:,}", f"{one.positives / one.rows:.2%}", f"{one.features:,}", f"{one.entries / one.rows:.1f}"]
         for one in streams
     ]
-    grids = "".join(f"- **{one.name}**: {one.about} ({len(one.settings)} settings)\n" for one in CONTENDERS)
+    grids = ", ".join(f"{len(one.settings)} of *{one.name}*" for one in CONTENDERS)
     runs = [one for field in fields for one in field.runs]
     minutes = sum(one.seconds for one in runs) / 60.0
     return (
@@ -176,8 +176,8 @@ def what_was_run(fields: Sequence[Field], streams: Sequence[Lines]) -> str:
         "- Texts (the first four streams) are unit-norm rows of 1 + log(count). *newsgroups* and *lingspam* are shuffled, the\n"
         "  others in the order of time or of the file. Numbers of *kddcup* are log(1 + x).\n"
         "- The intercept is not penalised and not counted, except with Vowpal Wabbit.\n"
-        "- All other settings have their defaults. The link is logistic.\n" + grids
-        + f"- {len(runs):,} runs, {minutes:.0f} minutes in total.\n"
+        "- Settings in the grids (`CONTENDERS` in `tests/bench/budget_runs.py`): " + grids + ". All others have their defaults.\n"
+        f"- {len(runs):,} runs, {minutes:.0f} minutes in total. The link is logistic.\n"
     )  # fmt: skip
 
 
