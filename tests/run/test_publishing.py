@@ -225,6 +225,20 @@ def test_a_model_names_the_columns_that_are_not_scaled() -> None:
     run_with(MemoryStore(), work, {**HYBRID, "learner": {**HYBRID["learner"], "standardised": False}})
 
 
+def test_a_model_names_a_value_that_is_far_from_all_others() -> None:
+    async def work(node: Node) -> None:
+        rows: list[dict[str, Any]] = [
+            {"features": {"age": 999.0 if i == 3 else 40.5 + i % 30, "height": 1.6 + i % 7 / 10}, "label": i % 2}
+            for i in range(200)
+        ]
+        await node.observe(rows)
+        (warning,) = node.service.describe("m")["warnings"]
+        assert (warning["code"], warning["features"]) == ("far_values", ["age"])
+        assert "from all others of its column: 999. A value" in warning["detail"]
+
+    run_with(MemoryStore(), work, {})
+
+
 def test_a_model_says_what_it_learnt_in_the_last_minute() -> None:
     async def work(node: Node) -> None:
         await node.observe(events(30))

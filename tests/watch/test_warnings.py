@@ -105,6 +105,19 @@ def test_columns_with_large_values_in_many_rows_are_named_the_largest_first() ->
     assert "2 features have values above 10 in many rows, up to 5e+04" in warning["detail"]
 
 
+def test_values_far_from_all_others_are_named() -> None:
+    figures = Progressive(ProgressiveConfig()).figures()
+    assert warnings_of(figures, [], ADVICE, far=[]) == []
+    (one,) = warnings_of(figures, [], {}, far=[(3, 999.0)])
+    assert (one["code"], one["slots"]) == ("far_values", [3])
+    assert one["detail"] == (
+        "1 value is far from all others of its column: 999. A value that stands for a missing one is better sent as null."
+    )
+    (two,) = warnings_of(figures, [], {}, far=[(3, 999.0), (1, -1.5)])
+    assert two["slots"] == [3, 1]
+    assert two["detail"].startswith("2 values are far from all others of their columns: 999, -1.5. ")
+
+
 def test_a_column_that_is_scaled_later_is_forgotten_and_the_memory_is_bounded() -> None:
     columns = Columns(32)
     batch = rows(np.full((1, 2 * TRACKED_MAX), 1e3))

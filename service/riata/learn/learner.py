@@ -246,6 +246,10 @@ class Learner(Protocol):
         events move them further. Without effect if the learner remembers nothing but its weights."""
         return
 
+    def far_values(self) -> list[tuple[int, float]]:
+        """Return hashes of features, and values of theirs that are far from all others and may stand for something else."""
+        return []
+
     def chosen(self) -> Mapping[str, Any]:
         """Return the settings that the learner tries side by side and the share of each; empty if it tries none."""
         return {}

@@ -19,10 +19,10 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.first_rows import NAMES, arrays_of, rows_of
-from riata.learn.frozen import check_counts
+from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
 from riata.learn.mixed_gradient import MixedGradient
-from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_pairs, read_cells, with_pairs
+from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, with_pairs
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.native.rows import Joined
@@ -34,9 +34,11 @@ PAIRED: Final = 512  # rows from which pairs are sought
 LAST: Final = 131_072  # rows
 SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
 FEATURES: Final = 2**16  # of the sample; the same
+FAR: Final = ("far_column", "far_value")
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
 _COUNTS_BYTES: Final = 32
+_NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
 _CELL_SHIFT: Final = np.uint32(32 - CELL_BITS)
 
 
@@ -92,6 +94,7 @@ class Shaped(Learner):
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shapes: Shapes | None = None  # without numbers; None until there are any
         self._own: MixedGradient | None = None  # the numbers of the cells; None until there are shapes
+        self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
         self._start_empty()
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -148,6 +151,10 @@ class Shaped(Learner):
         if self._own is not None:
             self._own.forget(keep)
 
+    def far_values(self) -> list[tuple[int, float]]:
+        """Return hashes of columns, and values of theirs that were far from all others when intervals were found last."""
+        return list(zip(self._far[0].tolist(), self._far[1].tolist(), strict=True))
+
     def chosen(self) -> Mapping[str, Any]:
         """Return what the learner below says; and the share of the shapes, if there are any."""
         shapes = {} if self._own is None else {"shapes": 1.0 - self._own.share_below}
@@ -160,6 +167,7 @@ class Shaped(Learner):
                                the sample; whether it is decided that there are shapes or not
         first_...    : the sample, as in `FirstRows`
         shape_...    : as in `Shapes`, if there are any, without numbers
+        far_...      : hashes and values as of `find_far`, likewise
         shapes_...   : the state of the numbers of the cells, likewise
         the rest is the state of the learner below
         """
@@ -170,7 +178,9 @@ class Shaped(Learner):
         }
         if self._own is None or self._shapes is None:
             return arrays
-        return {**arrays, **self._shapes.cell_parts(), **{OWN + name: array for name, array in self._own.freeze().items()}}
+        own = {OWN + name: array for name, array in self._own.freeze().items()}
+        far = dict(zip(FAR, (np.array(each) for each in self._far), strict=True))
+        return {**arrays, **self._shapes.cell_parts(), **far, **own}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore what `freeze` returned, or the state of a learner below, which has no shapes yet. Raises `Corrupt`."""
@@ -187,14 +197,21 @@ class Shaped(Learner):
         if due <= rows or stride < 1 or decided > 1:
             raise Corrupt("learner state: the counts of the shapes are out of range")
         shapes = own = None
-        if set(CELLS) & arrays.keys():
-            if not {*CELLS} <= arrays.keys():
+        far = _NONE_FAR
+        if {*CELLS, *FAR} & arrays.keys():
+            if not {*CELLS, *FAR} <= arrays.keys():
                 raise Corrupt("learner state: a part of the shapes is missing")
+            column, value = (arrays[name] for name in FAR)
+            if column.dtype != np.uint32 or column.ndim != 1:
+                raise Corrupt("learner state: columns with far values are not a list of hashes")
+            check_numbers(FAR[1], value, len(column))
+            far = column.astype(np.uint32), value.astype(np.float64)
             shapes, own = read_cells(arrays), MixedGradient(self._config, CELL_BITS, below=True)
             own.thaw({name.removeprefix(OWN): array for name, array in arrays.items() if name.startswith(OWN)})
         self._below.thaw(below)
         self._start_empty()
         self._rows, self._due, self._decided, self._shapes, self._own = rows, due, bool(decided), shapes, own
+        self._far = far
         self._sample.hold(sample, stride)
 
     def memory(self) -> dict[str, int]:
@@ -203,7 +220,8 @@ class Shaped(Learner):
         sample = self._sample.nbytes
         parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES}]
         if self._own is not None and self._shapes is not None:
-            parts += [self._own.memory(), {"shapes": self._shapes.nbytes, "checkpoint": self._shapes.cell_nbytes}]
+            cells = self._shapes.cell_nbytes + sum(each.nbytes for each in self._far)
+            parts += [self._own.memory(), {"shapes": self._shapes.nbytes, "checkpoint": cells}]
         for part in parts:
             for name, size in part.items():
                 found[name] = found.get(name, 0) + size
@@ -213,6 +231,7 @@ class Shaped(Learner):
         self._rows, self._due, self._decided = 0, FIRST, False
         self._sample = Sample()
         self._shapes = self._own = None
+        self._far = _NONE_FAR
 
     def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
         """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
@@ -244,7 +263,7 @@ class Shaped(Learner):
                 self._own = MixedGradient(self._config, CELL_BITS, below=True)
             else:
                 self._own.move(*_moves(self._shapes, new, sample))
-            self._shapes = new
+            self._shapes, self._far = new, find_far(sample, new.column)
         self._decided = self._own is not None or self._rows >= DECIDED
         self._due = 2 * (LAST if self._decided and self._own is None else self._due)
         if self._due > LAST:
@@ -267,7 +286,7 @@ def _without_ids(rows: Batch) -> Batch:
 
 
 def _is_own(name: str) -> bool:
-    return name in (COUNTS, *NAMES, *CELLS) or name.startswith(OWN)
+    return name in (COUNTS, *NAMES, *CELLS, *FAR) or name.startswith(OWN)
 
 
 def _cells(shapes: Shapes, rows: Batch) -> Joined:

@@ -80,10 +80,13 @@ UNDER_CONFIDENT: Final = "under_confident"
 OVER_CONFIDENT: Final = "over_confident"
 BIASED: Final = "biased"
 NOT_SCALED: Final = "columns_not_scaled"
+FAR_VALUES: Final = "far_values"
 SLOW_SETTINGS: Final = "slow_settings"
 ONE_LABEL: Final = "one_label"
 MOSTLY_REFUSED: Final = "mostly_refused"  # of the rows that a process got, which no state knows
-CODES: Final = (MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, SLOW_SETTINGS)
+CODES: Final = (
+    MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, FAR_VALUES, SLOW_SETTINGS,
+)  # fmt: skip
 
 EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said
 ONE_LABEL_EVENTS_MIN: Final = 100
@@ -94,7 +97,11 @@ COLUMNS_NAMED: Final = 8
 
 
 def warnings_of(
-    figures: Figures, columns: Sequence[Column], advice: Mapping[str, str], too_much: str = ""
+    figures: Figures,
+    columns: Sequence[Column],
+    advice: Mapping[str, str],
+    too_much: str = "",
+    far: Sequence[tuple[int, float]] = (),
 ) -> list[dict[str, Any]]:
     """Return the warnings about a model, the most serious first: each with `code`, `detail` and `slots`.
 
@@ -102,6 +109,7 @@ def warnings_of(
     columns : large ones, from `Columns.large`; empty if the learner takes values of any size
     advice  : of the learner's spec
     too_much : likewise, about the model's settings
+    far     : slots of columns, and values of theirs that are far from all others
     """
     found: list[tuple[str, str, list[int]]] = [(ONE_LABEL, detail, []) for detail in _one_label(figures["cumulative"])]
     window = figures["window"]
@@ -115,6 +123,13 @@ def warnings_of(
             "learner needs values of about 1"
         )
         found.append((NOT_SCALED, detail, [column.slot for column in columns[:COLUMNS_NAMED]]))
+    if far:
+        values = ", ".join(f"{value:g}" for _, value in far[:COLUMNS_NAMED])
+        detail = (
+            f"{len(far)} value{' is' if len(far) == 1 else 's are'} far from all others of {'its' if len(far) == 1 else 'their'} "
+            f"column{'' if len(far) == 1 else 's'}: {values}. A value that stands for a missing one is better sent as null"
+        )
+        found.append((FAR_VALUES, detail, [slot for slot, _ in far[:COLUMNS_NAMED]]))
     if too_much:
         detail = f"one row may take far too long, and a new model could not have these settings: {too_much}"
         found.append((SLOW_SETTINGS, detail, []))

@@ -157,7 +157,8 @@ def publish(
     now_ms = clock.monotonic_ms()
     noted = None if minute is None else minute.note(state.progressive, now_ms)
     observers = state.observers.copy()
-    figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()))
+    far = [(hash_ >> (32 - weights.bits), value) for hash_, value in state.learner.far_values()]
+    figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()), far)
     state.yield_to_loop()
     no_std_error = _no_std_error(state, weights, covariance)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
@@ -184,11 +185,14 @@ def publish(
     )
 
 
-def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any]) -> Figures:
+def _figures(
+    config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any], far: list[tuple[int, float]]
+) -> Figures:
     """Return the figures of copies of observers, of the last minute, of decisions and of the learner, and the warnings.
 
     noted  : of the last minute; None if nothing is noted
     chosen : of the learner
+    far    : slots and values, of the learner's `far_values`
     """
     figures = observers.figures()
     if noted is not None:
@@ -199,7 +203,7 @@ def _figures(config: ModelConfig, observers: Observers, noted: Noted | None, cho
         figures["mixed"] = chosen
     spec, columns = spec_of(config.learner), observers.get(Columns)
     large = [] if columns is None else columns.large()
-    figures["warnings"] = warnings_of(figures, large, spec.advice, config.learner.too_much())
+    figures["warnings"] = warnings_of(figures, large, spec.advice, config.learner.too_much(), far)
     return figures
 
 
