@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from riata.base.arrays import BOOL
 from riata.cli.main import main
 from riata.learn.learner import Stepped
-from riata.learn.truncated_gradient import TruncatedGradient
+from riata.learn.mixed_gradient import MixedGradient
 from riata.wire.batch import Batch, join_batches
 
 POISON = 666.5
 HOLDS = "TEST_HOLDS"
 HELD = "the step does not end"
-_step_all = TruncatedGradient.step_all
+_step_all = MixedGradient.step_all
 
 
 def poisoned_row(batch: Batch, skip: BOOL | None) -> int | None:
@@ -32,7 +32,7 @@ def poisoned_row(batch: Batch, skip: BOOL | None) -> int | None:
     return None
 
 
-def dying_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+def dying_step(self: MixedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
     """Learn, unless a row that is not skipped has the poison."""
     if poisoned_row(join_batches(batches), skip) is not None:
         if os.environ.get(HOLDS):
@@ -44,5 +44,5 @@ def dying_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | N
 
 
 if __name__ == "__main__":
-    TruncatedGradient.step_all = dying_step  # type: ignore[method-assign]
+    MixedGradient.step_all = dying_step  # type: ignore[method-assign]
     main()

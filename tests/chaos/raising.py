@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from riata.base.arrays import BOOL
 from riata.cli.main import main
 from riata.learn.learner import Stepped
-from riata.learn.truncated_gradient import TruncatedGradient
+from riata.learn.mixed_gradient import MixedGradient
 from riata.wire.batch import Batch, join_batches, slice_rows
 from tests.chaos.poisoned import poisoned_row
 
 RAISES = "TEST_RAISES"
-_step_all = TruncatedGradient.step_all
+_step_all = MixedGradient.step_all
 
 
-def raising_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
+def raising_step(self: MixedGradient, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
     """Learn, unless a row that is not skipped has the poison; then learn the rows before it, and raise."""
     batch = join_batches(batches)
     row = poisoned_row(batch, skip)
@@ -30,5 +30,5 @@ def raising_step(self: TruncatedGradient, batches: Sequence[Batch], skip: BOOL |
 
 
 if __name__ == "__main__":
-    TruncatedGradient.step_all = raising_step  # type: ignore[method-assign]
+    MixedGradient.step_all = raising_step  # type: ignore[method-assign]
     main()

@@ -113,7 +113,7 @@ def test_curves_are_learnt_explained_killed_replayed_and_exported(tmp_path: Path
                 riata.observe([one], model="heart")
             riata.predict([{"features": {"age": 1}}], model="heart", min_seq=301)
             told = riata.explain([{"features": {"ecg": DOWN}}], model="heart")[0]
-            assert [one["feature"] for one in told["contributions"]] == ["ecg#3"]
+            assert [one["feature"] for one in told["contributions"]] == ["ecg#3", "(shapes)"]
             assert told["contributions"][0]["contribution"] > 0.0
             answers = riata.predict([{"features": {"ecg": curve}} for curve in SHAPES.values()], model="heart")
             assert answers[1]["probability"] > max(answers[0]["probability"], answers[2]["probability"])

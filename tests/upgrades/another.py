@@ -2,7 +2,7 @@
 
     TEST_ALGO_VERSION=3 TEST_NUMERICS=0123456789abcdef python -m tests.upgrades.another serve ...
 
-What differs from the present release also learns other bits with truncated gradient, as it would if there were a reason for it.
+What differs from the present release also learns other bits with the default learner, as it would if there were a reason for it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from riata.learn import registry, truncated_gradient
+from riata.learn import mixed_gradient, registry
 from riata.run.state import provenance
 
 VERSION: Final = registry.ALGO_VERSION
 NUMERICS: Final = "TEST_NUMERICS"
 ALGO_VERSION: Final = "TEST_ALGO_VERSION"
 
-_gradient: Final[Any] = truncated_gradient
-_settings: Final[Callable[..., Any]] = _gradient.kernel_settings
+_gradient: Final[Any] = mixed_gradient
+_steps: Final[Callable[..., Any]] = _gradient.steps_of
 _fingerprint: Final[Callable[[], str]] = provenance.fingerprint
 
 
@@ -28,18 +28,16 @@ _fingerprint: Final[Callable[[], str]] = provenance.fingerprint
 def being(version: int = VERSION, arithmetic: str = "") -> Iterator[None]:
     """Become a program of that version of the algorithms, on a machine of that arithmetic; by default the current ones."""
     shift = 1.0 + 1e-9 * (version - VERSION) + (1e-10 if arithmetic else 0.0)
-    before = registry.ALGO_VERSION, provenance.fingerprint, _gradient.kernel_settings
+    before = registry.ALGO_VERSION, provenance.fingerprint, _gradient.steps_of
 
-    def settings(config: Any) -> Any:
-        found = _settings(config)
-        found.eta *= shift
-        return found
+    def steps(config: Any) -> tuple[float, ...]:
+        return tuple(step * shift for step in _steps(config))
 
     def fingerprint() -> str:
         return arithmetic or _fingerprint()
 
     try:
-        put(version, fingerprint, settings)
+        put(version, fingerprint, steps)
         yield
     finally:
         put(*before)
@@ -49,7 +47,7 @@ def put(*values: Any) -> None:
     """Set the values by which a release is identified."""
     module: Any
     for module, name, value in zip(
-        (registry, provenance, truncated_gradient), ("ALGO_VERSION", "fingerprint", "kernel_settings"), values, strict=True
+        (registry, provenance, mixed_gradient), ("ALGO_VERSION", "fingerprint", "steps_of"), values, strict=True
     ):
         setattr(module, name, value)
 
