@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import weakref
 from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,8 @@ def test_the_structure_of_rules_follows_the_names_seen_and_every_other_field() -
     gone = weakref.ref(seen)
     del seen
     assert gone() is None
-    for field, other in (("key", np.uint64(9)), ("ngrams", 3), ("text", np.ones(2, np.uint64))):
+    others: dict[str, Any] = {"key": np.uint64(9), "ngrams": 3, "text": np.ones(2, np.uint64)}
+    for field, other in others.items():
         changed = rules_of(rules._replace(**{field: other}))
         assert changed is not made
         assert [getattr(changed, name) for name in ("key", "ngrams", "texts")] == [
