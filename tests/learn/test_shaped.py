@@ -15,7 +15,17 @@ from riata.learn.learner import Learner
 from riata.learn.mixed_gradient import MixedGradient
 from riata.learn.registry import build_learner
 from riata.learn.shaped import FIRST, LAST, PAIRED, Shaped
-from riata.learn.shapes import CELL_BITS, COLUMNS_MAX, INTERVALS, PAIRS_MAX, WHOLE_MAX, Shapes, find_columns, read_shapes
+from riata.learn.shapes import (
+    CELL_BITS,
+    COLUMNS_MAX,
+    INTERVALS,
+    PAIRS_MAX,
+    WHOLE_MAX,
+    Shapes,
+    find_columns,
+    read_shapes,
+    sorted_values,
+)
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import log_losses
 from riata.native.library import core
@@ -267,7 +277,8 @@ def test_columns_are_found_by_their_values() -> None:
     x[:, 1] = 1.0  # an indicator in every row
     x[:, 2] = np.where(rng.random(400) < 0.01, x[:, 2], 0.0)  # rare
     x[:, 3] = rng.integers(1, 4, 400)
-    shapes = find_columns(rows_of(x, np.zeros(400)))
+    sample = rows_of(x, np.zeros(400))
+    shapes = find_columns(sample, *sorted_values(sample))
     assert shapes is not None
     assert shapes.column.tolist() == sorted([HASHES[0], HASHES[3]])
     by_hash = {int(hash_): shapes.edges_of(c).tolist() for c, hash_ in enumerate(shapes.column)}

@@ -72,8 +72,7 @@ class FirstRows:
     @property
     def nbytes(self) -> int:
         """Bytes of `arrays`."""
-        indptr, label, weight = 8 * (self._n + 1), 8 * self._n, 8 * self._n
-        return indptr + label + weight + 12 * sum(rows.nnz for rows in self._held)
+        return nbytes_of(self._n, sum(rows.nnz for rows in self._held))
 
     def restore(self, rows: Batch, ended: bool) -> None:
         """Hold the rows that `rows_of` returned."""
@@ -130,6 +129,12 @@ def arrays_of(held: Sequence[Batch]) -> Arrays:
         name: np.array(array)
         for name, array in zip(NAMES, (rows.indptr, rows.hash, rows.value, rows.label, rows.weight), strict=True)
     }
+
+
+def nbytes_of(rows: int, features: int) -> int:
+    """Bytes of the arrays of so many rows."""
+    indptr, label, weight = 8 * (rows + 1), 8 * rows, 8 * rows
+    return indptr + label + weight + 12 * features
 
 
 def rows_of(arrays: Arrays) -> Batch:

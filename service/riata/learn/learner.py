@@ -115,17 +115,19 @@ class Stepped:
         return np.clip(self.margin, self.middle - self.bound, self.middle + self.bound)
 
 
-def margin_bounds(learnt: int, refused: BOOL) -> F64:
-    """Return the largest size of the margin of each row as probabilities take it, after `learnt` others."""
+def margin_bounds(learnt: int, refused: BOOL, bounded: bool) -> F64 | None:
+    """Return the largest size of the margin of each row as probabilities take it, after `learnt` others; None for no limit."""
+    if not bounded:
+        return None
     bound = np.empty(len(refused))
     core.margin_bounds(learnt, refused, len(refused), bound)
     return bound
 
 
-def bounds_after(learnt: int) -> tuple[float, float]:
+def bounds_after(learnt: int, bounded: bool) -> tuple[float, float]:
     """Return the least and the largest margin of a row after `learnt` others, likewise."""
-    bound = float(margin_bounds(learnt, np.zeros(1, np.bool_))[0])
-    return -bound, bound
+    bound = margin_bounds(learnt, np.zeros(1, np.bool_), bounded)
+    return (-math.inf, math.inf) if bound is None else (-float(bound[0]), float(bound[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class MixedGradient(Learner):
                 raise ValueError("the rows of a batch are not inside of its features")
             if told.longest:
                 self._room = Room(2 * told.longest, _COLUMNS)
-        bound = margin_bounds(learnt_before, refused) if self.config.is_bounded() else None
+        bound = margin_bounds(learnt_before, refused, self.config.is_bounded())
         return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
 
     def weights(self, finalised: bool = False) -> Weights:
@@ -172,7 +172,8 @@ class MixedGradient(Learner):
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
         share, intercept, _, gain, offset, *_ = self._member.tolist()
         base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
-        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bounds=self._bounds())
+        bounds = bounds_after(self.learnt, self.config.is_bounded())
+        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bounds=bounds)
 
     def chosen(self) -> Mapping[str, Any]:
         """Return the step sizes of the members and their shares."""
@@ -302,9 +303,6 @@ class MixedGradient(Learner):
             "scratch": self._room.nbytes,
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
-
-    def _bounds(self) -> tuple[float, float]:
-        return bounds_after(self.learnt) if self.config.is_bounded() else (-math.inf, math.inf)
 
     def _start_empty(self) -> None:
         self._counts: I64 = np.zeros(COUNTS, np.int64)

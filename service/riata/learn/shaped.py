@@ -18,11 +18,11 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
-from riata.learn.first_rows import NAMES, arrays_of, rows_of
+from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
 from riata.learn.frozen import check_counts, check_numbers
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.mixed_gradient import MixedGradient
-from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, with_pairs
+from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, sorted_values, with_pairs
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.native.rows import Joined
@@ -83,7 +83,7 @@ class Sample:
     @property
     def nbytes(self) -> int:
         """Bytes of its arrays."""
-        return 24 * self._rows + 8 + 12 * self._features
+        return nbytes_of(self._rows, self._features)
 
 
 class Shaped(Learner):
@@ -92,8 +92,7 @@ class Shaped(Learner):
     def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
         self._below, self._bounded = below, config.is_bounded()
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
-        self._shapes: Shapes | None = None  # without numbers; None until there are any
-        self._own: MixedGradient | None = None  # the numbers of the cells; None until there are shapes
+        self._shaped: tuple[Shapes, MixedGradient] | None = None  # cells, and what learns their numbers; None until there are any
         self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
         self._start_empty()
 
@@ -103,7 +102,7 @@ class Shaped(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Learn the events of all batches in order, in parts that end where intervals are found again."""
-        if self._decided and self._own is None:
+        if self._decided and self._shaped is None:
             return self._below.step_all(batches, skip)
         rows = batches[0] if len(batches) == 1 else join_batches(batches)
         skip = np.zeros(rows.n, np.bool_) if skip is None else skip
@@ -122,34 +121,13 @@ class Shaped(Learner):
     def weights(self) -> Weights:
         """Return the weights of the learner below, and the shapes."""
         weights = self._below.weights()
-        if self._own is None or self._shapes is None:
-            return weights
-        own = self._own.weights()
-        value = np.zeros(self._shapes.cells)
-        value[own.slot] = own.beta
-        return replace(weights, shapes=self._shapes.with_values(value, own.intercept))
-
-    def sketch(self) -> Sketch | None:
-        """Return the curvature of the learner below while there are no shapes: beside them its weights have another optimum."""
-        return self._below.sketch() if self._own is None else None
-
-    def shadows(self) -> list[Shadow]:
-        """Return those of the learner below."""
-        return self._below.shadows()
-
-    def closed_vocabulary(self) -> U32 | None:
-        """Return that of the learner below."""
-        return self._below.closed_vocabulary()
-
-    def adjust(self, config: Any) -> None:
-        """Adjust the learner below."""
-        self._below.adjust(config)
+        return weights if self._shaped is None else replace(weights, shapes=_with_numbers(*self._shaped))
 
     def forget(self, keep: float) -> None:
         """Let the past count for a share `keep` of what it counted, in both parts."""
         self._below.forget(keep)
-        if self._own is not None:
-            self._own.forget(keep)
+        if self._shaped is not None:
+            self._shaped[1].forget(keep)
 
     def far_values(self) -> list[tuple[int, float]]:
         """Return hashes of columns, and values of theirs that were far from all others when intervals were found last."""
@@ -157,7 +135,7 @@ class Shaped(Learner):
 
     def chosen(self) -> Mapping[str, Any]:
         """Return what the learner below says; and the share of the shapes, if there are any."""
-        shapes = {} if self._own is None else {"shapes": 1.0 - self._own.share_below}
+        shapes = {} if self._shaped is None else {"shapes": 1.0 - self._shaped[1].share_below}
         return {**self._below.chosen(), **shapes}
 
     def freeze(self) -> Arrays:
@@ -176,11 +154,11 @@ class Shaped(Learner):
             COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
             **self._sample.arrays(),
         }
-        if self._own is None or self._shapes is None:
+        if self._shaped is None:
             return arrays
-        own = {OWN + name: array for name, array in self._own.freeze().items()}
+        shapes, own = self._shaped
         far = dict(zip(FAR, (np.array(each) for each in self._far), strict=True))
-        return {**arrays, **self._shapes.cell_parts(), **far, **own}
+        return {**arrays, **shapes.cell_parts(), **far, **{OWN + name: array for name, array in own.freeze().items()}}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore what `freeze` returned, or the state of a learner below, which has no shapes yet. Raises `Corrupt`."""
@@ -196,8 +174,7 @@ class Shaped(Learner):
         rows, due, stride, decided = arrays[COUNTS].astype(np.int64).tolist()
         if due <= rows or stride < 1 or decided > 1:
             raise Corrupt("learner state: the counts of the shapes are out of range")
-        shapes = own = None
-        far = _NONE_FAR
+        shaped, far = None, _NONE_FAR
         if {*CELLS, *FAR} & arrays.keys():
             if not {*CELLS, *FAR} <= arrays.keys():
                 raise Corrupt("learner state: a part of the shapes is missing")
@@ -208,10 +185,10 @@ class Shaped(Learner):
             far = column.astype(np.uint32), value.astype(np.float64)
             shapes, own = read_cells(arrays), MixedGradient(self._config, CELL_BITS, below=True)
             own.thaw({name.removeprefix(OWN): array for name, array in arrays.items() if name.startswith(OWN)})
+            shaped = shapes, own
         self._below.thaw(below)
         self._start_empty()
-        self._rows, self._due, self._decided, self._shapes, self._own = rows, due, bool(decided), shapes, own
-        self._far = far
+        self._rows, self._due, self._decided, self._shaped, self._far = rows, due, bool(decided), shaped, far
         self._sample.hold(sample, stride)
 
     def memory(self) -> dict[str, int]:
@@ -219,9 +196,10 @@ class Shaped(Learner):
         found = dict(self._below.memory())
         sample = self._sample.nbytes
         parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES}]
-        if self._own is not None and self._shapes is not None:
-            cells = self._shapes.cell_nbytes + sum(each.nbytes for each in self._far)
-            parts += [self._own.memory(), {"shapes": self._shapes.nbytes, "checkpoint": cells}]
+        if self._shaped is not None:
+            shapes, own = self._shaped
+            cells = shapes.cell_nbytes + sum(each.nbytes for each in self._far)
+            parts += [own.memory(), {"shapes": shapes.nbytes, "checkpoint": cells}]
         for part in parts:
             for name, size in part.items():
                 found[name] = found.get(name, 0) + size
@@ -230,17 +208,14 @@ class Shaped(Learner):
     def _start_empty(self) -> None:
         self._rows, self._due, self._decided = 0, FIRST, False
         self._sample = Sample()
-        self._shapes = self._own = None
-        self._far = _NONE_FAR
+        self._shaped, self._far = None, _NONE_FAR
 
     def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
         """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
         stepped = self._below.step(rows, skip)
-        margin, refused = stepped.margin, stepped.refused
-        if self._own is not None and self._shapes is not None:
-            margin = self._own.add(_cells(self._shapes, rows), refused, margin).margin
+        margin = stepped.margin if self._shaped is None else _added(*self._shaped, rows, stepped.refused, stepped.margin)
         if self._due <= LAST:
-            learnt, first = ~refused, self._rows
+            learnt, first = ~stepped.refused, self._rows
             self._rows += rows.n - stepped.refusals
             if -first % self._sample.stride < self._rows - first:
                 self._sample.add(select_rows(rows, learnt), np.arange(first, self._rows))
@@ -250,34 +225,50 @@ class Shaped(Learner):
 
     def _find_again(self) -> None:
         sample = self._sample.rows()
-        found = find_columns(sample)
-        pairs: list[tuple[int, int]] = []
-        if self._shapes is not None and found is not None:
-            pairs = [(int(self._shapes.column[a]), int(self._shapes.column[b])) for a, b in self._shapes.pair]
-            served = self.weights().shapes
-            if self._rows >= PAIRED and served is not None:
-                pairs = find_pairs(served, sample, self._probabilities(sample), pairs)
+        hash_, value = sorted_values(sample)
+        found = find_columns(sample, hash_, value)
         if found is not None:
-            new = with_pairs(found, pairs)
-            if self._own is None or self._shapes is None:
-                self._own = MixedGradient(self._config, CELL_BITS, below=True)
+            if self._shaped is None:
+                self._shaped = found, MixedGradient(self._config, CELL_BITS, below=True)
             else:
-                self._own.move(*_moves(self._shapes, new, sample))
-            self._shapes, self._far = new, find_far(sample, new.column)
-        self._decided = self._own is not None or self._rows >= DECIDED
-        self._due = 2 * (LAST if self._decided and self._own is None else self._due)
+                old, own = self._shaped
+                new = with_pairs(found, self._pairs(old, own, sample))
+                own.move(*_moves(old, new, sample))
+                self._shaped = new, own
+            self._far = find_far(hash_, value, found.column)
+        self._decided = self._shaped is not None or self._rows >= DECIDED
+        self._due = 2 * (LAST if self._decided and self._shaped is None else self._due)
         if self._due > LAST:
             self._sample.drop()
 
-    def _probabilities(self, rows: Batch) -> F64:
-        """The probabilities of rows as of now."""
-        assert self._own is not None
-        assert self._shapes is not None
-        every = np.ones(rows.n, np.bool_)
-        margin = self._own.add(_cells(self._shapes, rows), every, self._below.step(rows, every).margin).margin
-        probability, label = np.empty(rows.n), np.empty(rows.n)
-        answers(margin, LINKS["logistic"].code, 0.0, probability, label)
-        return probability
+    def _pairs(self, shapes: Shapes, own: MixedGradient, sample: Batch) -> list[tuple[int, int]]:
+        """The pairs so far, by hashes, and those that the sample shows in addition."""
+
+        def probabilities() -> F64:
+            every = np.ones(sample.n, np.bool_)
+            margin = _added(shapes, own, sample, every, self._below.step(sample, every).margin)
+            probability, label = np.empty(sample.n), np.empty(sample.n)
+            answers(margin, LINKS["logistic"].code, 0.0, probability, label)
+            return probability
+
+        pairs = [(int(shapes.column[a]), int(shapes.column[b])) for a, b in shapes.pair]
+        return pairs if self._rows < PAIRED else find_pairs(_with_numbers(shapes, own), sample, probabilities, pairs)
+
+
+def _with_numbers(shapes: Shapes, own: MixedGradient) -> Shapes:
+    """The shapes with their numbers as of now."""
+    weights = own.weights()
+    value = np.zeros(shapes.cells)
+    value[weights.slot] = weights.beta
+    return shapes.with_values(value, weights.intercept)
+
+
+def _added(shapes: Shapes, own: MixedGradient, rows: Batch, skip: BOOL, below: F64) -> F64:
+    """Predict and learn the cells of rows; rows with a true `skip` are predicted only. Returns the margins, which are added to
+    those from below."""
+    at, cell = shapes.cells_of(rows)
+    features = Joined(at, cell << _CELL_SHIFT, np.ones(len(cell)), rows.label, rows.weight)
+    return own.add(features, skip, below).margin
 
 
 def _without_ids(rows: Batch) -> Batch:
@@ -287,12 +278,6 @@ def _without_ids(rows: Batch) -> Batch:
 
 def _is_own(name: str) -> bool:
     return name in (COUNTS, *NAMES, *CELLS, *FAR) or name.startswith(OWN)
-
-
-def _cells(shapes: Shapes, rows: Batch) -> Joined:
-    """The cells of rows, as the features of rows with the value 1."""
-    at, cell = shapes.cells_of(rows)
-    return Joined(at, cell << _CELL_SHIFT, np.ones(len(cell)), rows.label, rows.weight)
 
 
 def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
@@ -312,8 +297,7 @@ def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
 
 def _owned(shapes: Shapes, sample: Batch) -> dict[tuple[int, ...], I64]:
     """For each column and each pair, by hashes, the cell of each row, -1 for none."""
-    at, cell = shapes.cells_of(sample)
-    row, owner = np.repeat(np.arange(sample.n), np.diff(at)), np.searchsorted(shapes.cell, cell, side="right") - 1
+    row, owner, cell = shapes.owned_cells(sample)
     column = shapes.column.tolist()
     keys = [(hash_,) for hash_ in column] + [(column[a], column[b]) for a, b in shapes.pair.tolist()]
     table = np.full((len(keys), sample.n), -1, np.int64)

@@ -11,7 +11,7 @@ Intervals and pairs are found in a sample of the rows (`find_columns`, `find_pai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -141,6 +141,11 @@ class Shapes:
             raise ValueError("the rows of a batch are not inside of its features")
         return at, cell[:found]
 
+    def owned_cells(self, rows: Batch) -> tuple[I64, I64, U32]:
+        """The same cells, with the row of each, and the number of its column, or that of its pair behind the columns."""
+        at, cell = self.cells_of(rows)
+        return np.repeat(np.arange(rows.n), np.diff(at)), np.searchsorted(self.cell, cell, side="right") - 1, cell
+
     def margins(self, rows: Batch) -> F64:
         """What is added to the margin of each row; sums are not taken in the order of predictions."""
         at, cell = self.cells_of(rows)
@@ -245,14 +250,20 @@ def read_cells(arrays: Arrays) -> Shapes:
     return Shapes(column.astype(np.uint32), edges, begins, pairs, np.zeros(0))
 
 
-def find_columns(sample: Batch) -> Shapes | None:
+def sorted_values(sample: Batch) -> tuple[U32, F64]:
+    """Hashes and values of all features of a sample, by hash, and by value in each."""
+    order = np.lexsort((sample.value, sample.hash))
+    return sample.hash[order], sample.value[order]
+
+
+def find_columns(sample: Batch, hash_: U32, value: F64) -> Shapes | None:
     """The intervals of the numeric columns of the rows of a sample; None if the rows are no table.
 
     A column is a feature with several values, most of them not 1, in ROWS_SHARE of the rows or more. Rows are a table if there
     are few features, or much of the rows are dense columns: values of words are counts too, but of many words each is rare.
+
+    hash_, value : the `sorted_values` of the sample
     """
-    order = np.lexsort((sample.value, sample.hash))
-    hash_, value = sample.hash[order], sample.value[order]
     begins = np.flatnonzero(np.diff(hash_, prepend=np.int64(-1)))
     count = np.diff(begins, append=len(hash_))
     if not len(begins):
@@ -274,14 +285,14 @@ def find_columns(sample: Batch) -> Shapes | None:
     return Shapes(hash_[begins[columns]], edges[kept], start, np.zeros((0, 2), np.int64), np.zeros(0))
 
 
-def find_far(sample: Batch, column: U32) -> tuple[U32, F64]:
+def find_far(hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
     """Values that are far from all others of their column, such as 999 for one that is missing: hashes, and a value each.
 
     A value is far if it is FAR times as far from the median as a quartile is from the other, and FAR_NEXT times as far as the
     next value: of columns with a heavy tail the largest values are far from the middle, but not from each other.
+
+    hash_, value : the `sorted_values` of a sample
     """
-    order = np.lexsort((sample.value, sample.hash))
-    hash_, value = sample.hash[order], sample.value[order]
     found: list[tuple[int, float]] = []
     for one in column.tolist():
         x = value[np.searchsorted(hash_, one) : np.searchsorted(hash_, one, side="right")]
@@ -296,15 +307,18 @@ def find_far(sample: Batch, column: U32) -> tuple[U32, F64]:
     return np.array([hash_ for hash_, _ in found], np.uint32), np.array([value for _, value in found], np.float64)
 
 
-def find_pairs(shapes: Shapes, sample: Batch, probability: F64, known: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def find_pairs(
+    shapes: Shapes, sample: Batch, probabilities: Callable[[], F64], known: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """The pairs of columns, by their hashes, that an additive model misses: `known`, and those with the best evidence.
 
-    probability : f64[n]  of the rows of the sample under the additive model
+    probabilities : returns those of the rows of the sample under the additive model, f64[n]; called if pairs are sought
     """
     positives = int(np.count_nonzero(sample.label > 0.0))
     if min(positives, sample.n - positives) < LABELS_MIN or len(known) >= PAIRS:
         return known
-    ranges = np.array([np.ptp(shapes.value[low:high]) for low, high in pairwise(shapes.cell[: len(shapes.column) + 1].tolist())])
+    probability = probabilities()
+    ranges = np.array([np.ptp(shapes.values_of(c)) for c in range(len(shapes.column))])
     chosen = np.sort(np.argsort(-ranges, kind="stable")[:PAIRED])
     dense = np.ascontiguousarray(_intervals(shapes, sample)[chosen])
     k, n = dense.shape
@@ -342,8 +356,7 @@ def _presence(shapes: Shapes, sample: Batch) -> BOOL:
 
 def _intervals(shapes: Shapes, sample: Batch) -> F64:
     """For each column the number of the interval of each row, less the mean: f64[c, n]."""
-    at, cell = shapes.cells_of(sample)
-    row, owner = np.repeat(np.arange(sample.n), np.diff(at)), np.searchsorted(shapes.cell, cell, side="right") - 1
+    row, owner, cell = shapes.owned_cells(sample)
     c = len(shapes.column)
     dense = np.tile(shapes.zero.astype(np.float64)[:, np.newaxis], sample.n)
     of_column = owner < c

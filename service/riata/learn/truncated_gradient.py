@@ -141,7 +141,7 @@ class TruncatedGradient(Learner):
                 raise ValueError("the rows of a batch are not inside of its features")
             if told.longest:
                 self._room = Room(2 * told.longest, _COLUMNS, 3)
-        bound = margin_bounds(learnt_before, refused) if self.config.is_bounded() else None
+        bound = margin_bounds(learnt_before, refused, self.config.is_bounded())
         return Stepped(numbers[0], refused, numbers[1], numbers[2], told.refusals, bound=bound)
 
     def weights(self, finalised: bool = False) -> Weights:
@@ -172,9 +172,8 @@ class TruncatedGradient(Learner):
             slot, beta = slot[large], beta[large]
         gain, offset = float(scalars[GAIN]), float(scalars[OFFSET])
         beta *= gain
-        return Weights(
-            slot, beta, gain * float(scalars[INTERCEPT]) + offset, _LINKS[self.config.loss], self.bits, bounds=self._bounds()
-        )
+        intercept, bounds = gain * float(scalars[INTERCEPT]) + offset, bounds_after(self.learnt, self.config.is_bounded())
+        return Weights(slot, beta, intercept, _LINKS[self.config.loss], self.bits, bounds=bounds)
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
@@ -272,9 +271,6 @@ class TruncatedGradient(Learner):
             "scratch": self._room.nbytes,
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
         }
-
-    def _bounds(self) -> tuple[float, float]:
-        return bounds_after(self.learnt) if self.config.is_bounded() else (-math.inf, math.inf)
 
     def _start_empty(self) -> None:
         width = 4 if self._settings.adaptive else 2  # a power of two, so that no line crosses two cache lines

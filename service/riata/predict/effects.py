@@ -8,9 +8,8 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.learn.learner import Weights
+from riata.learn.slot_table import HASH_BITS
 from riata.predict.name_book import NameBook
-
-HASH_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)

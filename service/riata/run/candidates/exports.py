@@ -10,7 +10,7 @@ import numpy as np
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt, Malformed
 from riata.learn.learner import Weights
-from riata.predict.effects import HASH_BITS
+from riata.learn.slot_table import HASH_BITS
 from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.wire.names import NOTHING_NAMED, Names

@@ -39,9 +39,8 @@ from riata.run.writer.queue import (
 from riata.store.retention import CAUSE, NOTE, REQUEST, SAVED
 from riata.store.store import Verdict
 
-PARTS: Final = (
-    100  # of a processor's time, of which one is for scheduled checkpoints; the store's thread takes half as much again
-)
+# Of a processor's time, of which one is for scheduled checkpoints; the store's thread takes half as much again.
+PARTS: Final = 100
 REST_MS_MAX: Final = 1000  # a large model delays those of others no longer
 SLOW_MS: Final = 20  # of processor time: a turn that takes longer is likely to be followed by others
 

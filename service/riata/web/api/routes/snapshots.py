@@ -14,7 +14,7 @@ from riata.base.document import read_document, write_document
 from riata.base.errors import Corrupt, Malformed, NotFound
 from riata.learn.learner import Weights
 from riata.learn.shapes import Shapes
-from riata.predict.effects import HASH_BITS
+from riata.learn.slot_table import HASH_BITS
 from riata.predict.name_book import NameBook
 from riata.run.writer.published import Published
 from riata.store.retention import NOTE_CHARACTERS_MAX
