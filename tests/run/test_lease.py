@@ -10,7 +10,8 @@ import pytest
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, Unavailable
 from riata.run.cluster.lease import Lease, WriterPosition, require_same
 from riata.run.cluster.tail import Tail
-from riata.store.store import SharedStore
+from riata.store.records import first_chain
+from riata.store.store import Record, SharedStore
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.events import create_model, log_batch, random_batch
@@ -171,19 +172,26 @@ def test_an_emptied_store_is_distinguished_from_one_that_another_process_owns() 
         first.renew(lambda: {"m": known})
 
 
-def test_a_tail_yields_every_record_once_in_order() -> None:
-    store = SharedMemoryStore()
-    create_model(store)
-    tail = Tail()
+def tail_of(store: SharedMemoryStore, put: list[Record]) -> Tail:
+    """A tail of model m from its present end on."""
+    tail = Tail(lambda record, _batch: put.append(record))
     head = store.head("m")
     tail.follow("m", head.lineage, head.seq, head.chain)
+    return tail
+
+
+def test_a_tail_yields_every_record_once_in_order() -> None:
+    store, put = SharedMemoryStore(), list[Record]()
+    create_model(store)
+    tail = tail_of(store, put)
     assert tail.read(store, "m") == []
     rng = np.random.default_rng(0)
     for _ in range(3):
         log_batch(store, random_batch(rng, 4))
     assert tail.behind(store.standings()) == ["m"]
-    read = [*tail.read(store, "m", 1), *tail.read(store, "m", 1), *tail.read(store, "m", 1)]
-    assert [(record.first, record.last) for record in read] == [(2, 5), (6, 9), (10, 13)]
+    for _ in range(3):
+        assert tail.hand_over("m", tail.read(store, "m", 1))
+    assert [(record.first, record.last) for record in put] == [(2, 5), (6, 9), (10, 13)]
     assert tail.read(store, "m") == []
     assert tail.behind(store.standings()) == []
     assert tail.places() == {"m": 13}
@@ -192,13 +200,53 @@ def test_a_tail_yields_every_record_once_in_order() -> None:
         tail.read(store, "m")
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_own_records_and_those_read_are_put_once_in_the_order_of_the_log(seed: int) -> None:
+    """Some appends are of this process: their records are handed over at once, late, or never; reads are handed over late too."""
+    store, put = SharedMemoryStore(), list[Record]()
+    create_model(store)
+    tail, rng = tail_of(store, put), np.random.default_rng(seed)
+    late: list[list[Record]] = []
+    for _ in range(60):
+        match int(rng.integers(4)):
+            case 0 | 1:
+                log_batch(store, random_batch(rng, int(rng.integers(1, 4))))
+                own = store.read("m", 0)[-1:]
+                late += [own] * int(rng.integers(2))
+                if rng.random() < 0.5:
+                    follows = tail.places()["m"] == own[0].first - 1
+                    assert tail.hand_over("m", own) == follows
+            case 2:
+                late.append(tail.read(store, "m", int(rng.integers(1, 2000))))
+            case _ if late:
+                tail.hand_over("m", late.pop(int(rng.integers(len(late)))))
+    assert tail.hand_over("m", tail.read(store, "m"))
+    assert put == store.read("m", 1)
+
+
+def test_a_tail_puts_no_record_of_another_history_and_not_the_first_of_a_model() -> None:
+    store, put = SharedMemoryStore(), list[Record]()
+    create_model(store)
+    tail = tail_of(store, put)
+    log_batch(store, random_batch(np.random.default_rng(0), 4))
+    record = store.read("m", 1)[0]
+    assert not tail.hand_over("m", [replace(record, chain=bytes(20))])
+    assert not tail.hand_over("m", [replace(record, first=record.first + 1)])
+    assert not tail.hand_over("another", [record])
+    assert tail.hand_over("m", [record])
+    assert not tail.hand_over("m", [replace(record, chain=bytes(20))])
+    tail.follow("m", bytes(16), 0, first_chain(bytes(16)))
+    assert not tail.hand_over("m", store.read("m", 0)[:1])
+    assert put == [record]
+
+
 def test_a_tail_stops_at_a_fork_and_at_a_gap_and_moves_nowhere() -> None:
     store = SharedMemoryStore()
     create_model(store)
     rng = np.random.default_rng(0)
     log_batch(store, random_batch(rng, 4))
     log_batch(store, random_batch(rng, 4))
-    tail = Tail()
+    tail = Tail(lambda _record, _batch: None)
     tail.follow("m", bytes(16), 1, bytes(20))
     with pytest.raises(LogFork, match="breaks at events 2 to 5"):
         tail.read(store, "m")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,42 @@ def test_a_standby_takes_over_from_a_killed_writer_and_nothing_is_lost() -> None
                 await until(lambda: first.lost)
                 assert "another process owns the store" in first.lost[0]
                 assert first.fatal == []
+
+    run(work)
+
+
+def test_another_event_in_the_place_of_an_acknowledged_one_ends_the_writer_before_the_lease_is_renewed() -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "all", lease_ttl_ms=10_000_000) as one:
+            await with_model(one)
+            await one.observe(events(10))
+            entry = store._kept.models["m"]
+            with store._changed:  # a failover takes the last record back, and another process appends
+                last = entry.log.pop()
+                other = replace(last, chain=bytes(20))
+                entry.log.append(other)
+                entry.head = replace(entry.head, chain=other.chain)
+            await until(lambda: one.lost)
+            assert "has lost event 11, which this process acknowledged" in one.lost[0]
+
+    run(work)
+
+
+def test_rows_of_the_leader_and_of_others_are_learnt_once_in_the_order_of_the_log() -> None:
+    async def work() -> None:
+        store = SharedMemoryStore()
+        async with running(store, "all") as one, running(store, "web") as web:
+            await with_model(one)
+            await until(lambda: web.has())
+            for at in range(30):
+                both = [one.observe(events(2, seed=at)), web.observe(events(3, seed=100 + at), wait_applied=False)]
+                await asyncio.gather(*both)
+            await until(lambda: one.applied() == 151)
+            published = one.service.published("m")
+            assert published.chain == store.head("m").chain
+            learnt = replay(store, "m").state.learner.weights().beta.tobytes()
+            assert published.model.weights.beta.tobytes() == learnt
 
     run(work)
 

@@ -158,10 +158,7 @@ def _unchecked_chain(found: Any, after_seq: int, chain: bytes) -> tuple[int, byt
 
 
 def _tail_unchecked(self: tail.Tail, store: Any, model: str, bytes_max: int = tail.READ_BYTES) -> list[Record]:
-    place = self._places[model]
-    found: list[Record] = store.read(model, place.seq, bytes_max)
-    if found:
-        place.seq, place.chain = found[-1].last, found[-1].chain
+    found: list[Record] = store.read(model, self._places[model].seq, bytes_max)
     return found
 
 
@@ -225,6 +222,7 @@ READERS: Final[list[Patch]] = [
     (records, "check_chain", _unchecked_chain),
     (records, "check_read", _nothing),
     (tail.Tail, "read", _tail_unchecked),
+    (tail, "_continues", _always),
     (Core, "logged", _nothing),
     (lease, "require_same", _nothing),
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from riata.base.errors import Busy, Corrupt, NotFound, RiataError, Stopped
+from riata.base.errors import Busy, Corrupt, LogFork, NotFound, RiataError, Stopped
 from riata.base.process import BESIDE, lower_priority
 from riata.learn import registry
 from riata.run.candidates.pairs import Pairs, at_the_end, has_followed
@@ -32,6 +32,7 @@ from riata.run.writer.queue import Logged, PublishNow
 from riata.run.writer.stopping import finish
 from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Head, Owner, Record, Store
+from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
 
 AHEAD_BYTES: Final = 64 * 2**20  # of all records that wait in the writer; a model of which none waits may always have one slice
@@ -67,7 +68,7 @@ class Replaying:
         self._failed = failed
         self._held: set[str] = set()  # appends to these are not given to the writer
         self._lock = threading.Lock()  # held while records are given to the writer, and while a model is dropped
-        self._tail = Tail()
+        self._tail = Tail(self._put)
         self._ending, self._more = threading.Event(), threading.Event()
         self._learning: Learning | None = None
         self._ahead_bytes = 0  # of all records that wait in the writer
@@ -141,15 +142,19 @@ class Replaying:
             with self._lock:
                 if self._tail.lineage(name) != lineage:
                     return False
-                for record in found:
-                    self._learning.writer.put(Logged(record, None))
-                    self._ahead_bytes += len(record.payload)
+                if not self._tail.hand_over(name, found):
+                    raise LogFork(f"the log of {name} does not continue what was learnt of it")
                 if found:
                     self._learning.writer.put(PublishNow(name))  # few records would be left to gather
                 if name not in self._held:
                     self._tail.forget(name)
             return bool(found)
         return False
+
+    def _put(self, record: Record, batch: Batch | None) -> None:
+        if self._learning is not None:
+            self._learning.writer.put(Logged(record, batch))
+            self._ahead_bytes += len(record.payload)
 
     def _has_room(self, name: str) -> bool:
         if self._learning is None:

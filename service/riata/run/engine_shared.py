@@ -1,6 +1,6 @@
 """The engine of a process that shares its store with others, in every role.
 
-The writer reads the log itself, because other processes also append to it (`contender`). Until a process leads, its served models
+The writer reads what other processes append to the log itself (`contender`). Until a process leads, its served models
 follow the editions that the leader publishes (`following`).
 """
 
@@ -26,7 +26,7 @@ from riata.run.log.scrubbing import scrub_while_running
 from riata.run.state.config import ModelConfig
 from riata.run.writer.learning import Learning
 from riata.run.writer.stopping import finish
-from riata.store.store import Holder, Record, SharedStore, Store
+from riata.store.store import Append, Appended, Holder, Record, SharedStore, Store
 
 log = logging.getLogger("riata.run")
 
@@ -167,6 +167,11 @@ class SharedEngine(Engine):
     def _make_room(self) -> None:
         if self.learning is not None and self.loop is not None:
             asyncio.run_coroutine_threadsafe(self.learning.make_room(), self.loop)
+
+    def _on_logged(self, append: Append, appended: Appended) -> None:
+        super()._on_logged(append, appended)
+        if self.contender is not None:
+            self.contender.logged(append, appended)
 
     async def _look_after(self) -> None:
         """Create the default model if this process is the first leader of a new store; then scrub while the engine runs."""

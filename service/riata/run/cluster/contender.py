@@ -2,7 +2,8 @@
 
     riata-lease     acquires the lease, then renews it every third of its term, unless learning is stuck
     riata-recover   after the lease is acquired: replays every model from its newest generation to the end of its log, then ends
-    riata-tail      passes the records that any process appends to the writer, in order, and new models
+    riata-tail      passes the records that any process appends to the writer, in order, and new models; those of this process
+                    are passed by the log thread, if they continue what was passed
     riata-editions  publishes the served models for the followers
 Each thread has its own store object. If the lease is lost, or the store was rolled back or exchanged, the process restarts.
 """
@@ -34,12 +35,14 @@ from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import LOST, Learning
 from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
-from riata.store.store import Head, Owner, Record, SharedStore, Standing, Store
+from riata.store.store import Append, Appended, Head, Owner, Record, SharedStore, Standing, Store
+from riata.wire.batch import Batch
 
 log = logging.getLogger("riata.run")
 
 RECOVERING_MS = 120_000  # longest recovery without visible progress
 FULL_S = 0.005  # until the log is read again if the writer has enough of every model that is behind
+OWN_S = 0.05  # until the ends of the logs are read again while this process appends: each append says where its log ends
 AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
 STOPPING_S = 0.5  # for a thread that replays to end; one in a long step ends with the process
 NOT_YET_S, LOOK_S = 0.1, 0.01
@@ -77,7 +80,8 @@ class Contender:
         self._recovering: threading.Thread | None = None
         self._progress_ms = 0
         self._ending = False
-        self._tail = Tail()
+        self._tail = Tail(self._put)
+        self._appends = False  # whether this process has appended since the ends of the logs were read
         self._starting: Starting | None = None
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # changes of the tail, from other threads
         self._expected: set[bytes] = set()  # lineages of models that are not in the tail yet: they still learn
@@ -139,6 +143,16 @@ class Contender:
             self._publishing.join()
         self._lease.stop()
         self._lease.join()
+
+    def logged(self, append: Append, appended: Appended) -> None:
+        """Learn a record that this process has appended. Called in the log thread. The record is read from the log instead if it
+        does not continue what was learnt, or if the writer has enough."""
+        if self.learning is None or appended.record is None or self._ending:
+            return
+        name, self._appends = append.model, True
+        has_room = self.learning.writer.waiting_bytes(name) <= AHEAD_BYTES
+        if not has_room or not self._tail.hand_over(name, [appended.record], appended.batch):
+            self._tailing.kick()
 
     # -- the lease -------------------------------------------------------------------------------------------------
 
@@ -268,7 +282,9 @@ class Contender:
         while not self._arrived.empty():
             self._arrived.get()()
         self._expected.difference_update(filter(None, map(self._tail.lineage, self._tail.names())))
-        source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
+        appends, self._appends = self._appends, False
+        if not appends:  # otherwise the store would send each of these records back
+            source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
         acked = {name: _acked(one) for name, one in self._context.catalogue.served_models.items()}  # before the ends of the logs
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
@@ -281,11 +297,13 @@ class Contender:
         for name in ready:
             records = self._read(source, name)
             _require_same(name, acked.get(name, []), records)
-            self._hand_over(learning, records)
+            self._hand_over(name, records)
             if served_model := self._context.catalogue.served_models.get(name):
                 served_model.logged = max(served_model.logged, standings[name].head.seq)
         self._names.step(source, standings)
-        return FULL_S if behind and not ready else 0.0
+        if behind:
+            return 0.0 if ready else FULL_S
+        return OWN_S if appends else 0.0
 
     def _follow(self, name: str, lineage: bytes, seq: int, chain: bytes) -> None:
         self._tail.follow(name, lineage, seq, chain)
@@ -294,7 +312,7 @@ class Contender:
     def _require_logged(self, store: SharedStore, name: str, head: Head, acked: Sequence[Mark]) -> None:
         """Raise `LogFork` if a log lacks a record that this process acknowledged: a failover of the store may take it back before
         it is read. What was read before the model was followed is compared once, the rest as it is read."""
-        lost = [seq for seq, _ in acked if seq > head.seq]
+        lost = [seq for seq, chain in acked if seq > head.seq or (seq == head.seq and chain != head.chain)]
         if name in self._unchecked:
             present = marks_present(store, name, head, acked)
             lost += [seq for (seq, _), is_there in zip(acked, present, strict=True) if is_there is False]
@@ -322,7 +340,8 @@ class Contender:
             state = ModelState(name, standing.head.lineage)
             state.apply(records[0])
             learning.begin(state)
-            self._hand_over(learning, records[1:])
+            self._tail.follow(name, state.lineage, records[0].last, records[0].chain)  # after the writer has it
+            self._hand_over(name, records[1:])
             log.info("model %s: this process now learns it", name)
 
     def _read(self, store: SharedStore, name: str) -> list[Record]:
@@ -340,9 +359,13 @@ class Contender:
             self.learning.record_damaged(store, self._tail.give_up(name, error))
             return []
 
-    def _hand_over(self, learning: Learning, records: list[Record]) -> None:
-        for record in records:
-            learning.writer.put(Logged(record, None))
+    def _hand_over(self, name: str, records: Sequence[Record]) -> None:
+        if not self._tail.hand_over(name, records):
+            raise _lost(name, records[-1].last)
+
+    def _put(self, record: Record, batch: Batch | None) -> None:
+        if self.learning is not None:
+            self.learning.writer.put(Logged(record, batch))
 
     # -- editions --------------------------------------------------------------------------------------------------
 
