@@ -4,8 +4,8 @@
  * counts by its share, and a share is multiplied by the probability that its member gave the label. So the margin is that of one linear
  * model, whose weights are the sums of the members' weights, each times its share.
  *
- * The rows may come with the margins of another model, which those of the members are added to. Then that model by itself is a fourth
- * member without weights, in lane OTHER of the shares: if the members add nothing, they lose their shares.
+ * `riata_learn_cells` learns the cells of the rows (shapes.h), whose values are 1 and whose margins are added to those of another model. That
+ * model by itself is a fourth member without weights, in lane OTHER of the shares: if the members add nothing, they lose their shares.
  *
  * A line of the table is one cache line: the three weights and the clock at the last touch, the three sums of squared gradients and the
  * largest |x|. A lane of a vector is a member, so a line is two vectors; what has no member is in lane OTHER.
@@ -15,6 +15,7 @@
  * row changes nothing. */
 #include "four_exp.h"
 #include "numeric_columns.h"
+#include "shapes.h"
 #include "table_rows.h"
 #include "truncation.h"
 
@@ -24,6 +25,7 @@ enum { CLOCK, CLOCK_LOST, NORM, IMPORTANCE };
 enum { SHARE, INTERCEPT, INTERCEPT_SQUARES, GAIN, OFFSET, GAIN_SQUARES, OFFSET_SQUARES };
 enum { LEARNT, N_ALIVE, N_SEEN, N_COLUMNS };
 enum { MEMBERS = 3, OTHER = 3 };
+enum { HEADS_MAX = 256 }; /* classes of a model at most */
 
 #define CALIBRATION_ETA 0.1 /* on 17 streams 0.05 and 0.2 differ by 1 % */
 #define GAIN_MIN 0.1
@@ -137,8 +139,8 @@ INLINED double stretch(double *beta, double *squares, i64 j, const settings *s, 
     return largest;
 }
 
-/* Read the weights of row i as of now; let the scales grow to its values. `c` has its k slots and their values, centres and spans; below: the
- * margin that is added to, NULL for none. */
+/* Read the weights of row i as of now; let the scales grow to its values. `c` has its k slots and their values, centres and spans. rows is NULL
+ * for cells; below: the margin that is added to, NULL for none. */
 INLINED gathered gather_row(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 k, const double *below, const scratch *c) {
     double clock = clock_of(t);
     four gain = member_numbers(t, GAIN), share = member_numbers(t, SHARE), mixed = share * gain;
@@ -147,11 +149,11 @@ INLINED gathered gather_row(const table *t, const settings *s, const riata_rows 
     if (below != NULL)
         start = *below + start;
     found.margin = start;
-    i64 first = rows->indptr[i];
     for (i64 j = 0; j < k; j++) {
-        prefetch_lines(t->line, rows, first + j, 1, t->shift, WIDTH);
+        if (rows != NULL)
+            prefetch_lines(t->line, rows, rows->indptr[i] + j, 1, t->shift, WIDTH);
         const double *line = t->line + c->start[j];
-        double *beta = c->beta + j * LANES, *squares = c->squares + j * LANES, tau = line[TAU], x = c->x[j];
+        double *beta = c->beta + j * LANES, *squares = c->squares + j * LANES, tau = line[TAU], x = rows == NULL ? 1.0 : c->x[j];
         four now = members_of(load(line + BETA));
         store(squares, load(line + SQUARES));
         if (tau < clock && flags(now != 0.0))
@@ -160,21 +162,24 @@ INLINED gathered gather_row(const table *t, const settings *s, const riata_rows 
         found.inner = found.inner + now * x;
         c->plain[j] = sum_of(mixed * now);
         found.margin += c->plain[j] * x;
-        c->largest[j] = stretch(beta, squares, j, s, c, &found);
+        if (rows != NULL)
+            c->largest[j] = stretch(beta, squares, j, s, c, &found);
     }
-    if (k < rows->indptr[i + 1] - first)
+    if (rows == NULL)
+        found.length = (double)k;
+    else if (k < rows->indptr[i + 1] - rows->indptr[i])
         found.margin = add_products(rows, i, t->shift, WIDTH, c->start, c->plain, start);
     return found;
 }
 
 /* Add a row to the sums of squared gradients of its k slots, and compute the steps, without the common factor of the row. heat: importance
- * times the square of the loss's slope. Source: Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013. */
-INLINED stepped add_squares(const settings *s, i64 k, four heat, const scratch *c) {
+ * times the square of the loss's slope; ones: all values are 1. Source: Duchi, Hazan & Singer 2011; Ross, Mineiro & Langford 2013. */
+INLINED stepped add_squares(const settings *s, i64 k, bool ones, four heat, const scratch *c) {
     stepped sum = {{0}, {0}, {0}};
     for (i64 j = 0; j < k; j++) {
-        double x = c->x[j];
+        double x = ones ? 1.0 : c->x[j];
         bool centred = c->centred && c->centre[j] != 0.0;
-        four scale = scales_of(c->largest[j], centred, s);
+        four scale = scales_of(ones ? 1.0 : c->largest[j], centred, s);
         four squares = members_of(load(c->squares + j * LANES)) + heat * x * x;
         four whole = scale * root(squares + load(s->accumulator) * scale * scale);
         four step = x / where(whole > 0.0, whole, spread(INFINITY));
@@ -244,11 +249,11 @@ INLINED void share_again(const table *t, const settings *s, four likely, double 
         store(t->member + SHARE * LANES, (1.0 - s->fixed) * (share / total) + load(s->back));
 }
 
-/* Write the k features of a row back, each moved by move * step, and list new ones; clock: that before the row.
+/* Write the k features of a row back, each moved by move * step, and list new ones, but not if they are `ones`; clock: that before the row.
  * Source: Langford, Li & Zhang 2009, equations 5 and 6. */
-INLINED void write_row(const table *t, i64 k, four move, double clock, const scratch *c) {
+INLINED void write_row(const table *t, i64 k, bool ones, four move, double clock, const scratch *c) {
     for (i64 j = 0; j < k; j++) {
-        double *line = t->line + c->start[j], largest = c->largest[j];
+        double *line = t->line + c->start[j], largest = ones ? 1.0 : c->largest[j];
         if (largest == 0.0)
             continue; /* its value is zero, and was in every row before */
         bool alive = flags(members_of(load(line + BETA)) != 0.0), seen = line[LARGEST] > 0.0;
@@ -259,6 +264,8 @@ INLINED void write_row(const table *t, i64 k, four move, double clock, const scr
         store(line + SQUARES, squares);
         line[TAU] = c->centred && c->centre[j] != 0.0 ? NEVER : clock;
         line[LARGEST] = largest;
+        if (ones)
+            continue;
         if (!seen)
             t->seen[t->counts[N_SEEN]++] = c->start[j] / WIDTH;
         if (!alive && flags(members_of(beta) != 0.0)) /* a weight that truncation has made zero since it was written is in the list */
@@ -266,43 +273,62 @@ INLINED void write_row(const table *t, i64 k, four move, double clock, const scr
     }
 }
 
-/* Predict row i, then learn it. below: the margin that is added to, NULL for none. Returns the mixed margin before learning, and whether the
- * row was learnt. */
-INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, const double *below, scratch *c, bool *learnt) {
-    i64 k = lay_out(rows, i, t->shift, WIDTH, (u32)(t->lines - 1) * WIDTH, c->start, c->x);
-    column_book book = {t->column, t->mark, t->slot_of, 3, s->centred ? t->counts[N_COLUMNS] : 0};
-    column_row row = {c->start, c->x, c->centre, c->span, c->entry, k};
-    c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
-    gathered found = gather_row(t, s, rows, i, k, below, c);
-    double label = rows->label[i], importance = rows->weight[i], clock = clock_of(t);
-    *learnt = !rows->skip[i] && isfinite(found.margin) && isfinite(sum_of(found.inner)) && isfinite(label);
+/* What is known of a row besides its features. below: the margin that is added to, NULL for none. */
+typedef struct {
+    double label, importance;
+    bool skip;
+    const double *below;
+} labelled;
+
+/* Predict a row of k features, then learn it; rows is NULL for cells.
+ *   likely    NULL, or where to write the probability that each member gave the label 1, in place of changing the shares
+ * Returns the mixed margin before learning, and whether the row was learnt. */
+INLINED double learn_laid_out(const table *t, const settings *s, const riata_rows *rows, i64 i, i64 k, labelled row, const scratch *c, four *likely,
+                              bool *learnt) {
+    gathered found = gather_row(t, s, rows, i, k, row.below, c);
+    double clock = clock_of(t);
+    *learnt = !row.skip && isfinite(found.margin) && isfinite(sum_of(found.inner)) && isfinite(row.label);
     if (!*learnt)
         return found.margin;
-    double sign = label > 0.5 ? 1.0 : -1.0;
-    four known = spread(below == NULL ? 0.0 : *below), z = sign * (known + found.inner), likely, away;
-    likelihoods(z, &likely, &away);
-    stepped sum = add_squares(s, k, importance * away * away, c);
-    four move = step_row(t, s, z, away, sign, &found, importance, sum, learnt);
+    double sign = row.label > 0.5 ? 1.0 : -1.0;
+    four known = spread(row.below == NULL ? 0.0 : *row.below), z = sign * (known + found.inner), given, away;
+    likelihoods(z, &given, &away);
+    stepped sum = add_squares(s, k, rows == NULL, row.importance * away * away, c);
+    four move = step_row(t, s, z, away, sign, &found, row.importance, sum, learnt);
     if (*learnt) {
-        double counts = least(importance, IMPORTANCE_MAX);
+        double counts = least(row.importance, IMPORTANCE_MAX);
         tick(t, s);
-        likelihoods(sign * (known + (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET))), &likely, &away);
-        share_again(t, s, likely, counts);
+        likelihoods(sign * (known + (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET))), &given, &away);
+        if (likely == NULL)
+            share_again(t, s, given, counts);
+        else
+            *likely = row.label > 0.5 ? given : away;
         if (s->calibrated)
             recalibrate(t, members_of(-sign * away), found.inner, counts);
-        write_row(t, k, move, clock, c);
-        if (s->centred) {
-            note_row(&book, t->counts[LEARNT] - 1, &row);
-            t->counts[N_COLUMNS] = book.tracked;
-        }
+        write_row(t, k, rows == NULL, move, clock, c);
     }
     return found.margin;
 }
 
+/* Predict row i, then learn it. Returns the mixed margin before learning, and whether the row was learnt. */
+INLINED double learn_row(const table *t, const settings *s, const riata_rows *rows, i64 i, scratch *c, bool *learnt) {
+    i64 k = lay_out(rows, i, t->shift, WIDTH, (u32)(t->lines - 1) * WIDTH, c->start, c->x);
+    column_book book = {t->column, t->mark, t->slot_of, 3, s->centred ? t->counts[N_COLUMNS] : 0};
+    column_row row = {c->start, c->x, c->centre, c->span, c->entry, k};
+    c->centred = s->centred && centre_row(&book, t->counts[LEARNT], s->reach, &row);
+    labelled known = {rows->label[i], rows->weight[i], rows->skip[i], NULL};
+    double margin = learn_laid_out(t, s, rows, i, k, known, c, NULL, learnt);
+    if (*learnt && s->centred) {
+        note_row(&book, t->counts[LEARNT] - 1, &row);
+        t->counts[N_COLUMNS] = book.tracked;
+    }
+    return margin;
+}
+
 /* ---- batches --------------------------------------------------------------------------------------------------------- */
 
-static void learn_rows(const table *given, const settings *wanted, const riata_rows *batch, const double *below, const riata_room *room,
-                       double *margin, bool *refused) {
+static void learn_rows(const table *given, const settings *wanted, const riata_rows *batch, const riata_room *room, double *margin,
+                       bool *refused) {
     const table own = *given, *t = &own;
     const settings known = *wanted, *s = &known;
     const riata_rows events = *batch, *rows = &events;
@@ -316,13 +342,13 @@ static void learn_rows(const table *given, const settings *wanted, const riata_r
     for (i64 i = 0; i < rows->n; i++) {
         bool learnt;
         prefetch_row(rows, i);
-        margin[i] = learn_row(t, s, rows, i, below == NULL ? NULL : below + i, &c, &learnt);
+        margin[i] = learn_row(t, s, rows, i, &c, &learnt);
         refused[i] = !learnt;
     }
 }
 
-EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_rows *rows, const double *below, i64 batches, i64 first,
-                               const riata_room *room, riata_told *told) {
+EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_rows *rows, i64 batches, i64 first, const riata_room *room,
+                               riata_told *told) {
     i64 start = 0;
     told->longest = 0;
     for (i64 r = 0; r < batches; start += rows[r++].n) {
@@ -338,7 +364,7 @@ EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_ro
             told->longest = longest;
             return r;
         }
-        learn_rows(t, s, batch, below == NULL ? NULL : below + start, room, told->number + start, told->refused + start);
+        learn_rows(t, s, batch, room, told->number + start, told->refused + start);
         for (i64 i = 0; i < batch->n; i++) {
             told->number[told->n + start + i] = batch->label[i];
             told->number[2 * told->n + start + i] = batch->weight[i];
@@ -346,6 +372,47 @@ EXPORT i64 riata_learn_mixture(const table *t, const settings *s, const riata_ro
         }
     }
     return batches;
+}
+
+/* Change the shares, which all heads have in common, by the probabilities of the label: those of its class, divided by the sum over the classes
+ * that have a row. likely: four[heads], the probability that each member gave each class */
+static void share_heads(const table *t, i64 heads, const settings *s, const four *likely, const bool *present, i64 class, double importance) {
+    four total = spread(0.0);
+    for (i64 h = 0; h < heads; h++)
+        if (present[h])
+            total = total + likely[h];
+    share_again(t + class, s, likely[class] / total, importance);
+    for (i64 h = 0; h < heads; h++)
+        store(t[h].member + SHARE * LANES, member_numbers(t + class, SHARE));
+}
+
+EXPORT bool riata_learn_cells(const riata_shapes *shapes, const table *t, i64 heads, const settings *s, const riata_rows *rows,
+                              const double *below, bool *present, double *margin) {
+    if (longest_row(rows) < 0 || heads > HEADS_MAX)
+        return false;
+    u32 start[CELLS_MAX];
+    double beta[CELLS_MAX * LANES], squares[CELLS_MAX * LANES], plain[CELLS_MAX], step[CELLS_MAX * LANES];
+    scratch c = {.start = start, .plain = plain, .beta = beta, .squares = squares, .step = step};
+    four likely[HEADS_MAX];
+    for (i64 i = 0; i < rows->n; i++) {
+        i64 first = rows->indptr[i], k = cells_of(shapes, rows->hash + first, rows->value + first, rows->indptr[i + 1] - first, start);
+        for (i64 j = 0; j < k; j++)
+            start[j] *= WIDTH;
+        bool every = true, learnt;
+        for (i64 h = 0; h < heads; h++) {
+            i64 at = i * heads + h;
+            double label = heads == 1 ? rows->label[i] : rows->label[i] == (double)h;
+            labelled row = {label, rows->weight[i], rows->skip[at], below + at};
+            margin[at] = learn_laid_out(t + h, s, NULL, 0, k, row, &c, heads == 1 ? NULL : likely + h, &learnt);
+            every &= learnt;
+        }
+        if (heads > 1 && every) {
+            i64 class = (i64)rows->label[i];
+            present[class] = true;
+            share_heads(t, heads, s, likely, present, class, least(rows->weight[i], IMPORTANCE_MAX));
+        }
+    }
+    return true;
 }
 
 EXPORT i64 riata_collect_mixture(const table *t, const settings *s, double clock, bool forget, const u32 *listed, i64 n, u32 *line,

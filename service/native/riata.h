@@ -188,8 +188,9 @@ EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink 
 /* Shapes of numeric columns: a number for each interval of the values of a column, and of pairs of columns for each pair of their intervals.
  * A cell is such an interval, or pair. Read only, any thread may use them.
  *   column   u32[columns]   hashes of the columns, strictly increasing; columns <= 256
- *   edge     f64[start[columns]], strictly increasing in each column; the edges of column c begin at start[c], i64[columns + 1]. A value is
- *            in the interval behind as many edges as are below it
+ *   edge     f64[columns, 16]   strictly increasing in each column, then infinite. A value is in the interval behind as many edges as are
+ *            below it
+ *   intervals i64[columns]  of each column
  *   zero     i64[columns]   the interval of zero, which has no cell, since an absent value is one of zero
  *   cell     i64[columns + pairs]   the first cell of each column, of one for each interval, and of each pair; increasing
  *   left, right   i64[pairs]   the columns of each pair
@@ -198,7 +199,7 @@ EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink 
 typedef struct {
     const u32 *column;
     const double *edge;
-    const i64 *start, *zero, *cell, *left, *right;
+    const i64 *intervals, *zero, *cell, *left, *right;
     const double *value;
     i64 columns, pairs;
     double intercept;
@@ -381,7 +382,7 @@ typedef struct {
  *   line     f64[lines, 8]; on a cache line. hash >> shift is a line, and the last belongs to no slot
  *   alive, seen, column, mark, slot_of   as in riata_gradient
  *   counts   i64[4], scalars f64[4]
- *   member   f64[7, 4]   numbers of the members; the fourth has only a share, if margins are added to those of another model */
+ *   member   f64[7, 4]   numbers of the members; the fourth has only a share, that of the model below cells */
 typedef struct {
     double *line;
     u32 *alive, *seen;
@@ -393,10 +394,20 @@ typedef struct {
 } riata_mixture;
 
 /* As riata_learn_gradient; the margins told are the mixed ones. The work space has one row and 18 columns.
- *   below    f64[rows of all batches]: margins of another model that those of the members are added to, or NULL
  * Source     as there; Herbster & Warmuth 1998 for the shares */
 EXPORT i64 riata_learn_mixture(const riata_mixture *table, const riata_mixture_settings *settings, const riata_rows *rows,
-                               const double *below, i64 batches, i64 first, const riata_room *room, riata_told *told);
+                               i64 batches, i64 first, const riata_room *room, riata_told *told);
+
+/* Predict rows, and learn their cells. A table has a line for each cell, in order, and no lists.
+ *   own      one table for each head: for two classes one; of several classes one for each, and perhaps one of no class. The heads of several
+ *            classes have the same shares; the label is the number of the class
+ *   rows     as sent; their skip is bool[n, heads]
+ *   below    f64[n, heads]   margins of another model, to which those of the cells are added
+ *   present  bool[heads]     which of several classes have a row; changed
+ *   margin   f64[n, heads]   written: the mixed margins before each row was learnt
+ * Returns    false if rows are not inside of the features, or there are more than 256 heads */
+EXPORT bool riata_learn_cells(const riata_shapes *shapes, const riata_mixture *own, i64 heads, const riata_mixture_settings *settings,
+                              const riata_rows *rows, const double *below, bool *present, double *margin);
 
 /* As riata_collect_gradient; beta: the weights of the mixture. A line is kept if a member has a weight.
  *   members  f64[3, n], or NULL: written: the weights of each member, in rows of n */

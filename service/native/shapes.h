@@ -2,13 +2,13 @@
 #ifndef RIATA_SHAPES_H
 #define RIATA_SHAPES_H
 
-#include "riata.h"
+#include "four_lanes.h"
 
 enum { SHAPED_MAX = 256, PAIRED_MAX = 32 }; /* columns and pairs, as in riata/learn/shapes.py */
 enum { CELLS_MAX = SHAPED_MAX + PAIRED_MAX };
+enum { EDGES = 16 }; /* of a column, with those that are infinite */
 enum { WHOLE_MAX = 8 }; /* intervals of a column up to which pairs take them one by one; of more they take two as one */
 
-static inline i64 intervals_of(const riata_shapes *s, i64 column) { return s->start[column + 1] - s->start[column] + 1; }
 static inline i64 coarse(i64 interval, i64 intervals) { return intervals > WHOLE_MAX ? interval >> 1 : interval; }
 
 /* Write the cells of a row of n features, in increasing order, to u32[CELLS_MAX]. Returns how many. */
@@ -20,9 +20,10 @@ static inline i64 cells_of(const riata_shapes *s, const u32 *hash, const double 
         interval[c] = -1;
         if (j == n || hash[j] != s->column[c])
             continue;
-        i64 below = 0;
-        for (i64 e = s->start[c]; e < s->start[c + 1]; e++)
-            below += s->edge[e] < x[j];
+        truths less = {0};
+        for (i64 e = 0; e < EDGES; e += LANES)
+            less += load(s->edge + c * EDGES + e) < x[j]; /* each truth is -1 */
+        i64 below = -(less[0] + less[1] + less[2] + less[3]);
         interval[c] = below;
         if (below != s->zero[c])
             cell[found++] = (u32)(s->cell[c] + below);
@@ -31,7 +32,7 @@ static inline i64 cells_of(const riata_shapes *s, const u32 *hash, const double 
         i64 a = s->left[p], b = s->right[p];
         if (interval[a] < 0 || interval[b] < 0)
             continue;
-        i64 many = intervals_of(s, a), others = intervals_of(s, b);
+        i64 many = s->intervals[a], others = s->intervals[b];
         i64 across = coarse(others - 1, others) + 1;
         cell[found++] = (u32)(s->cell[s->columns + p] + coarse(interval[a], many) * across + coarse(interval[b], others));
     }

@@ -11,16 +11,14 @@ import pytest
 
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.cell_gradient import CellGradient, learn_cells
 from riata.learn.learner import Learner
-from riata.learn.mixed_gradient import MixedGradient
 from riata.learn.registry import build_learner
 from riata.learn.shaped import FIRST, LAST, PAIRED, Shaped
 from riata.learn.shapes import (
-    CELL_BITS,
     COLUMNS_MAX,
     INTERVALS,
     PAIRS_MAX,
-    WHOLE_MAX,
     Shapes,
     find_columns,
     read_shapes,
@@ -29,10 +27,9 @@ from riata.learn.shapes import (
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import log_losses
 from riata.native.library import core
-from riata.native.rows import joined
 from riata.wire.batch import Batch
 from tests.learn.contract import Build, LearnerContract, same
-from tests.learn.streams import cut, sparse_events, to_batch
+from tests.learn.streams import cut, to_batch
 from tests.twins import shapes as twin
 from tests.twins.mixed_step import Eager, learn_rows
 from tests.twins.truncated_step import Event
@@ -154,10 +151,10 @@ def test_the_cells_are_learnt_as_by_the_twin(weighted: bool) -> None:
         for low, high in zip(rest.indptr[:-1], rest.indptr[1:], strict=True)
     ]
     events = [
-        Event([(cell << (32 - CELL_BITS), 1.0) for cell in twin.cells(shapes, row)], float(y), float(w))
+        Event([(cell << (32 - BITS), 1.0) for cell in twin.cells(shapes, row)], float(y), float(w))
         for row, y, w in zip(rows, rest.label, rest.weight, strict=True)
     ]
-    eager = Eager(DEFAULT, CELL_BITS, below=0.8)
+    eager = Eager(DEFAULT, BITS, below=0.8)
     margins, _ = learn_rows(eager, events, known.tolist())
     assert learner.step(rest).margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
     assert learner.chosen()["shapes"] == pytest.approx(1.0 - eager.below, rel=1e-9)
@@ -249,11 +246,7 @@ def test_cells_are_those_of_the_twin(columns: int, pairs: int) -> None:
         row = dict(zip(batch.hash[own].tolist(), batch.value[own].tolist(), strict=True))
         assert cell[at[i] : at[i + 1]].tolist() == twin.cells(shapes, row)
         assert shapes.added(sorted(row.items())) == twin.added(shapes, row)
-    assert cell.max() < shapes.cells <= 2**CELL_BITS - 1
-
-
-def test_most_cells_fit_into_their_bits() -> None:
-    assert COLUMNS_MAX * INTERVALS + PAIRS_MAX * max(WHOLE_MAX, INTERVALS // 2) ** 2 < 2**CELL_BITS - 1
+    assert cell.max() < shapes.cells
 
 
 def test_pair_scores_are_those_of_the_twin() -> None:
@@ -323,21 +316,20 @@ def test_a_state_without_a_part_is_refused_and_changes_nothing(missing: str) -> 
 
 
 def test_moved_numbers_are_means() -> None:
-    own = MixedGradient(DEFAULT, CELL_BITS, below=True)
-    events = sparse_events(60, seed=1)
-    ones = [
-        Event([(slot << (32 - CELL_BITS), 1.0) for slot in {name % 5 for name, _ in event.features}], event.label)
-        for event in events
-    ]
-    batch = to_batch(ones)
-    own.add(joined([batch]), np.zeros(batch.n, np.bool_), np.zeros(batch.n))
-    before = own.weights()
-    beta = dict(zip(before.slot.tolist(), before.beta.tolist(), strict=True))
-    own.move(np.array([0, 1, 1, 8000], np.uint32), np.array([7, 7, 9, 9], np.uint32))
-    after = own.weights()
-    assert after.slot.tolist() == [7, 9]
-    assert after.beta == pytest.approx([(beta[0] + beta[1]) / 2.0, beta[1] / 2.0], rel=1e-12)
-    assert after.intercept == before.intercept
+    shapes = Shapes(np.array([9], np.uint32), np.arange(1.0, 5.0), np.array([0, 4]), np.zeros((0, 2), np.int64), np.zeros(0))
+    own = CellGradient(replace(DEFAULT, centred=False), shapes.cells)
+    rng = np.random.default_rng(1)
+    batch = to_batch([Event([(9, float(x))], float(rng.random() < x / 5.0)) for x in rng.integers(1, 6, 60)])
+    every = np.ones(1, np.bool_)
+    learn_cells(shapes, [own], batch, np.zeros((batch.n, 1), np.bool_), np.zeros((batch.n, 1)), every)
+    beta, intercept = own.numbers()
+    own.move(np.array([1, 2, 2, 5]), np.array([7, 7, 9, 9]), 10)
+    after = np.zeros(10)
+    after[[7, 9]] = (beta[1] + beta[2]) / 2.0, beta[2] / 2.0
+    assert beta[1] != 0.0 != beta[2]
+    assert own.numbers()[0] == pytest.approx(after, rel=1e-12)
+    assert own.numbers()[1] == intercept
+    assert own.freeze()["seen"].tolist() == [7, 9]
 
 
 # Values that stand for something else.

@@ -17,6 +17,7 @@ import numpy as np
 from riata.learn.registry import build_learner
 from riata.run.state.config import read_config
 from tests.learn.streams import sparse_events, to_batch
+from tests.twins.truncated_step import Event
 from tests.predict.rows import model_of
 
 GRADIENT = {"kind": "truncated_gradient"}
@@ -43,6 +44,12 @@ for config in CONFIGS:
         learner.thaw(learner.freeze())
         for array in learner.freeze().values():
             found.update(np.asarray(array).tobytes())
+rng = np.random.default_rng(1)
+drawn = rng.normal(size=(700, 4))
+rows = [Event([(at << 28, float(x)) for at, x in enumerate(row) if x > -1.5], float(row[0] * row[2] > 0.0)) for row in drawn]
+learner = build_learner(read_config({"learner": GRADIENT}).learner, 16)
+found.update(learner.step(to_batch(rows)).margin.tobytes() + learner.weights().shapes.value.tobytes())
+assert len(learner.weights().shapes.pair)
 print(found.hexdigest())
 """
 

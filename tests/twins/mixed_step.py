@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARE_BELOW, SHARES, STEPS
+from riata.learn.cell_gradient import SHARE_BELOW
+from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARES, STEPS
 from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 from tests.twins.truncated_step import Event

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
@@ -26,7 +26,7 @@ from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
-from riata.native.rows import Joined, Room, RowsArray, joined
+from riata.native.rows import Room, RowsArray, joined
 from riata.wire.batch import Batch
 
 MEMBERS: Final = 3
@@ -36,8 +36,6 @@ ACCUMULATORS: Final = (1.0, 10.0, 10.0)  # times accumulator
 BY_COUNTS: Final = (False, True, True)  # members that take values up to COUNTED as they are
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
-BELOW: Final = 3  # lane of the share of the model below
-SHARE_BELOW: Final = 0.8  # at first
 FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
 
 BETA: Final = 0  # columns of the table
@@ -69,6 +67,7 @@ N_SEEN: Final = 2
 N_COLUMNS: Final = 3
 COUNTS: Final = 4
 
+STATE: Final = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "squares", "scale"}  # of `freeze`
 NEVER: Final = 2.0**900  # a clock that is never reached: that of centred columns, which are not truncated
 
 _RULES: Final = {"truncate": 0, "round": 1}  # of truncation.h
@@ -83,34 +82,12 @@ class MixedGradient(Learner):
     Truncation of weights that no row has touched since is deferred, and evaluated when they are read.
     """
 
-    def __init__(self, config: TruncatedGradientConfig, bits: int, below: bool = False) -> None:
-        """
-        below : whether every margin is added to one of another model, which by itself is a further member: see `add`
-        """
+    def __init__(self, config: TruncatedGradientConfig, bits: int) -> None:
         if not BITS_MIN <= bits <= BITS_MAX:
             raise BadInput(f"bits: {bits} is not in {BITS_MIN}..{BITS_MAX}", "out_of_range")
         self.config = config
         self.bits = bits
-        self._below = below
-        lanes = MEMBERS + below
-        self._settings = struct(
-            "riata_mixture_settings",
-            eta=(*steps_of(config), 0.0),
-            accumulator=(*(times * config.accumulator for times in ACCUMULATORS), 1.0),
-            part=(*(1.0 / COUNTED if by_counts else 1.0 for by_counts in by_counts_of(config)), 0.0),
-            least=(*(1.0 if by_counts else 0.0 for by_counts in by_counts_of(config)), 0.0),
-            rule=_RULES[config.rule],
-            period=config.period,
-            invariant=config.step == "invariant",
-            intercept=config.intercept,
-            centred=config.centred and config.intercept,
-            calibrated=config.calibrated,
-            gravity=config.gravity,
-            ceiling=config.ceiling,
-            reach=config.reach,
-            fixed=FIXED,
-            back=(*(FIXED / lanes for _ in range(lanes)), *(0.0 for _ in range(LANES - lanes))),
-        )
+        self._settings = mixture_settings(config, MEMBERS)
         self._room, self._told = Room(_FEATURES_USUAL, _COLUMNS), struct("riata_told")
         self._start_empty()
 
@@ -125,13 +102,6 @@ class MixedGradient(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, in one kernel call as long as nothing has to grow."""
-        return self._learn(batches, skip, None)
-
-    def add(self, batch: Joined, skip: BOOL, below: F64) -> Stepped:
-        """As `step` of `batch`; margins are added to those of the model below, f64[n]."""
-        return self._learn([batch], skip, np.ascontiguousarray(below))
-
-    def _learn(self, batches: Sequence[Any], skip: BOOL | None, below: F64 | None) -> Stepped:
         learnt_before = self.learnt
         n = sum([len(batch.label) for batch in batches])
         learnt: Sequence[Any] = [joined(batches)] if len(batches) > 1 and n <= _ROWS_JOINED_MAX else batches
@@ -145,7 +115,7 @@ class MixedGradient(Learner):
         while done < len(learnt):
             table = self._make_room(len(hashes[done]))
             listed = len(self._alive), len(self._seen)
-            done = core.learn_mixture(table, self._settings, rows, below, len(learnt), done, self._room.struct, told)
+            done = core.learn_mixture(table, self._settings, rows, len(learnt), done, self._room.struct, told)
             self._alive.rename(listed[0], self._slots)
             self._seen.rename(listed[1], self._slots)
             if done < 0:
@@ -170,19 +140,12 @@ class MixedGradient(Learner):
             self._alive.keep(len(slot))
         if not beta.all():  # the weights of the members cancel
             slot, beta = slot[beta != 0.0], beta[beta != 0.0]
-        share, intercept, _, gain, offset, *_ = self._member.tolist()
-        base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
         bounds = bounds_after(self.learnt, self.config.is_bounded())
-        return Weights(slot, beta, base[0] + base[1] + base[2], "logistic", self.bits, bounds=bounds)
+        return Weights(slot, beta, intercept_of(self._member), "logistic", self.bits, bounds=bounds)
 
     def chosen(self) -> Mapping[str, Any]:
         """Return the step sizes of the members and their shares."""
         return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist()}
-
-    @property
-    def share_below(self) -> float:
-        """The share of the model below by itself."""
-        return float(self._member[SHARE, BELOW])
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
@@ -199,43 +162,12 @@ class MixedGradient(Learner):
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
 
-    def move(self, before: U32, after: U32) -> None:
-        """Give slots other numbers: those of a slot become the means over its places in `after` of the numbers of the slots in
-        `before`. Slots that are not in `after` become new. Deferred truncations are applied.
-
-        before, after : u32[m]  slots; values of features have always been 1
-        """
-        arrays = self.freeze()
-        clock, size = self._clock(), 1 + int(max(arrays["seen"].max(initial=0), before.max(initial=0), after.max(initial=0)))
-        slot, _, members = self._collect(clock, np.empty((MEMBERS, len(self._alive))), True)
-        beta, squares, is_seen = np.zeros((MEMBERS, size)), np.zeros((MEMBERS, size)), np.zeros(size, np.bool_)
-        beta[:, slot] = 0.0 if members is None else members
-        squares[:, arrays["seen"]], is_seen[arrays["seen"]] = arrays["squares"].reshape(MEMBERS, -1), True
-        count = np.maximum(np.bincount(after, minlength=size), 1)
-        beta, squares = (
-            np.array([np.bincount(after, each[before], size) / count for each in numbers]) for numbers in (beta, squares)
-        )
-        seen = np.flatnonzero(np.bincount(after, is_seen[before], size)).astype(np.uint32)
-        kept = np.flatnonzero((beta != 0.0).any(axis=0)).astype(np.uint32)
-        self.thaw(
-            {
-                **arrays,
-                "slot": kept,
-                "beta": beta[:, kept].ravel(),
-                "tau": np.full(len(kept), clock),
-                "seen": seen,
-                "squares": squares[:, seen].ravel(),
-                "scale": np.ones(len(seen)),
-            }
-        )
-
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
 
         counts  : i64[1]   rows learnt
         scalars : f64[4]   clock, its rounding error, norm, importance
         member  : f64[21]  of each member: share, intercept, its sum of squares, gain, offset, and their sums of squares
-        below   : f64[1]   the share of the model below, if there is one
         entry, column_slot, survey : centred only: as in `ColumnBook`
         slot    : u32[m]   strictly increasing: slots of which a member has a weight now
         beta    : f64[3 m] weights at the last touch, member by member: with `tau`, truncation stays deferred, so no bit changes
@@ -256,7 +188,6 @@ class MixedGradient(Learner):
             "counts": self._counts[:1].copy(),
             "scalars": self._scalars.copy(),
             "member": self._member[:, :MEMBERS].ravel(),
-            **({"below": np.array([self.share_below])} if self._below else {}),
             **self._book.freeze(),
             "slot": slot,
             "beta": beta[:, BETA : BETA + MEMBERS].T.ravel(),
@@ -280,8 +211,6 @@ class MixedGradient(Learner):
         line[at, TAU], line[at_seen, LARGEST] = arrays["tau"], arrays["scale"]
         self._scalars[:] = arrays["scalars"]
         self._member[:, :MEMBERS] = arrays["member"].reshape(MEMBER, MEMBERS)
-        if self._below:
-            self._member[SHARE, BELOW] = arrays["below"][0]
         self._counts[LEARNT] = arrays["counts"][0]
         self._book.thaw(arrays)
         self._alive.hold(slot)
@@ -294,7 +223,7 @@ class MixedGradient(Learner):
         """
         number = self._slots.line.itemsize
         weight, accumulator = 4 + (MEMBERS + 1) * number, 4 + (MEMBERS + 1) * number
-        counters = number * (1 + SCALARS + MEMBER * MEMBERS + self._below)
+        counters = number * (1 + SCALARS + MEMBER * MEMBERS)
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
@@ -309,9 +238,6 @@ class MixedGradient(Learner):
         self._scalars: F64 = np.zeros(SCALARS)
         self._member: F64 = np.zeros((MEMBER, LANES))
         self._member[SHARE, :MEMBERS] = SHARES
-        if self._below:
-            self._member[SHARE] *= 1.0 - SHARE_BELOW
-            self._member[SHARE, BELOW] = SHARE_BELOW
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
         self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
@@ -365,31 +291,65 @@ class MixedGradient(Learner):
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
-        names = {"counts", "scalars", "member", "slot", "beta", "tau", "seen", "squares", "scale"}
-        check_names(arrays, names | self._book.names_in(arrays) | ({"below"} if self._below else set()))
-        check_counts("counts", arrays["counts"])
-        check_numbers("scalars", arrays["scalars"], SCALARS)
-        check_numbers("member", arrays["member"], MEMBER * MEMBERS)
-        member = arrays["member"].reshape(MEMBER, MEMBERS).astype(np.float64)
-        gains = member[GAIN]
-        if bool((gains < GAIN_MIN).any() or (gains > GAIN_MAX).any() or (member[[GAIN_SQUARES, OFFSET_SQUARES]] < 0.0).any()):
-            raise Corrupt("learner state: the calibration is out of range")
-        if self._below:
-            check_numbers("below", arrays["below"], 1, least=0.0)
-        shares = float(member[SHARE].sum()) + (float(arrays["below"].astype(np.float64)[0]) if self._below else 0.0)
-        if bool((member[SHARE] <= 0.0).any()) or not math.isclose(shares, 1.0, rel_tol=1e-9):
-            raise Corrupt("learner state: the shares of the members do not add up to 1")
-        for key in ("slot", "seen"):
-            check_slots(key, arrays[key], self.bits)
-        slots, seen = len(arrays["slot"]), len(arrays["seen"])
-        check_numbers("beta", arrays["beta"], MEMBERS * slots)
-        check_numbers("tau", arrays["tau"], slots, least=0.0)
-        check_numbers("squares", arrays["squares"], MEMBERS * seen, least=0.0)
-        check_numbers("scale", arrays["scale"], seen, least=0.0)
-        own, met = arrays["slot"].astype(np.uint32), arrays["seen"].astype(np.uint32)
-        if bool((arrays["scale"] == 0.0).any()) or len(merged(met, own)) > len(met):
-            raise Corrupt("learner state: a weight has no scale")
+        check_names(arrays, STATE | self._book.names_in(arrays))
+        check_mixture(arrays, 2**self.bits)
         self._book.check(arrays, self.bits)
+
+
+def check_mixture(arrays: Arrays, slots: int, below: float = 0.0) -> None:
+    """Raise `Corrupt` unless the arrays of STATE are those of members with at most so many slots.
+
+    below : a share that is not theirs
+    """
+    check_counts("counts", arrays["counts"])
+    check_numbers("scalars", arrays["scalars"], SCALARS)
+    check_numbers("member", arrays["member"], MEMBER * MEMBERS)
+    member = arrays["member"].reshape(MEMBER, MEMBERS).astype(np.float64)
+    gains = member[GAIN]
+    if bool((gains < GAIN_MIN).any() or (gains > GAIN_MAX).any() or (member[[GAIN_SQUARES, OFFSET_SQUARES]] < 0.0).any()):
+        raise Corrupt("learner state: the calibration is out of range")
+    if bool((member[SHARE] <= 0.0).any()) or not math.isclose(float(member[SHARE].sum()) + below, 1.0, rel_tol=1e-9):
+        raise Corrupt("learner state: the shares of the members do not add up to 1")
+    for key in ("slot", "seen"):
+        check_slots(key, arrays[key], (slots - 1).bit_length())
+        if bool((arrays[key].astype(np.uint32) >= slots).any()):
+            raise Corrupt(f"learner state: {key} has numbers that are too large")
+    own, met = arrays["slot"].astype(np.uint32), arrays["seen"].astype(np.uint32)
+    check_numbers("beta", arrays["beta"], MEMBERS * len(own))
+    check_numbers("tau", arrays["tau"], len(own), least=0.0)
+    check_numbers("squares", arrays["squares"], MEMBERS * len(met), least=0.0)
+    check_numbers("scale", arrays["scale"], len(met), least=0.0)
+    if bool((arrays["scale"] == 0.0).any()) or len(merged(met, own)) > len(met):
+        raise Corrupt("learner state: a weight has no scale")
+
+
+def mixture_settings(config: TruncatedGradientConfig, lanes: int) -> Any:
+    """The `riata_mixture_settings` of members, with shares for so many lanes."""
+    return struct(
+        "riata_mixture_settings",
+        eta=(*steps_of(config), 0.0),
+        accumulator=(*(times * config.accumulator for times in ACCUMULATORS), 1.0),
+        part=(*(1.0 / COUNTED if by_counts else 1.0 for by_counts in by_counts_of(config)), 0.0),
+        least=(*(1.0 if by_counts else 0.0 for by_counts in by_counts_of(config)), 0.0),
+        rule=_RULES[config.rule],
+        period=config.period,
+        invariant=config.step == "invariant",
+        intercept=config.intercept,
+        centred=config.centred and config.intercept,
+        calibrated=config.calibrated,
+        gravity=config.gravity,
+        ceiling=config.ceiling,
+        reach=config.reach,
+        fixed=FIXED,
+        back=(*(FIXED / lanes for _ in range(lanes)), *(0.0 for _ in range(LANES - lanes))),
+    )
+
+
+def intercept_of(member: F64) -> float:
+    """The intercept of the mixture, from the numbers of its members."""
+    share, intercept, _, gain, offset, *_ = member.tolist()
+    base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
+    return float(base[0] + base[1] + base[2])
 
 
 def steps_of(config: TruncatedGradientConfig) -> tuple[float, ...]:

@@ -1,6 +1,6 @@
 """A learner with shapes: another learner, and beside it numbers for intervals of its numeric columns and for pairs of them.
 
-The learner below learns every row by itself. `MixedGradient` then learns the cells of the row (`learn.shapes`), which are added
+The learner below learns every row by itself. `CellGradient` then learns the cells of the row (`learn.shapes`), which are added
 to the margin from below. A member of it without any cells is the learner below alone, so where a straight line is right, the
 shapes lose their shares.
 
@@ -18,15 +18,14 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.cell_gradient import CellGradient, learn_cells
 from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.mixed_gradient import MixedGradient
-from riata.learn.shapes import CELL_BITS, CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, sorted_values, with_pairs
+from riata.learn.shapes import CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, sorted_values, with_pairs
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
-from riata.native.rows import Joined
-from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
+from riata.wire.batch import Batch, join_batches, select_rows, slice_rows, take_rows
 
 FIRST: Final = 128  # rows
 DECIDED: Final = 512  # rows: without columns until then, there are no shapes
@@ -39,7 +38,7 @@ OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
 _COUNTS_BYTES: Final = 32
 _NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
-_CELL_SHIFT: Final = np.uint32(32 - CELL_BITS)
+_ONE: Final = np.ones(1, np.bool_)
 
 
 class Sample:
@@ -50,12 +49,12 @@ class Sample:
         self._held: list[Batch] = []
         self._rows = self._features = 0
 
-    def add(self, rows: Batch, number: I64) -> None:
-        """Add those of further rows that belong to the sample. number : i64[n]  of each row, from 0"""
-        kept = number % self.stride == 0
-        if not kept.any():
+    def add(self, rows: Batch, learnt: I64, before: int) -> None:
+        """Add those rows that belong to the sample. learnt : numbers of rows that have been learnt, after `before` others"""
+        kept = learnt[-before % self.stride :: self.stride]
+        if not len(kept):
             return
-        rows = join_batches([select_rows(_without_ids(rows), kept)])  # a copy: readers use the memory of a batch again
+        rows = take_rows(_without_ids(rows), kept)  # a copy: readers use the memory of a batch again
         self._held.append(rows)
         self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
         while self._rows > 1 and (self._rows >= SAMPLE or self._features >= FEATURES):
@@ -92,7 +91,7 @@ class Shaped(Learner):
     def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
         self._below, self._bounded = below, config.is_bounded()
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
-        self._shaped: tuple[Shapes, MixedGradient] | None = None  # cells, and what learns their numbers; None until there are any
+        self._shaped: tuple[Shapes, CellGradient] | None = None  # cells, and what learns their numbers; None until there are any
         self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
         self._start_empty()
 
@@ -183,7 +182,8 @@ class Shaped(Learner):
                 raise Corrupt("learner state: columns with far values are not a list of hashes")
             check_numbers(FAR[1], value, len(column))
             far = column.astype(np.uint32), value.astype(np.float64)
-            shapes, own = read_cells(arrays), MixedGradient(self._config, CELL_BITS, below=True)
+            shapes = read_cells(arrays)
+            own = CellGradient(self._config, shapes.cells)
             own.thaw({name.removeprefix(OWN): array for name, array in arrays.items() if name.startswith(OWN)})
             shaped = shapes, own
         self._below.thaw(below)
@@ -215,10 +215,9 @@ class Shaped(Learner):
         stepped = self._below.step(rows, skip)
         margin = stepped.margin if self._shaped is None else _added(*self._shaped, rows, stepped.refused, stepped.margin)
         if self._due <= LAST:
-            learnt, first = ~stepped.refused, self._rows
-            self._rows += rows.n - stepped.refusals
+            first, self._rows = self._rows, self._rows + rows.n - stepped.refusals
             if -first % self._sample.stride < self._rows - first:
-                self._sample.add(select_rows(rows, learnt), np.arange(first, self._rows))
+                self._sample.add(rows, np.flatnonzero(~stepped.refused), first)
             if self._rows == self._due:
                 self._find_again()
         return stepped, margin
@@ -229,11 +228,11 @@ class Shaped(Learner):
         found = find_columns(sample, hash_, value)
         if found is not None:
             if self._shaped is None:
-                self._shaped = found, MixedGradient(self._config, CELL_BITS, below=True)
+                self._shaped = found, CellGradient(self._config, found.cells)
             else:
                 old, own = self._shaped
                 new = with_pairs(found, self._pairs(old, own, sample))
-                own.move(*_moves(old, new, sample))
+                own.move(*_moves(old, new, sample), new.cells)
                 self._shaped = new, own
             self._far = find_far(hash_, value, found.column)
         self._decided = self._shaped is not None or self._rows >= DECIDED
@@ -241,7 +240,7 @@ class Shaped(Learner):
         if self._due > LAST:
             self._sample.drop()
 
-    def _pairs(self, shapes: Shapes, own: MixedGradient, sample: Batch) -> list[tuple[int, int]]:
+    def _pairs(self, shapes: Shapes, own: CellGradient, sample: Batch) -> list[tuple[int, int]]:
         """The pairs so far, by hashes, and those that the sample shows in addition."""
 
         def probabilities() -> F64:
@@ -255,20 +254,15 @@ class Shaped(Learner):
         return pairs if self._rows < PAIRED else find_pairs(_with_numbers(shapes, own), sample, probabilities, pairs)
 
 
-def _with_numbers(shapes: Shapes, own: MixedGradient) -> Shapes:
+def _with_numbers(shapes: Shapes, own: CellGradient) -> Shapes:
     """The shapes with their numbers as of now."""
-    weights = own.weights()
-    value = np.zeros(shapes.cells)
-    value[weights.slot] = weights.beta
-    return shapes.with_values(value, weights.intercept)
+    return shapes.with_values(*own.numbers())
 
 
-def _added(shapes: Shapes, own: MixedGradient, rows: Batch, skip: BOOL, below: F64) -> F64:
+def _added(shapes: Shapes, own: CellGradient, rows: Batch, skip: BOOL, below: F64) -> F64:
     """Predict and learn the cells of rows; rows with a true `skip` are predicted only. Returns the margins, which are added to
     those from below."""
-    at, cell = shapes.cells_of(rows)
-    features = Joined(at, cell << _CELL_SHIFT, np.ones(len(cell)), rows.label, rows.weight)
-    return own.add(features, skip, below).margin
+    return learn_cells(shapes, [own], rows, skip, below[:, np.newaxis], _ONE)[:, 0]
 
 
 def _without_ids(rows: Batch) -> Batch:
@@ -280,7 +274,7 @@ def _is_own(name: str) -> bool:
     return name in (COUNTS, *NAMES, *CELLS, *FAR) or name.startswith(OWN)
 
 
-def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
+def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[I64, I64]:
     """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets.
     A row that had none has a cell that nothing has."""
     held, wanted = _owned(old, sample), _owned(new, sample)
@@ -292,7 +286,7 @@ def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[U32, U32]:
             before.append(np.where(had >= 0, had, old.cells)[is_new])
             after.append(cell[is_new])
     nothing = np.zeros(0, np.int64)
-    return np.concatenate([nothing, *before]).astype(np.uint32), np.concatenate([nothing, *after]).astype(np.uint32)
+    return np.concatenate([nothing, *before]), np.concatenate([nothing, *after])
 
 
 def _owned(shapes: Shapes, sample: Batch) -> dict[tuple[int, ...], I64]:

@@ -28,7 +28,6 @@ from riata.wire.batch import Batch
 COLUMNS_MAX: Final = 256  # SHAPED_MAX of shapes.h
 PAIRS_MAX: Final = 32  # PAIRED_MAX
 WHOLE_MAX: Final = 8  # of shapes.h
-CELL_BITS: Final = 13  # enough for all cells of so many columns and pairs
 INTERVALS: Final = 16  # of a column
 ROWS_MIN: Final = 10  # of the sample that have a column
 ROWS_SHARE: Final = 0.02  # the same, of all of them
@@ -79,11 +78,14 @@ class Shapes:
         value = self.value if len(self.value) else np.zeros(int(cell[-1]))
         object.__setattr__(self, "value", read_only(np.ascontiguousarray(value, np.float64)))
         left, right = (np.ascontiguousarray(self.pair[:, side]) for side in (0, 1))
+        inside = np.arange(INTERVALS) < intervals[:, np.newaxis] - 1
+        edges = np.full(inside.shape, np.inf)
+        edges[inside] = self.edge
         native = struct(
             "riata_shapes",
             column=self.column,
-            edge=self.edge,
-            start=self.start,
+            edge=edges,
+            intervals=intervals,
             zero=zero,
             cell=cell,
             left=left,
