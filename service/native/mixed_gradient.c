@@ -7,6 +7,9 @@
  * `riata_learn_cells` learns the cells of the rows (shapes.h), whose values are 1 and whose margins are added to those of another model. That
  * model by itself is a fourth member without weights, in lane OTHER of the shares: if the members add nothing, they lose their shares.
  *
+ * Without such a model, lane OTHER may have the base rate: its margin is the log of the positives over the negatives so far, and it loses
+ * its share once the members have made the labels much likelier.
+ *
  * A line of the table is one cache line: the three weights and the clock at the last touch, the three sums of squared gradients and the
  * largest |x|. A lane of a vector is a member, so a line is two vectors; what has no member is in lane OTHER.
  *
@@ -21,7 +24,7 @@
 
 /* The numbers of riata/learn/mixed_gradient.py: of a line, of `scalars`, of `member`, and of `counts`. */
 enum { BETA = 0, TAU = 3, SQUARES = 4, LARGEST = 7, WIDTH = 8 };
-enum { CLOCK, CLOCK_LOST, NORM, IMPORTANCE };
+enum { CLOCK, CLOCK_LOST, NORM, IMPORTANCE, POSITIVES, NEGATIVES };
 enum { SHARE, INTERCEPT, INTERCEPT_SQUARES, GAIN, OFFSET, GAIN_SQUARES, OFFSET_SQUARES };
 enum { LEARNT, N_ALIVE, N_SEEN, N_COLUMNS };
 enum { MEMBERS = 3, OTHER = 3 };
@@ -32,6 +35,7 @@ enum { HEADS_MAX = 256 }; /* classes of a model at most */
 #define GAIN_MAX 10.0
 #define INNER_MAX 50.0      /* margins beyond it are as certain */
 #define IMPORTANCE_MAX 10.0 /* no row moves the calibration or the shares by more than so many */
+#define ENDED 0x1p-40       /* a share of the base rate below it is none from then on */
 
 typedef riata_mixture table;
 typedef riata_mixture_settings settings;
@@ -148,6 +152,8 @@ INLINED gathered gather_row(const table *t, const settings *s, const riata_rows 
     double start = sum_of(share * (gain * found.inner + member_numbers(t, OFFSET)));
     if (below != NULL)
         start = *below + start;
+    else if (s->base_rate)
+        start += share[OTHER] * found.inner[OTHER];
     found.margin = start;
     for (i64 j = 0; j < k; j++) {
         if (rows != NULL)
@@ -238,12 +244,34 @@ INLINED void recalibrate(const table *t, four slope, four inner, double importan
     store(t->member + OFFSET * LANES, number[1]);
 }
 
-/* Multiply each share by the probability that its member gave the label, and then take a little of it for all.
- * Source: Herbster & Warmuth 1998, fixed share, with the log loss. */
-INLINED void share_again(const table *t, const settings *s, four likely, double importance) {
+/* Count a label, and write the margin of the base rate, each label counted half in addition; nothing once its share has ended. */
+INLINED void note_label(const table *t, double label, double importance) {
+    double *share = t->member + SHARE * LANES + OTHER;
+    if (*share < ENDED)
+        *share = 0.0;
+    if (*share == 0.0)
+        return;
+    t->scalars[label > 0.5 ? POSITIVES : NEGATIVES] += importance;
+    t->member[INTERCEPT * LANES + OTHER] = log((t->scalars[POSITIVES] + 0.5) / (t->scalars[NEGATIVES] + 0.5));
+}
+
+INLINED four powers(four likely, double importance) {
     for (int k = 0; importance != 1.0 && k < LANES; k++)
         likely[k] = pow(likely[k], importance);
-    four share = member_numbers(t, SHARE) * likely;
+    return likely;
+}
+
+/* Multiply each share by the probability that its member gave the label, and then take a little of it for all. The base rate is compared
+ * with the other members by their margins as probabilities take them: in the first rows margins may be far too large.
+ *   z    with a base rate, the calibrated margins times the sign of the label
+ * Source: Herbster & Warmuth 1998, fixed share, with the log loss. */
+INLINED void share_again(const table *t, const settings *s, four likely, const four *z, double importance) {
+    four before = member_numbers(t, SHARE), share = before * powers(likely, importance);
+    if (s->base_rate && before[OTHER] > 0.0) {
+        four limit = spread(1.0 + log((double)t->counts[LEARNT] + 1.0)), bounded, unused;
+        likelihoods(greater(lesser(*z, limit), 0.0 - limit), &bounded, &unused);
+        share[OTHER] *= sum_of(share) / sum_of(before * powers(bounded, importance));
+    }
     double total = sum_of(share) + share[OTHER];
     if (total > 0.0)
         store(t->member + SHARE * LANES, (1.0 - s->fixed) * (share / total) + load(s->back));
@@ -298,11 +326,14 @@ INLINED double learn_laid_out(const table *t, const settings *s, const riata_row
     if (*learnt) {
         double counts = least(row.importance, IMPORTANCE_MAX);
         tick(t, s);
-        likelihoods(sign * (known + (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET))), &given, &away);
+        z = sign * (known + (member_numbers(t, GAIN) * found.inner + member_numbers(t, OFFSET)));
+        likelihoods(z, &given, &away);
         if (likely == NULL)
-            share_again(t, s, given, counts);
+            share_again(t, s, given, &z, counts);
         else
             *likely = row.label > 0.5 ? given : away;
+        if (s->base_rate)
+            note_label(t, row.label, counts);
         if (s->calibrated)
             recalibrate(t, members_of(-sign * away), found.inner, counts);
         write_row(t, k, rows == NULL, move, clock, c);
@@ -381,7 +412,7 @@ static void share_heads(const table *t, i64 heads, const settings *s, const four
     for (i64 h = 0; h < heads; h++)
         if (present[h])
             total = total + likely[h];
-    share_again(t + class, s, likely[class] / total, importance);
+    share_again(t + class, s, likely[class] / total, NULL, importance);
     for (i64 h = 0; h < heads; h++)
         store(t[h].member + SHARE * LANES, member_numbers(t + class, SHARE));
 }

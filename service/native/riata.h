@@ -370,19 +370,21 @@ QUICK double riata_after_gap(i64 rule, double beta, double size, double unit, do
 /* Settings of truncated gradient with three step sizes; riata/learn/mixed_gradient.py says what they mean.
  *   eta, accumulator   of each member; the fourth has none
  *   part, least        the scale of a feature is its largest |x| times `part`, and at least `least`; both are powers of two, or 0
- *   fixed, back        part of the shares that each row takes, and what it gives to each */
+ *   fixed, back        part of the shares that each row takes, and what it gives to each
+ *   base_rate          whether the fourth member is the base rate of the labels */
 typedef struct {
     double eta[4], accumulator[4], part[4], least[4], back[4];
     i64 rule, period;
-    bool invariant, intercept, centred, calibrated;
+    bool invariant, intercept, centred, calibrated, base_rate;
     double gravity, ceiling, reach, fixed;
 } riata_mixture_settings;
 
 /* The state of truncated gradient with three step sizes; riata/learn/mixed_gradient.py names the numbers.
  *   line     f64[lines, 8]; on a cache line. hash >> shift is a line, and the last belongs to no slot
  *   alive, seen, column, mark, slot_of   as in riata_gradient
- *   counts   i64[4], scalars f64[4]
- *   member   f64[7, 4]   numbers of the members; the fourth has only a share, that of the model below cells */
+ *   counts   i64[4], scalars f64[6]; of cells f64[4]
+ *   member   f64[7, 4]   numbers of the members; the fourth has only a share, that of the model below cells, or an intercept too, the margin
+ *                        of the base rate */
 typedef struct {
     double *line;
     u32 *alive, *seen;

@@ -35,6 +35,7 @@ VARIANTS = {
     "round": replace(DEFAULT, rule="round", period=7),
     "gradient": replace(DEFAULT, step="gradient", gravity=0.01, period=7),
     "no intercept": replace(DEFAULT, intercept=False, period=7),
+    "no base rate": replace(DEFAULT, base_rate=False, period=7),
     "counts": replace(DEFAULT, scale="counts", accumulator=0.0, reach=math.inf),
 }
 
@@ -64,6 +65,7 @@ def test_lazy_equals_eager(name: str, longest: int) -> None:
     assert weights.beta == pytest.approx(list(expected.values()), rel=1e-9, abs=1e-11)
     assert weights.intercept == pytest.approx(intercept, rel=1e-9, abs=1e-11)
     assert lazy.chosen()["share"] == pytest.approx([one.share for one in eager.members], rel=1e-9)
+    assert lazy.chosen().get("base_rate", 0.0) == pytest.approx(eager.base, rel=1e-9, abs=1e-300)
 
 
 def test_columns_are_centred_as_those_of_the_twin() -> None:
@@ -100,7 +102,8 @@ def repeated(n: int) -> Batch:
 
 
 def test_the_best_step_has_the_largest_share_and_another_comes_back() -> None:
-    rule, noise = (build_learner(DEFAULT, 10) for _ in range(2))
+    steps = replace(DEFAULT, base_rate=False)
+    rule, noise = (build_learner(steps, 10) for _ in range(2))
     batch = repeated(1200)
     random = replace(batch, label=np.random.default_rng(1).integers(0, 2, batch.n).astype(np.float64))
     rule.step(batch)
@@ -112,6 +115,11 @@ def test_the_best_step_has_the_largest_share_and_another_comes_back() -> None:
         rule.step(random)
     assert rule.chosen()["share"][0] > 0.9  # although it had a share of 1e-4 at most
     assert sum(rule.chosen()["share"]) == pytest.approx(1.0)
+    explained, unexplained = (build_learner(DEFAULT, 10) for _ in range(2))
+    explained.step(batch)
+    unexplained.step(random)
+    assert explained.chosen()["base_rate"] == 0.0
+    assert unexplained.chosen()["base_rate"] > 0.9
     assert build_learner(replace(DEFAULT, mixed=False), BITS).chosen() == {}
 
 
@@ -121,6 +129,39 @@ def test_the_best_step_has_the_largest_share_and_another_comes_back() -> None:
 def test_one_step_is_learnt_where_three_have_no_meaning(settings: dict[str, Any]) -> None:
     assert not TruncatedGradientConfig(**settings).is_mixed()
     assert DEFAULT.is_mixed()
+
+
+def rare(n: int, positives: int, importance: float = 1.0) -> Batch:
+    """Rows of five features that say nothing of the label, which is rarely 1."""
+    rng = np.random.default_rng(positives)
+    label = np.zeros(n)
+    label[rng.choice(n, positives, replace=False)] = 1.0
+    names = (rng.zipf(1.5, (n, 5)) % 400 << 14) + (np.arange(5) << 23)
+    events = [Event([(name, 1.0) for name in row], y, importance) for row, y in zip(names.tolist(), label.tolist(), strict=True)]
+    return to_batch(events)
+
+
+def log_loss(learner: Learner, batch: Batch) -> float:
+    return float(np.logaddexp(0.0, np.where(batch.label > 0.5, -1.0, 1.0) * learner.step(batch).answered).mean())
+
+
+@pytest.mark.parametrize("positives", [50, 90])
+def test_rare_labels_that_nothing_explains_are_predicted_as_by_their_rate(positives: int) -> None:
+    batch = rare(10_000, positives)
+    seen = np.cumsum(batch.label) - batch.label
+    rate = (seen + 0.5) / (np.arange(batch.n) + 1.0)
+    base = float(-np.log(np.where(batch.label > 0.5, rate, 1.0 - rate)).mean())
+    assert log_loss(build_learner(DEFAULT, 18), batch) < 1.02 * base
+    assert log_loss(build_learner(replace(DEFAULT, base_rate=False), 18), batch) > 1.03 * base
+
+
+def test_importances_of_every_size_move_the_base_rate_as_the_twin_says() -> None:
+    for importance in (0.01, 3.0, 1000.0):
+        events = [Event([((i % 7 + 1) << 24, 1.0)], float(i % 9 == 0), importance) for i in range(100)]
+        eager, lazy = Eager(DEFAULT, BITS), MixedGradient(DEFAULT, BITS)
+        margins, _ = learn_rows(eager, events)
+        assert lazy.step(to_batch(events)).margin == pytest.approx(margins, rel=1e-9, abs=1e-9)
+        assert 0.0 < eager.base == pytest.approx(lazy.chosen()["base_rate"], rel=1e-9)
 
 
 def test_what_is_forgotten_makes_later_steps_larger() -> None:
@@ -216,6 +257,11 @@ def test_a_state_that_cannot_be_is_refused() -> None:
         changed[number] = value
         with pytest.raises(Corrupt):
             learner.thaw({**good, "member": changed.ravel()})
+    for base in ([0.1, 0.0, -1.0, 3.0], [good["base"][0], 0.0, 1.0], [0.9, 0.0, 1.0, 3.0]):
+        with pytest.raises(Corrupt):
+            learner.thaw({**good, "base": np.array(base)})
+    with pytest.raises(Corrupt):
+        learner.thaw({name: array for name, array in good.items() if name != "base"})
     _, older = of_before(0, {}, to_batch(sparse_events(40, seed=11)))
     for counts in ([8, 1], [-1, 1], [0]):
         with pytest.raises(Corrupt):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from riata.learn.cell_gradient import SHARE_BELOW
-from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARES, STEPS
+from riata.learn.mixed_gradient import ACCUMULATORS, BY_COUNTS, COUNTED, FIXED, SHARE_BASE, SHARES, STEPS
 from riata.learn.truncated_config import TruncatedGradientConfig
 from tests.twins import losses, truncated_columns, truncation
 from tests.twins.truncated_step import Event
@@ -54,17 +54,25 @@ class Eager:
     book: truncated_columns.Book = field(default_factory=truncated_columns.Book)
     never: set[int] = field(default_factory=set)  # slots of weights that are not truncated
     below: float = 0.0  # share of the model below
+    base: float = 0.0  # share of the base rate
+    labels: list[float] = field(default_factory=lambda: [0.5, 0.5])  # negatives and positives that the base rate counts
 
     def __post_init__(self) -> None:
+        if self.config.base_rate and self.config.intercept and not self.below:
+            self.base = SHARE_BASE
         for step, accumulator, by_counts, share in zip(STEPS, ACCUMULATORS, BY_COUNTS, SHARES, strict=True):
             counts = by_counts or self.config.scale == "counts"
-            part = share * (1.0 - SHARE_BELOW) if self.below else share
+            part = share * (1.0 - (SHARE_BELOW if self.below else self.base))
             self.members.append(Member(step * self.config.eta, accumulator * self.config.accumulator, counts, part))
+
+    def base_margin(self) -> float:
+        return math.log(self.labels[1] / self.labels[0])
 
     def served(self) -> tuple[dict[int, float], float]:
         """Weights and intercept of the mixture."""
         beta = {slot: sum(one.share * one.gain * one.beta.get(slot, 0.0) for one in self.members) for slot in self.largest}
-        return beta, sum(one.share * (one.gain * one.intercept + one.offset) for one in self.members)
+        intercept = sum(one.share * (one.gain * one.intercept + one.offset) for one in self.members)
+        return beta, intercept + self.base * self.base_margin()
 
 
 def truncate(eager: Eager) -> None:
@@ -104,6 +112,7 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
     importance = eager.importance + weight
     common = math.sqrt(importance / norm) if norm > 0.0 else 1.0
     after: list[Member] = []
+    inner_of: list[float] = []
     for one in eager.members:
         inner = one.intercept
         for slot, value in raw.items():
@@ -136,14 +145,20 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
         moved = replace(one, beta=one.beta | beta, squares=one.squares | squares)
         if config.intercept:
             moved = replace(moved, intercept=intercept, intercept_squares=heat)
+        inner_of.append(inner)
         after.append(_calibrated(moved, inner, event, config.calibrated, known))
+    base = _base_share(eager, event, inner_of, after) if eager.base else 0.0
     eager.members = after
     below = eager.below * _likelihood(known, event)
-    total, lanes = sum(one.share for one in eager.members) + below, len(eager.members) + (eager.below > 0.0)
+    total, lanes = sum(one.share for one in eager.members) + below + base, len(eager.members) + (eager.below > 0.0)
     for one in eager.members:
         one.share = (1.0 - FIXED) * one.share / total + FIXED / lanes
     if eager.below:
         eager.below = (1.0 - FIXED) * below / total + FIXED / lanes
+    if eager.base:
+        eager.base = (1.0 - FIXED) * base / total
+        eager.base = eager.base if eager.base >= 2.0**-40 else 0.0
+        eager.labels[int(event.label > 0.5)] += min(weight, 10.0)
     eager.largest.update({j: largest[j] for j in x})
     eager.norm, eager.importance = norm, importance
     if centred:
@@ -151,6 +166,17 @@ def _learn(eager: Eager, event: Event, known: float) -> bool:
         values = {j: value + (centres[j][0] if j in centres else 0.0) for j, value in x.items()}
         truncated_columns.note_row(eager.book, eager.learnt, values, centres)
     return True
+
+
+def _base_share(eager: Eager, event: Event, inner: list[float], after: list[Member]) -> float:
+    """The share of the base rate, not yet normalised: it is compared with members whose margins are bounded."""
+    bound = 1.0 + math.log(eager.learnt + 2.0)
+    margins = [one.gain * margin + one.offset for one, margin in zip(eager.members, inner, strict=True)]
+    held = sum(
+        one.share * _likelihood(max(-bound, min(bound, margin)), event)
+        for one, margin in zip(eager.members, margins, strict=True)
+    )
+    return eager.base * _likelihood(eager.base_margin(), event) * sum(one.share for one in after) / held
 
 
 def _likelihood(margin: float, event: Event) -> float:

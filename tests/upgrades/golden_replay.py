@@ -42,6 +42,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "calibrated": False,
         "scaled_label": False,
         "mixed": False,
+        "base_rate": False,
         "shapes": "off",
         "bounded": False,
         **settings,
@@ -56,13 +57,20 @@ def _particles(**settings: Any) -> dict[str, Any]:
     return {"kind": "particle_filter", "particles": 200, "start": 150, **settings}
 
 
-OLDER: Final = {"scaled_label": False, "mixed": False, "shapes": "off", "bounded": False}  # left out of documents
+OLDER: Final = {
+    "scaled_label": False,
+    "mixed": False,
+    "base_rate": False,
+    "shapes": "off",
+    "bounded": False,
+}  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
     "gradient defaults": {"kind": "truncated_gradient", **OLDER},
     "gradient defaults, three times": {"kind": "truncated_gradient", **OLDER},
-    "gradient mixed": {"kind": "truncated_gradient", "shapes": "off", "bounded": False},
-    "gradient shaped": {"kind": "truncated_gradient"},
+    "gradient mixed": {"kind": "truncated_gradient", "base_rate": False, "shapes": "off", "bounded": False},
+    "gradient shaped": {"kind": "truncated_gradient", "base_rate": False},
+    "gradient with base rate": {"kind": "truncated_gradient"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

@@ -2,7 +2,8 @@
 
 Each of three members learns every row as `TruncatedGradient` does, with its own step size. What is served is one linear model:
 the sum of the members' weights, each times its share. A share is multiplied by the probability that its member gave the label,
-so the best step prevails within a few rows, and another one can come back when the stream changes.
+so the best step prevails within a few rows, and another one can come back when the stream changes. A further member is the base
+rate of the labels: rare clicks that no feature explains are predicted by it until the others have made the labels much likelier.
 
 The members share what does not depend on the step: the largest value of each feature, the centres of numeric columns, and the
 clock of truncation. Their numbers are in one cache line for each feature.
@@ -36,6 +37,8 @@ ACCUMULATORS: Final = (1.0, 10.0, 10.0)  # times accumulator
 BY_COUNTS: Final = (False, True, True)  # members that take values up to COUNTED as they are
 COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
+OTHER: Final = 3  # lane of the base rate
+SHARE_BASE: Final = 0.1  # at first
 FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
 
 BETA: Final = 0  # columns of the table
@@ -48,7 +51,9 @@ CLOCK: Final = 0  # scalars
 CLOCK_LOST: Final = 1  # the accumulated rounding error of CLOCK (Neumaier)
 NORM: Final = 2  # sum over learnt rows of importance * sum_j (x_j / largest_j)^2
 IMPORTANCE: Final = 3  # sum of the importance of the learnt rows
-SCALARS: Final = 4
+POSITIVES: Final = 4  # labels that the base rate counts
+NEGATIVES: Final = 5
+SCALARS: Final = 4  # without those
 
 SHARE: Final = 0  # numbers of members
 INTERCEPT: Final = 1
@@ -144,8 +149,9 @@ class MixedGradient(Learner):
         return Weights(slot, beta, intercept_of(self._member), "logistic", self.bits, bounds=bounds)
 
     def chosen(self) -> Mapping[str, Any]:
-        """Return the step sizes of the members and their shares."""
-        return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist()}
+        """Return the step sizes of the members and their shares, and the share of the base rate."""
+        base_rate = {"base_rate": float(self._member[SHARE, OTHER])} if self._has_base() else {}
+        return {"eta": list(steps_of(self.config)), "share": self._member[SHARE, :MEMBERS].tolist(), **base_rate}
 
     def forget(self, keep: float) -> None:
         """Let the past count for `keep` of what it counted: multiply the sums of squared gradients, so that steps become larger.
@@ -161,6 +167,7 @@ class MixedGradient(Learner):
         line[at, TAU] = np.where(held >= NEVER, held, clock)
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
+        self._scalars[[POSITIVES, NEGATIVES]] *= keep
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.
@@ -168,6 +175,7 @@ class MixedGradient(Learner):
         counts  : i64[1]   rows learnt
         scalars : f64[4]   clock, its rounding error, norm, importance
         member  : f64[21]  of each member: share, intercept, its sum of squares, gain, offset, and their sums of squares
+        base    : f64[4]   share and margin of the base rate, and the positives and negatives that it counts, if it is a member
         entry, column_slot, survey : centred only: as in `ColumnBook`
         slot    : u32[m]   strictly increasing: slots of which a member has a weight now
         beta    : f64[3 m] weights at the last touch, member by member: with `tau`, truncation stays deferred, so no bit changes
@@ -186,8 +194,9 @@ class MixedGradient(Learner):
         beta, squares = (self._slots.line[self._slots.lines_of(these)] for these in (slot, seen))
         return {
             "counts": self._counts[:1].copy(),
-            "scalars": self._scalars.copy(),
+            "scalars": self._scalars[:SCALARS].copy(),
             "member": self._member[:, :MEMBERS].ravel(),
+            **({"base": np.append(self._member[[SHARE, INTERCEPT], OTHER], self._scalars[SCALARS:])} if self._has_base() else {}),
             **self._book.freeze(),
             "slot": slot,
             "beta": beta[:, BETA : BETA + MEMBERS].T.ravel(),
@@ -209,8 +218,10 @@ class MixedGradient(Learner):
         line[at, BETA : BETA + MEMBERS] = arrays["beta"].reshape(MEMBERS, -1).T
         line[at_seen, SQUARES : SQUARES + MEMBERS] = arrays["squares"].reshape(MEMBERS, -1).T
         line[at, TAU], line[at_seen, LARGEST] = arrays["tau"], arrays["scale"]
-        self._scalars[:] = arrays["scalars"]
+        self._scalars[:SCALARS] = arrays["scalars"]
         self._member[:, :MEMBERS] = arrays["member"].reshape(MEMBER, MEMBERS)
+        if self._has_base():
+            self._member[[SHARE, INTERCEPT], OTHER], self._scalars[SCALARS:] = np.split(arrays["base"], 2)
         self._counts[LEARNT] = arrays["counts"][0]
         self._book.thaw(arrays)
         self._alive.hold(slot)
@@ -223,7 +234,7 @@ class MixedGradient(Learner):
         """
         number = self._slots.line.itemsize
         weight, accumulator = 4 + (MEMBERS + 1) * number, 4 + (MEMBERS + 1) * number
-        counters = number * (1 + SCALARS + MEMBER * MEMBERS)
+        counters = number * (1 + SCALARS + MEMBER * MEMBERS + 4 * self._has_base())
         return {
             "table": self._slots.nbytes,
             "growth": self._slots.growth,
@@ -235,9 +246,12 @@ class MixedGradient(Learner):
 
     def _start_empty(self) -> None:
         self._counts: I64 = np.zeros(COUNTS, np.int64)
-        self._scalars: F64 = np.zeros(SCALARS)
+        self._scalars: F64 = np.zeros(SCALARS + 2)
         self._member: F64 = np.zeros((MEMBER, LANES))
         self._member[SHARE, :MEMBERS] = SHARES
+        if self._has_base():
+            self._member[SHARE] *= 1.0 - SHARE_BASE
+            self._member[SHARE, OTHER] = SHARE_BASE
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
         self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
@@ -255,6 +269,9 @@ class MixedGradient(Learner):
             mark=self._book.mark,
         )
         self._lists: tuple[Any, ...] = (None, None)
+
+    def _has_base(self) -> bool:
+        return has_base_rate(self.config)
 
     def _clock(self) -> float:
         return float(self._scalars[CLOCK] + self._scalars[CLOCK_LOST])
@@ -291,8 +308,14 @@ class MixedGradient(Learner):
 
     def _check(self, arrays: Arrays) -> None:
         """Raise `Corrupt` unless the names, shapes, types, order and range are those of a frozen state."""
-        check_names(arrays, STATE | self._book.names_in(arrays))
-        check_mixture(arrays, 2**self.bits)
+        has_base, share = self._has_base(), 0.0
+        check_names(arrays, STATE | self._book.names_in(arrays) | ({"base"} if has_base else set()))
+        if has_base:
+            check_numbers("base", arrays["base"], 4)
+            share, _, *labels = arrays["base"].astype(np.float64).tolist()
+            if min(share, *labels) < 0.0:
+                raise Corrupt("learner state: the share or the counts of the base rate are negative")
+        check_mixture(arrays, 2**self.bits, share)
         self._book.check(arrays, self.bits)
 
 
@@ -324,7 +347,7 @@ def check_mixture(arrays: Arrays, slots: int, below: float = 0.0) -> None:
 
 
 def mixture_settings(config: TruncatedGradientConfig, lanes: int) -> Any:
-    """The `riata_mixture_settings` of members, with shares for so many lanes."""
+    """The `riata_mixture_settings` of members; cells give a share back to the fourth lane, and have no base rate."""
     return struct(
         "riata_mixture_settings",
         eta=(*steps_of(config), 0.0),
@@ -337,6 +360,7 @@ def mixture_settings(config: TruncatedGradientConfig, lanes: int) -> Any:
         intercept=config.intercept,
         centred=config.centred and config.intercept,
         calibrated=config.calibrated,
+        base_rate=has_base_rate(config) and lanes == MEMBERS,
         gravity=config.gravity,
         ceiling=config.ceiling,
         reach=config.reach,
@@ -348,8 +372,13 @@ def mixture_settings(config: TruncatedGradientConfig, lanes: int) -> Any:
 def intercept_of(member: F64) -> float:
     """The intercept of the mixture, from the numbers of its members."""
     share, intercept, _, gain, offset, *_ = member.tolist()
-    base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(MEMBERS)]
-    return float(base[0] + base[1] + base[2])
+    base = [share[k] * (gain[k] * intercept[k] + offset[k]) for k in range(LANES)]
+    return float(base[0] + base[1] + base[2] + base[3])
+
+
+def has_base_rate(config: TruncatedGradientConfig) -> bool:
+    """Whether the base rate is a member."""
+    return config.base_rate and config.intercept
 
 
 def steps_of(config: TruncatedGradientConfig) -> tuple[float, ...]:
@@ -416,4 +445,5 @@ def of_one_step(config: TruncatedGradientConfig, arrays: Arrays) -> Arrays:
         "tau": np.where(tau >= NEVER, NEVER, 0.0)[alive],
         "squares": np.tile(squares, MEMBERS),
         "scale": scale,
+        **({"base": np.zeros(4)} if has_base_rate(config) else {}),
     }

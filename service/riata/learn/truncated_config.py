@@ -126,6 +126,14 @@ class TruncatedGradientConfig(LearnerSettings):
             "eta of public streams is between 0.3 and 24."
         ),
     ] = True
+    base_rate: Annotated[
+        bool,
+        doc(
+            "With `mixed`, the rate of positives so far is one more member, until the others have made the labels much likelier. "
+            "Only with an intercept, and not with several classes. Default true: the log loss of rare clicks is up to 9 % less, "
+            "and that of 23 public streams at most 0.2 % more."
+        ),
+    ] = True
     shapes: Annotated[
         Literal["auto", "off"],
         doc(
@@ -232,7 +240,7 @@ class TruncatedGradientConfig(LearnerSettings):
         return self.mixed and self.eta == ETA and self.loss == "logistic" and self.normalised
 
     def of_class(self) -> TruncatedGradientConfig:
-        return replace(self, shapes="off", bounded=False)
+        return replace(self, shapes="off", bounded=False, base_rate=False)
 
     def is_bounded(self) -> bool:
         """Whether margins are bounded where probabilities take them."""

@@ -405,6 +405,7 @@ SPEC: Final = LearnerSpec(
         "scaled_label": False,
         "scale": "largest",
         "mixed": False,
+        "base_rate": False,
         "shapes": "off",
         "bounded": False,
     },

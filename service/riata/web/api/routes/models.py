@@ -94,7 +94,8 @@ class Metrics(Document, kw_only=True):
     classes            : of several classes: recall, precision, f1 and log loss of each by horizon
     macro              : of several classes: the means of these figures over the classes that occurred
     drift              : if the model has a detector: its signals, and the last alarms, newest first
-    mixed              : if the learner mixes several step sizes: the steps, and the share of each in the served weights
+    mixed              : if the learner mixes several step sizes: the steps, the share of each in the served weights, and that of
+        the base rate
     recent             : of the last 1,000 events, or those of the window if it has fewer; `refused`: rows that this process
         refused while it accepted the last 1,000
     minute             : of the events that were learnt in the last minute; `seconds`: how long that is, 60 to 65, less after a
