@@ -2,7 +2,8 @@
  *
  * Every row goes from its bytes straight into records (rows.c). Strings with escapes are written without them to the side area
  * behind the body, words of texts folded. A row ends in one of three ways: accepted; refused, with a code and the name at fault;
- * or handed over to the reference reader: a number of more than 19 digits too close to a tie, or a text of the old rule of words.
+ * or handed over to the reference reader: a number of more than 19 digits too close to a tie, a text of the old rule of words, or a value
+ * that is not of the kind of its field.
  * `skip_value` scans refused rows again. It finds their end, and gives a syntax error, and after it bytes that are not UTF-8,
  * precedence over any other reason, as a decoder that parses before it validates would.
  *
@@ -10,7 +11,10 @@
  * no comparison with the end of the row.
  *
  * Functions that read return where they stopped, or NULL with `code` and perhaps `stopped` set. */
+#include <stdio.h>
+
 #include "text.h"
+#include "fields.h"
 #include "lines.h"
 #include "riata.h"
 
@@ -23,6 +27,7 @@ enum { KEY_FEATURES, KEY_LABEL, KEY_WEIGHT, KEY_EVENT_ID, KEY_TS, KEY_PREDICTION
 typedef struct {
     riata_records *row;
     const riata_rules *rules;
+    const riata_fields *kinds;   /* of the fields of the row's model */
     u8 *data, *side;             /* the body; the first free byte of the side area */
     const u8 *body_end, *room_end;
     i64 limit;                   /* where the body ends in `data` */
@@ -512,7 +517,7 @@ static const u8 *read_words(reader *r, const u8 *p, const u8 *stop, span space, 
     u64 prefix = hash_span(r->blame, key, FIELD_EQUALS);
     for (;;) {
         if (p >= stop || *p != '"')
-            return fail(r, p < stop ? BAD_FEATURE : SYNTAX, p);
+            return fail(r, p >= stop ? SYNTAX : field_kind(r->kinds, field) == FIELD_CATEGORY ? HANDOVER : BAD_FEATURE, p);
         if (split) {
             if (!(p = read_text(r, p + 1, stop)))
                 return NULL;
@@ -578,15 +583,56 @@ static inline const u8 *read_key(reader *r, const u8 *p, const u8 *stop) {
     return p < stop ? p : fail(r, SYNTAX, p);
 }
 
-/* Read the value of the feature `blame`, which is no object. `key` is the model's, or the hash of the namespace `space`. */
+/* Read a string as the number that it writes; any other is left to the reference reader. */
+static const u8 *read_quoted_number(reader *r, const u8 *p, const u8 *stop, span space, u64 field) {
+    int holds, status = EXACT;
+    double value;
+    const u8 *fault, *end = scan_string(p + 1, stop, &holds, &fault);
+    if (!end)
+        return fail(r, SYNTAX, fault);
+    if (read_number(p + 1, end, false, &value, &status) != end || status != EXACT || !(fabs(value) <= VALUE_ABS_MAX))
+        return fail(r, HANDOVER, p);
+    return put_key(r, field, value, PLAIN | KEY, space) ? end + 1 : refuse(r, TOO_MANY_IN_ROW);
+}
+
+/* Put the whole number or the truth p:end as the value of a category, as riata/wire/fields.py has it. */
+static const u8 *put_category(reader *r, const u8 *p, const u8 *end, double value, span space, u64 field, u64 key) {
+    bool is_number = begins_number(*p);
+    if (space.start < space.stop || (is_number && !(value == floor(value) && fabs(value) < 0x1p53)) ||
+        r->room_end - r->side < SIDE_TIMES * (r->body_end - p) + PADDING)
+        return fail(r, HANDOVER, p);
+    span said = {p, end};
+    if (is_number) {
+        said.start = r->side;
+        r->side += sprintf((char *)r->side, "%lld", (long long)value);
+        said.stop = r->side;
+    }
+    count_odd(r->kinds, field, FIELD_CONTRARY);
+    u64 fingerprint = hash_span(said, hash_span(r->blame, key, FIELD_EQUALS), NUMBER);
+    if (!put_key(r, field, 0.0, PLAIN | KEY | SHADOWED, space) || !put_record(r, fingerprint, 1.0, EQUALS, r->blame, said))
+        return refuse(r, TOO_MANY_IN_ROW);
+    return end;
+}
+
+/* Read the value of the feature `blame`, which is no object. `key` is the model's, or the hash of the namespace `space`. What is not of
+ * the form that the kind of the field has is left to the reference reader but for what is common. */
 static inline const u8 *read_value(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
+    const u64 field = hash_span(r->blame, key, NUMBER);
+    const int of = field_kind(r->kinds, field);
+    if (of > FIELD_CATEGORY && *p != 'n')
+        return fail(r, HANDOVER, p);
+    if (of == FIELD_NUMBER && *p == '"')
+        return read_quoted_number(r, p, stop, space, field);
     if (*p == '"' || *p == '[')
-        return read_words(r, p, stop, space, key);
+        return of == FIELD_NUMBER ? fail(r, HANDOVER, p) : read_words(r, p, stop, space, key);
     double value = 0.0;
     int kind;
-    if (!(p = read_scalar(r, p, stop, &value, &kind)))
+    const u8 *end = read_scalar(r, p, stop, &value, &kind);
+    if (!end)
         return NULL;
-    return put_key(r, hash_span(r->blame, key, NUMBER), value, kind, space) ? p : refuse(r, TOO_MANY_IN_ROW);
+    if (of == FIELD_CATEGORY && !(kind & SHADOWED))
+        return put_category(r, p, end, value, space, field, key);
+    return put_key(r, field, value, kind, space) ? end : refuse(r, TOO_MANY_IN_ROW);
 }
 
 static const u8 *read_object(reader *r, const u8 *p, const u8 *stop, span space, u64 key);
@@ -599,6 +645,12 @@ static const u8 *read_feature(reader *r, const u8 *p, const u8 *stop, span space
     if (!put_key(r, hash_span(name, key, NUMBER), 0.0, KEY | SHADOWED, space))
         return refuse(r, TOO_MANY_IN_ROW);
     return read_object(r, p, stop, name, hash_span(name, key, FIELD_NAMESPACE));
+}
+
+/* Whether strings are the usual values of a field. */
+static inline bool reads_strings(const riata_fields *kinds, u64 field) {
+    int kind = field_kind(kinds, field);
+    return kind == FIELD_UNKNOWN || kind == FIELD_CATEGORY;
 }
 
 /* Read a member that is a plain name with a number or a string without escapes, outside of namespaces, as `read_key` and `read_feature`
@@ -633,7 +685,7 @@ static inline __attribute__((always_inline)) const u8 *read_usual(reader *r, con
         const u8 *after = short_number(at, row->value + n);
         if (!after || (*after != ',' && continues_number(*after)))
             after = begins_number(*at) ? long_number(at, stop, row->value + n, &status) : NULL;
-        if (after) {
+        if (after && field_kind(r->kinds, row->fingerprint[n]) <= FIELD_NUMBER) {
             row->kind[n] = PLAIN | KEY;
             r->n = n + 1;
             return after;
@@ -643,7 +695,8 @@ static inline __attribute__((always_inline)) const u8 *read_usual(reader *r, con
     const u8 *said = at + 1, *fault, *close = at;
     if (*at == '"' && r->rules->texts == 0 && *(close = plain_end(said)) > '~')
         close = scan_unusual(close, stop, &holds, &fault);
-    if (!close || close == at || *close != '"' || holds & HAS_ESCAPE || name_fault((span){said, close}, holds) != OK) {
+    if (!close || close == at || *close != '"' || holds & HAS_ESCAPE || name_fault((span){said, close}, holds) != OK ||
+        !reads_strings(r->kinds, row->fingerprint[n])) {
         r->blame = (span){name, end};
         *value = at < stop && *at > ' ' ? at : NULL;
         return NULL;
@@ -951,6 +1004,7 @@ static const u8 *take_row(reader *r, const u8 *start, const u8 *stop, riata_sink
 
 static i64 read_lines(reader *r, riata_text *text, riata_sink *sink) {
     lines body = lines_of(text);
+    i64 owner = 0;
     for (span line; next_line(&body, &line);) {
         const u8 *start = skip_space(line.start, line.stop);
         if (start == line.stop)
@@ -958,6 +1012,7 @@ static i64 read_lines(reader *r, riata_text *text, riata_sink *sink) {
         i64 number = sink->count[ROWS];
         if (number == sink->row_capacity)
             return TOO_MANY_ROWS;
+        r->kinds = kinds_for(r->rules, line.start - text->data, &owner);
         const u8 *after = take_row(r, start, line.stop, sink, number, 0);
         if (sink->code[number] == TOO_MANY_FEATURES)
             return TOO_MANY_FEATURES;
@@ -1004,6 +1059,7 @@ EXPORT i64 riata_read_json(riata_text *text, riata_records *row, riata_sink *sin
     reader r = {
         .row = row,
         .rules = rules,
+        .kinds = rules->kinds,
         .data = text->data,
         .side = text->data + text->size + 1,
         .body_end = text->data + text->size,

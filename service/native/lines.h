@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "fields.h"
 #include "text.h"
 
 enum { FEATURES, FOUND, ROWS }; /* places of sink->count */
@@ -144,9 +145,20 @@ static inline int take_label(const u8 *data, span word, riata_sink *sink, const 
     return OK;
 }
 
+/* Whether a record is a number of a field that is none: its row is left to the reference reader. */
+static inline bool has_other_kind(const riata_records *row, i64 n, const riata_fields *kinds) {
+    for (i64 i = 0; i < n; i++)
+        if (!(row->kind[i] & SHADOWED) && field_kind(kinds, row->fingerprint[i]) > FIELD_NUMBER)
+            return true;
+    return false;
+}
+
 /* Finish row `number` of n records, unless its reading ended with `code`, and store its code. Returns the code. */
-static inline int close_row(riata_records *row, i64 n, int code, riata_sink *sink, const riata_rules *rules, i64 number) {
+static inline int close_row(riata_records *row, i64 n, int code, riata_sink *sink, const riata_rules *rules, const riata_fields *kinds,
+                            i64 number) {
     i64 at;
+    if (code == OK && kinds && has_other_kind(row, n, kinds))
+        code = HANDOVER;
     if (code == OK && (code = (int)riata_finish_row(row, n, sink, rules, number, &at)) != OK) {
         const i64 *names = row->span + 4 * at;
         sink->place[PLACES * number + FIELD_START] = (row->kind[at] & SHOWN) == PLAIN ? names[2] : names[0];

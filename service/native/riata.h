@@ -151,6 +151,13 @@ typedef struct {
     i64 *count; /* features, found, rows */
 } riata_sink;
 
+/* Fields and their kinds, found by hash.
+ *   table   u64[1 + 3 m]   m - 1; m places, a power of two, at most half of them taken: the hash of a field with the kind in its low bits,
+ *                          or 0; and for each place how many values contradicted the kind, and how many could not be read as one */
+typedef struct {
+    const u64 *table;
+} riata_fields;
+
 /* What the readers need to know about a model.
  *   key       the hash key of its encoder
  *   labels    0: "0/1"   1: "-1/+1"   2: "real"   3: names of classes
@@ -159,7 +166,10 @@ typedef struct {
  *   ngrams, words   n-grams of 1..ngrams words; the rule of words
  *   text      u64[texts]    hashes of the fields that are split into words
  *   seen      u64[seen_size]   the table of names seen, open addressing; no names are listed if seen_size is 0
- *   fields    u64[fields_size], crosses i64[crosses_size, 3]   crossed fields, and their positions in `fields`, -1 for none */
+ *   fields    u64[fields_size], crosses i64[crosses_size, 3]   crossed fields, and their positions in `fields`, -1 for none
+ *   kinds     of the fields that have one; NULL if none has
+ *   kinds_of  in place of it if rows of several models follow each other: u64[owners], the address of those of each, 0 for none, and
+ *   stop_of   i64[owners], where the lines of each end in the body */
 typedef struct {
     u64 key;
     i64 labels, labelled, l2, ngrams, words;
@@ -172,6 +182,9 @@ typedef struct {
     const i64 *crosses;
     i64 crosses_size;
     double cross_scale;
+    const riata_fields *kinds;
+    const u64 *kinds_of;
+    const i64 *stop_of;
 } riata_rules;
 
 /* Read examples in JSON: one on each line, or a document of one example or an array of them.
@@ -237,6 +250,19 @@ QUICK i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *sin
  * Returns   OK, or why not; *at is then the position of the record at fault
  * Source    riata/wire/rows.py */
 QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const riata_rules *rules, i64 number, i64 *at);
+
+/* Enter the fields of new names, as far as there is room, into the table of `fields`: of `a` a number, of `b=c` a category `b`, of `n^a`
+ * and `n^b:c` those of the namespace `n`. Other names, as words of texts, have no field, and a `c` that
+ * says that there is no value tells none.
+ *   text u8[..], length u32[n], fingerprint u64[n]   the names
+ *   from     the first name to look at
+ *   at, size, field   i64[room], i64[room], u64[room] of each field that was entered: where its name begins in `text`, its bytes, its
+ *            hash with the kind in the low bits
+ *   entered  how many, out
+ * Returns   the name at which there was no more room; n if there was
+ * Source    riata/wire/fields.py, riata/maths/hashing.py */
+EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
+                             i64 *at, i64 *size, u64 *field, i64 *entered);
 
 /* ---- table.h ------------------------------------------------------------------------------------------------------ */
 

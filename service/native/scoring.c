@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "arithmetic.h"
+#include "fields.h"
 #include "losses.h"
 #include "riata.h"
 #include "shapes.h"
@@ -154,7 +155,7 @@ static void put(riata_records *row, i64 n, u64 fingerprint, double value, int ki
 
 /* Read the query in the first `size` bytes of `query` into records; what is decoded is written behind it, as many bytes and two.
  * Returns how many records; -1 if the query is left to the general path: what that refuses, a name that begins with `_`, text fields
- * and a value that is not a number, a number next to a tie. */
+ * and a value that is not a number, a number next to a tie, a value that is not of the kind of its field. */
 static i64 read_query(u8 *query, i64 size, riata_records *row, const riata_rules *rules) {
     const u8 *stop = query + size;
     u8 *at = query + size + 1;
@@ -172,11 +173,13 @@ static i64 read_query(u8 *query, i64 size, riata_records *row, const riata_rules
             return -1;
         u64 name = hash_name(start, middle - start, rules->key, NUMBER);
         double number = 0.0;
-        int status = EXACT;
+        int status = EXACT, kind = field_kind(rules->kinds, name);
         *at = '\n'; /* no byte of a number */
-        if (read_number(middle, at, true, &number, &status) == at && at > middle) {
-            if (status != EXACT)
-                return -1;
+        bool is_number = at > middle && read_number(middle, at, true, &number, &status) == at;
+        if (status != EXACT || kind > FIELD_CATEGORY || (kind == FIELD_NUMBER && !is_number) ||
+            (kind == FIELD_CATEGORY && is_number && memchr(middle, '.', (size_t)(at - middle))))
+            return -1;
+        if (is_number && kind != FIELD_CATEGORY) {
             put(row, n++, name, number, PLAIN | KEY);
             continue;
         }

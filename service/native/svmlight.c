@@ -109,6 +109,7 @@ static int read_pairs(const u8 *data, const u8 *p, const u8 *stop, riata_records
 EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules) {
     lines body = lines_of(text);
     const u8 *data = text->data;
+    i64 owner = 0;
     row->sorted = 0;
     for (span line; next_row(&body, &line);) {
         i64 number = sink->count[ROWS], *place = sink->place + PLACES * number, n = 0;
@@ -134,7 +135,7 @@ EXPORT i64 riata_read_svmlight(riata_text *text, riata_records *row, riata_sink 
                 put_span(place + FIELD_START, data, blame);
             }
         }
-        code = close_row(row, n, code, sink, rules, number);
+        code = close_row(row, n, code, sink, rules, kinds_for(rules, line.start - data, &owner), number);
         if (code == TOO_MANY_FEATURES)
             return TOO_MANY_FEATURES;
         if (code == DUPLICATE_KEY)

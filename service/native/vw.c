@@ -320,6 +320,7 @@ static int read_row(reader *r, span line, riata_sink *sink, i64 number) {
 EXPORT i64 riata_read_vw(riata_text *text, riata_records *row, riata_sink *sink, const riata_rules *rules) {
     reader r = {.row = row, .rules = rules, .data = text->data, .side = text->data + text->size + 1};
     lines body = lines_of(text);
+    i64 owner = 0;
     row->sorted = 0;
     for (span line; next_row(&body, &line);) {
         i64 number = sink->count[ROWS];
@@ -335,7 +336,7 @@ EXPORT i64 riata_read_vw(riata_text *text, riata_records *row, riata_sink *sink,
         } else if (code != OK) {
             put_span(sink->place + PLACES * number + FIELD_START, r.data, r.blame);
         }
-        if (close_row(row, r.n, code, sink, rules, number) == TOO_MANY_FEATURES)
+        if (close_row(row, r.n, code, sink, rules, kinds_for(rules, line.start - r.data, &owner), number) == TOO_MANY_FEATURES)
             return TOO_MANY_FEATURES;
         sink->count[ROWS] = number + 1;
     }

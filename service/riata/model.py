@@ -54,7 +54,7 @@ class Model:
         """Read a model that `riata fit --out`, `riata export` or `save` wrote. Raises `Malformed` (code `not_an_export`)."""
         model = cls.__new__(cls)
         model._state, names = read_export(Path(path).read_bytes())
-        model._names = NameBook(model._state.config.encoder.names_max)
+        model._names = NameBook.of(model._state.config.encoder)
         model._names.add_all(names)
         model._served = None
         return model
@@ -127,7 +127,7 @@ class Model:
     def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
         """Score the rows of a body in a format of the service, without labels. Rows at fault are returned, and have no score."""
         config = self._state.config
-        parsed = parse_examples(body, content_type, Context(config.encoder, config.labels), False)
+        parsed = parse_examples(body, content_type, Context(config.encoder, config.labels, kinds=self._names.kinds), False)
         return self._model().score(parsed.batch), parsed.errors
 
     def _scores(self, rows: list[dict[str, Any]], first: int) -> Scores:
@@ -137,7 +137,7 @@ class Model:
 
     def _learn(self, rows: list[dict[str, Any]], first: int) -> int:
         config = self._state.config
-        context = Context(config.encoder, config.labels, self._names.seen, config.classes)
+        context = Context(config.encoder, config.labels, self._names.seen, config.classes, kinds=self._names.kinds)
         parsed = parse_examples(_body(rows, first), NDJSON, context, True)
         _require_none(parsed.errors, first)
         if parsed.classes[len(config.classes.names) :]:

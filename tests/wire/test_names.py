@@ -221,7 +221,7 @@ def test_each_name_is_listed_once_in_the_order_of_appearance() -> None:
     data, sink = np.array(bytearray(b"ageuser"), np.uint8), make_sink(100, 1, 1)
     found = [(7, 0, (0, 0, 0, 3)), (9, 1, (3, 7, 0, 3)), (7, 0, (0, 0, 0, 3)), (2**64 - 1, 0, (-1, 1, 0, 0))]
     for k, (fingerprint, kind, span) in enumerate(found):
-        sink.found_fingerprint[k], sink.found_kind[k], sink.found_span[k] = fingerprint, kind, span
+        sink.found_fingerprint[k], sink.found_kind[k], sink.found_span[k], sink.found_row[k] = fingerprint, kind, span, 0
     sink.count[FOUND] = len(found)
     assert names_found(data, sink, SLOW) == [(7, b"age"), (9, b"user=age"), (2**64 - 1, SLOW[1])]
     sink.count[FOUND] = 0

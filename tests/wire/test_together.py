@@ -174,7 +174,7 @@ def test_bodies_of_several_models_read_by_one_call_equal_those_of_each(kind: str
     bodies, contexts = several(kind, 3, **encoder)
     stop = np.array([len(some) for some in bodies]).cumsum()
     seen = [each.names.table() for each in contexts if each.names is not None]
-    read = read_for_models([body for some in bodies for body in some], stop, form[0], contexts[0], seen)
+    read = read_for_models([body for some in bodies for body in some], stop, form[0], contexts[0], seen, [None] * len(seen))
     assert read is not None
     begun, at = 0, 0
     for some, each, last, names in zip(bodies, contexts, read.last.tolist(), read.names, strict=True):
@@ -187,7 +187,7 @@ def test_bodies_of_several_models_read_by_one_call_equal_those_of_each(kind: str
 
 def test_a_model_that_keeps_no_names_gets_none() -> None:
     seen = [NO_NAMES, context().names.table()]  # type: ignore[union-attr]
-    read = read_for_models([row(1), row(1)], np.array([1, 2]), NDJSON, context(), seen)
+    read = read_for_models([row(1), row(1)], np.array([1, 2]), NDJSON, context(), seen, [None] * len(seen))
     assert read is not None
     assert len(read.names[0]) == 0
     assert {name for _, name in read.names[1]} == {b"colour=c1", b"size", "ümlaut".encode()}
@@ -200,5 +200,5 @@ def test_bodies_of_several_models_are_left_to_each_if_a_row_is_not_accepted(kind
     for bad in BAD[kind]:
         if (found := lines_of(bad, kind)) is not None:
             bodies, seen = [form[1], found[1]], [NO_NAMES] * 2
-            assert read_for_models([form[1]] * 2, np.array([1, 2]), form[0], context(), seen) is not None
-            assert read_for_models(bodies, np.array([1, 2]), form[0], context(), seen) is None
+            assert read_for_models([form[1]] * 2, np.array([1, 2]), form[0], context(), seen, [None] * len(seen)) is not None
+            assert read_for_models(bodies, np.array([1, 2]), form[0], context(), seen, [None] * len(seen)) is None

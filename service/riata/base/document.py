@@ -26,13 +26,18 @@ ABSENT: Final = {"absent": True}  # metadata of a field whose default only stand
 
 
 class DocumentValue:
-    """A value that is an object of its own. It writes and describes itself; whoever reads the document puts it there."""
+    """A value that is an object of its own: it reads, writes and describes itself."""
 
     __slots__ = ()
 
     def written(self) -> Any:
         """Return what answers show of it."""
         raise NotImplementedError
+
+    @staticmethod
+    def from_document(_value: object, path: str) -> Any:
+        """Read what a client sent. Raises `BadInput` with the path. By default whoever reads the document has done that."""
+        raise BadInput(f"{path}: not understood", "wrong_type")
 
     @staticmethod
     def schema() -> dict[str, Any]:
@@ -129,8 +134,8 @@ def _read(hint: Any, value: object, path: str) -> Any:
         if not isinstance(value, list | tuple):
             raise BadInput(f"{path}: expected an array, got {_name(value)}", "wrong_type")
         return tuple(_read(get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
-    if isinstance(hint, type) and isinstance(value, hint) and isinstance(value, DocumentValue):
-        return value
+    if isinstance(hint, type) and issubclass(hint, DocumentValue):
+        return value if isinstance(value, hint) else hint.from_document(value, path)
     if dataclasses.is_dataclass(hint):
         return read_document(typing.cast(type, hint), value, path)
     return _read_scalar(hint, value, path)

@@ -46,7 +46,7 @@ def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], 
     Raises `Malformed` (code `no_posterior`) if it keeps no posterior, or has learnt nothing.
     """
     state, names = read_export(content)
-    book = NameBook(state.config.encoder.names_max)
+    book = NameBook.of(state.config.encoder)
     book.add_all(names)
     origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
     weights = state.served_weights()

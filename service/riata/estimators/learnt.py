@@ -77,7 +77,7 @@ class Learnt:
 
     def export(self) -> bytes:
         """Return the bytes that a service's import route accepts."""
-        book = NameBook(self.state.config.encoder.names_max)
+        book = NameBook.of(self.state.config.encoder)
         book.add_all(self._names)
         book.add_all(self.columns.names)
         frozen, weights = self.state.freeze(), self.state.learner.weights()

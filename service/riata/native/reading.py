@@ -67,7 +67,8 @@ def sink_of(sink: Any) -> Any:
 def rules_struct(rules: Any) -> Any:
     """Make the `riata_rules` of `Rules`."""
     sizes = {"texts": len(rules.text), "seen_size": len(rules.seen), "fields_size": len(rules.fields)}
-    given = rules._asdict() | {"key": int(rules.key), "crosses_size": len(rules.crosses)}
+    kinds = None if rules.kinds is None else rules.kinds.native
+    given = rules._asdict() | {"key": int(rules.key), "crosses_size": len(rules.crosses), "kinds": kinds}
     return struct("riata_rules", **given, **sizes)
 
 

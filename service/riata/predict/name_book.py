@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
+from riata.wire.encoder import EncoderConfig
+from riata.wire.fields import NO_FIELDS, FieldKinds, Fields
 from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
@@ -51,13 +53,36 @@ class NameBook:
 
     A reader sees each name wholly or not at all. `seen` is the set of their fingerprints, for the readers of bodies.
     A slot is as wide as the model that is asked about has it: the top `bits` of a fingerprint, 1 to 32.
+
+    kinds : those of the fields that the names and the configuration tell; None if fields have none
     """
 
-    def __init__(self, capacity: int = NAMES_KEPT_MAX) -> None:
+    def __init__(self, capacity: int = NAMES_KEPT_MAX, fields: Fields = NO_FIELDS, hash_key: int = 0) -> None:
+        """fields, hash_key : of the encoder"""
         self.capacity = capacity
         self.seen = NamesSeen(capacity)
+        self.kinds: FieldKinds | None = None
+        self._fields, self._hash_key = NO_FIELDS, hash_key
         self._held = _Held(0, np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
         self._index: tuple[_Segment, ...] = ()
+        self.set_fields(fields)
+
+    @staticmethod
+    def of(encoder: EncoderConfig) -> NameBook:
+        """Make the book of a model."""
+        return NameBook(encoder.names_max, encoder.fields, encoder.hash_key)
+
+    def set_fields(self, fields: Fields) -> None:
+        """Take the setting `encoder.fields`, which may be another than before. Fields are met in the names so far."""
+        if fields == self._fields:
+            return
+        self._fields = fields
+        if not fields:
+            self.kinds = None
+            return
+        kinds = FieldKinds(fields, self._hash_key)
+        kinds.meet(self.everything())
+        self.kinds = kinds
 
     def __len__(self) -> int:
         return self._held.names
@@ -83,6 +108,8 @@ class NameBook:
         end[count:after] += text_bytes
         text[text_bytes:text_after] = fresh.text
         self._held = _Held(after, fingerprint, end, text)
+        if self.kinds is not None:
+            self.kinds.meet(fresh)
         return len(fresh)
 
     def add(self, fingerprint: int, name: bytes) -> bool:
@@ -132,9 +159,10 @@ class NameBook:
         return Names(held.fingerprint[: held.names], np.diff(end, prepend=0).astype(np.uint32), text)
 
     def memory(self) -> int:
-        """Return the bytes of the names, of their index and of the set of their fingerprints."""
+        """Return the bytes of the names, of their index, of the set of their fingerprints and of the kinds of fields."""
         held, segments = self._held, self._index
         names = held.fingerprint.nbytes + held.end.nbytes + held.text.nbytes + self.seen.nbytes
+        names += self.kinds.memory() if self.kinds is not None else 0
         return names + sum(segment.fingerprint.nbytes + segment.position.nbytes for segment in segments)
 
     def _indexed(self) -> tuple[_Held, tuple[_Segment, ...]]:

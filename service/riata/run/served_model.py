@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from riata.base.clock import Clock
@@ -85,7 +85,19 @@ class ServedModel:
     @staticmethod
     def open(name: str, encoder: EncoderConfig, logged: int, lineage: bytes = b"") -> ServedModel:
         """Create a served model for a model without requests yet."""
-        return ServedModel(name, encoder, logged, logged, NameBook(encoder.names_max), lineage)
+        return ServedModel(name, encoder, logged, logged, NameBook.of(encoder), lineage)
+
+    def serve(self, published: Published, edition: int = 0) -> None:
+        """Serve a version. edition : its number, 0 if this process has learnt it"""
+        fields = published.config.encoder.fields
+        if fields != self.encoder.fields:
+            with self.naming:
+                self.names.set_fields(fields)
+            self.encoder = replace(self.encoder, fields=fields)
+        kinds, plan = self.names.kinds, published.model.plan
+        if plan is not None:
+            plan.rules.kinds = None if kinds is None else kinds.native
+        self.published, self.edition, self.another = published, edition, ""
 
     @property
     def seen(self) -> NamesSeen:

@@ -114,7 +114,8 @@ class Service:
         """Return the context for parsing a body for `model`; only labelled rows bring names into the log."""
         served, config = self._engine.served_model(model), self.published(model).config
         key, seen = self._engine.context.log_thread.subject_key, served.seen if labelled else None
-        return StoreContext(served.encoder, config.labels, seen, config.classes, subject_key=key)
+        kinds = served.names.kinds
+        return StoreContext(served.encoder, config.labels, seen, config.classes, kinds=kinds, subject_key=key)
 
     def names(self, model: str) -> NameBook:
         """Return the feature names that `model` has seen."""

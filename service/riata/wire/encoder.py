@@ -14,6 +14,7 @@ from riata.base.arrays import F64
 from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
+from riata.wire.fields import AUTO, Fields
 
 # Fields that are curves: trees, learnt before, that turn a curve into indicators of the leaves in which it ends.
 
@@ -79,6 +80,13 @@ class Curves(DocumentValue):
         return {field: tree.text for field, tree in self.trees}
 
     @staticmethod
+    def from_document(value: object, path: str) -> Curves:
+        """Read what a client sent, if it names no tree: `run.state.config` has read others before. Raises `BadInput`."""
+        if value != {}:
+            raise BadInput(f"{path}: expected an object of fields and trees", "wrong_type")
+        return NO_CURVES
+
+    @staticmethod
     def schema() -> dict[str, Any]:
         """Return the schema of what a client sends."""
         return {"type": "object", "maxProperties": CURVES_MAX, "additionalProperties": {"type": "string"}}
@@ -121,7 +129,7 @@ EXCLUSIONS: Final[Sequence[Exclusion[EncoderConfig]]] = (
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """How names become slots and values become numbers. Any change requires relearning, except of `names_max`."""
+    """How names become slots and values become numbers. Any change requires relearning, except of `names_max` and `fields`."""
 
     bits: Annotated[
         int,
@@ -155,6 +163,11 @@ class EncoderConfig:
         "Fields that are curves, each with its tree: the file of `riata tree` in base64, or its digest if a model has it. A"
         " curve becomes an indicator of its leaf, `ecg#7`.",
     ] = NO_CURVES
+    fields: Annotated[
+        Fields,
+        'Kinds of fields, such as {"zip": "category"}: number, category, boolean, time, unix_s or unix_ms. The kind of any other'
+        ' field is that of its first value that is learnt; {"*": "off"}, or "off", reads it by each value.',
+    ] = AUTO
     words: Annotated[
         Literal[1, 2], "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."
     ] = 2
@@ -195,9 +208,10 @@ class EncoderConfig:
 
 
 def fingerprint(config: EncoderConfig) -> str:
-    """Return 16 hex digits that are equal only if two encoders make the same features; `names_max` does not matter."""
+    """Return 16 hex digits that are equal only if two encoders make the same features of the same values; `names_max`, and by
+    which kind values are read (`fields`), do not matter."""
     document = write_document(config)
-    del document["names_max"]
+    del document["names_max"], document["fields"]
     document["feature_hash"] = FEATURE_HASH_VERSION
     # Fingerprints of models that were made before these settings existed stay as they are.
     if not config.crosses:

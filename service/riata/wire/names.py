@@ -210,7 +210,10 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     data       : u8[...]      the body
     slow_names : list[bytes]  the names that spans of reference readers refer to
     """
-    return _shown(data, sink, slow_names, _first_found(sink, None))
+    chosen = _first_found(sink, None)
+    if slow_names:  # rows of reference readers were listed last
+        chosen = chosen[np.argsort(sink.found_row[chosen], kind="stable")]
+    return _shown(data, sink, slow_names, chosen)
 
 
 def names_by_model(data: U8, sink: BatchBuilder, slow_names: list[bytes], owner: I64, seen: Sequence[U64]) -> list[Names]:

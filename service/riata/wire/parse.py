@@ -26,10 +26,11 @@ from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
 from riata.wire.encoder import Curves, EncoderConfig
+from riata.wire.fields import CATEGORY, FieldKinds, Untyped
 from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen, names_by_model
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
-from riata.wire.read_body import FORMATS, Format, format_of, read_body, require_curves, row_errors, take_slow
+from riata.wire.read_body import FORMATS, Format, SeveralKinds, format_of, read_body, require_curves, row_errors, take_slow
 from riata.wire.rows import (  # fmt: skip
     BEGIN,
     END,
@@ -65,6 +66,7 @@ class Context:
 
     names  : None if no names are to be collected
     by_row : refuse rows one by one, even if the labels of all are those of another setting
+    kinds  : of the fields that have one
     """
 
     encoder: EncoderConfig
@@ -72,6 +74,7 @@ class Context:
     names: NamesSeen | None = None
     classes: ClassesConfig = NO_CLASSES
     by_row: bool = False
+    kinds: FieldKinds | None = None
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
@@ -91,6 +94,7 @@ def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[
         fields=np.array([hash_of(name.encode(), encoder.hash_key, NUMBER) for name in fields], np.uint64),
         crosses=np.array(crosses, np.int64) if crosses else NO_CROSSES,
         cross_scale=encoder.cross_scale,
+        kinds=context.kinds,
     )
 
 
@@ -118,14 +122,23 @@ def _parse(
     body: bytes | PaddedBuffer | U8, form: Format, context: Context, labelled: bool, scratch: Workspace | None, header: bytes
 ) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
-    rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen)
+    rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen, kinds=context.kinds)
     reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
+    if (kinds := _met_in(reading, context.kinds)) is not None:
+        reading = read_body(body, form, rules._replace(kinds=kinds), scratch, header, context.encoder.curves)
     parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
     if parsed.others and not context.by_row:
         sentence = other_form(context.labels, own_labels(parsed, context.labels), parsed.others)
         if sentence is not None:
             raise OtherLabels(sentence, parsed.rows)
     return number_classes(parsed, reading, context.classes) if context.labels == "classes" and labelled else parsed
+
+
+def _met_in(reading: Reading, kinds: FieldKinds | None) -> FieldKinds | None:
+    """Return the kinds with those of the fields that come in these rows first; None if there are no such fields.
+
+    The rows are then read again, so that all rows of a body are read by the same kinds."""
+    return None if kinds is None or reading.rows < 2 else kinds.with_met(new_names(reading))
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -214,8 +227,9 @@ def query_records(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) ->
             name.encode()
         except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
             raise Refused(INVALID_UTF8) from None
-        status = parse_number(encoded)[1]
-        values.setdefault(name, []).append(text if status == NOT_A_NUMBER else float(text))
+        kind = 0 if rules.kinds is None else rules.kinds.kind(hash_of(name.encode(), int(rules.key), NUMBER))
+        is_text = kind == CATEGORY or parse_number(encoded)[1] == NOT_A_NUMBER
+        values.setdefault(name, []).append(Untyped(text) if is_text else float(text))
     records: list[Record] = []
     for name, given in values.items():
         if (tree := curves.of(name)) is not None:
@@ -287,9 +301,11 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does; each must then be parsed
     alone."""
     seen = NO_NAMES if context.names is None else context.names.table()
-    rules = _rules(context.encoder, context.labels, True)._replace(seen=seen)
+    rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
     reading = read_body(whole, form, rules, curves=context.encoder.curves)
+    if (found := _met_in(reading, context.kinds)) is not None:
+        reading = read_body(whole, form, rules._replace(kinds=found), curves=context.encoder.curves)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
         return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
     batch, rows = make_batch(reading)
@@ -302,16 +318,31 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(new_names(reading), batch))
 
 
-def read_for_models(bodies: Sequence[bytes], stop: I64, form: Format, context: Context, seen: Sequence[U64]) -> ForModels | None:
+def read_for_models(
+    bodies: Sequence[bytes],
+    stop: I64,
+    form: Format,
+    context: Context,
+    seen: Sequence[U64],
+    kinds: Sequence[FieldKinds | None],
+) -> ForModels | None:
     """Read labelled rows of several models, as `read_together` reads those of one, with one call; None if any is not accepted.
     Raises as `read_together` does.
 
     stop    : i64[models]  where the bodies of each model end
-    context : of each model but for the names
+    context : of each model but for the names and the kinds of fields
     seen    : of each model the table of the names seen, of length 0 if no names are wanted
+    kinds   : of the fields of each model
     """
     rules = _rules(context.encoder, context.labels, True)._replace(seen=EVERY_NAME)
-    reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
+    if any(one is not None for one in kinds):
+        ends = np.array([*accumulate(len(body) + 1 for body in bodies)], np.int64)[stop - 1]
+        at = np.array([0 if one is None else one.native._as_parameter_ for one in kinds], np.uint64)
+        rules = rules._replace(kinds_of=at, stop_of=ends)
+    try:
+        reading = read_body(b"\n".join(bodies), form, rules, curves=context.encoder.curves)
+    except SeveralKinds:
+        return None
     batch, rows = make_batch(reading)
     count = _rows_of(bodies, reading)
     if len(rows) < reading.rows or not bool(count.all()):
@@ -320,6 +351,9 @@ def read_for_models(bodies: Sequence[bytes], stop: I64, form: Format, context: C
     last = ends[stop - 1]
     owner = np.repeat(np.arange(len(stop)), np.diff(last, prepend=0))
     names = names_by_model(reading.data, reading.sink, reading.slow_names, owner, seen)
+    each = zip(kinds, np.diff(last, prepend=0).tolist(), names, strict=True)
+    if any(one is not None and rows > 1 and one.with_met(new) is not None for one, rows, new in each):
+        return None
     return ForModels(batch, ends, last, names)
 
 

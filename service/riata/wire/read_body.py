@@ -158,6 +158,10 @@ def format_of(content_type: str) -> Format:
     return FORMATS[kind.lower()]
 
 
+class SeveralKinds(Exception):
+    """A row is left to the reference reader, which has the kinds of one model only, and the body is of several."""
+
+
 def read_body(
     body: bytes | PaddedBuffer | U8,
     form: Format,
@@ -194,6 +198,8 @@ def read_body(
         reading.sink.code[: reading.rows] = HANDOVER
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     for number in reading.left():
+        if rules.kinds_of is not None:
+            raise SeveralKinds
         row = take_slow(reading, row, number, slow(number))
     if columns is not None:
         columns.finish(reading)

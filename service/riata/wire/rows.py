@@ -24,7 +24,7 @@ Theory of operation
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -112,6 +112,20 @@ class BatchBuilder(NamedTuple):
     weight: F64  # f64[r]
 
 
+class KindsByHash(Protocol):
+    """The kinds of fields, found by hash: `wire.fields.FieldKinds`. native : `riata_fields`"""
+
+    native: Any
+
+    def kind(self, field: int) -> int:
+        """Return the kind of a field; 0 if it has none."""
+        ...
+
+    def count_odd(self, field: int, which: int) -> None:
+        """Count a value that is not of its field's kind."""
+        ...
+
+
 class Rules(NamedTuple):
     """What the readers need to know about the model."""
 
@@ -126,6 +140,9 @@ class Rules(NamedTuple):
     fields: U64  # u64[f] H(key, NUMBER, name) of the fields that are crossed
     crosses: I64  # i64[k, PARTS_MAX] positions in `fields`, -1 after the last
     cross_scale: float  # factor of the values of crossed features
+    kinds: KindsByHash | None = None  # of fields that have a kind
+    kinds_of: U64 | None = None  # u64[models] in place of it for rows of several models: the addresses of their `riata_fields`
+    stop_of: I64 | None = None  # i64[models] where the lines of each end in the body
 
 
 NO_CROSSES: Final = np.zeros((0, PARTS_MAX), np.int64)

@@ -8,7 +8,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -34,7 +34,8 @@ from riata.wire.codes import (
     OK,
 )
 from riata.wire.encoder import CURVE_ABS_MAX, FIRST_RULE, POINTS_MAX, CurveTree
-from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, PLAIN, SHADOWED, WORD, Refusal, Rules
+from riata.wire.fields import Moment, Untyped, Value, read_as, read_untyped
+from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, NAMESPACE, PLAIN, SHADOWED, WORD, Refusal, Rules
 
 Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
@@ -99,6 +100,13 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
         raise Refused(BAD_NAME, field)
     shown = check_name(name, field)
     plain = hash_of(shown, int(rules.key), NUMBER)
+    value = value_in(plain, value, rules)
+    if isinstance(value, Moment):
+        yield plain, value.days, PLAIN | KEY, shown
+        for part, word in value.parts:
+            prefix = hash_of(shown + b"." + part.encode(), int(rules.key), FIELD_EQUALS)
+            yield hash_of(word.encode(), prefix, NUMBER), 1.0, EQUALS, b"%s.%s=%s" % (shown, part.encode(), word.encode())
+        return
     if isinstance(value, float | bool):
         yield plain, float(value), PLAIN | KEY, shown
         return
@@ -118,6 +126,32 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
             said = check_name(text, field)
             prefix = hash_of(shown, int(rules.key), FIELD_EQUALS)
             yield hash_of(said, prefix, NUMBER), 1.0, EQUALS, shown + b"=" + said
+
+
+def value_in(field: int, value: Any, rules: Rules) -> Value:
+    """Return a decoded value as the kind of its field has it, and count it if it is odd. field : the hash of its name"""
+    if rules.kinds is None or not (kind := rules.kinds.kind(field)):
+        return cast(Value, value)
+    found, odd = read_untyped(kind, str(value)) if isinstance(value, Untyped) else read_as(kind, value)
+    if odd is not None:
+        rules.kinds.count_odd(field, odd)
+    return found
+
+
+def number_record(name: tuple[bytes, int], value: float, space: bytes, rules: Rules) -> Record:
+    """Return the record of a number of a format without types, VW text or svmlight: an indicator if the field is a category.
+
+    name  : as it is written, and the hash key of the model or of the namespace
+    space : what is shown before it
+    """
+    said, key = name
+    field, kind = hash_of(said, key, NUMBER), NAMESPACE if space else PLAIN
+    found = value_in(field, value, rules)
+    if not isinstance(found, str):
+        return field, found.days if isinstance(found, Moment) else value, kind, space + said
+    between = b":" if space else b"="
+    fingerprint = hash_of(found.encode(), hash_of(said, key, FIELD_EQUALS), NUMBER)
+    return fingerprint, 1.0, NAMESPACE if space else EQUALS, space + said + between + found.encode()
 
 
 def curve_records(name: str, value: Any, tree: CurveTree, rules: Rules) -> Iterator[Record]:

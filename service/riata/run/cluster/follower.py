@@ -279,7 +279,7 @@ class Follower:
             served_model = ServedModel.open(name, published.config.encoder, 0, edition.lineage)
         served_model.logged = max(served_model.logged, edition.applied, logged)
         served_model.changed = max(served_model.changed, *published.changes, 0)
-        served_model.published, served_model.edition, served_model.another = published, edition.number, ""
+        served_model.serve(published, edition.number)
         if self._catalogue.served_models.get(name) is not served_model:
             self._catalogue.put(served_model)
         self.counts.editions += 1

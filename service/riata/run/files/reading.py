@@ -68,12 +68,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A block and its parsed rows, None if it has no rows. The batch is in `scratch`. ends: lines or rows in the block."""
+    """A block and its parsed rows, None if it has no rows. The batch is in `scratch`. ends: lines or rows in the block.
+
+    fields : how many fields had a kind when it was read
+    """
 
     block: Block
     parsed: Parsed | None
     ends: int
     scratch: Workspace
+    fields: int
 
 
 class FileReading:
@@ -88,7 +92,7 @@ class FileReading:
     """
 
     def __init__(self, config: ModelConfig, content_type: str, take: Callable[[Batch], None]) -> None:
-        self.names = NameBook(config.encoder.names_max)
+        self.names = NameBook.of(config.encoder)
         self.rows = self.rejected = self.duplicate = 0
         self.problems: list[Problem] = []
         self.codes: Counter[str] = Counter()
@@ -99,7 +103,9 @@ class FileReading:
         self._header = b""
         self._content_type = content_type
         self._by_line = format_of(content_type).split == "lines"
-        self._context = Context(config.encoder, config.labels, self.names.seen, config.classes, by_row=True)
+        self._context = Context(
+            config.encoder, config.labels, self.names.seen, config.classes, by_row=True, kinds=self.names.kinds
+        )
         self._labels = LabelTally(config.labels)
         self.scratch = Workspaces(growth_of(make_rules(self._context, labelled=True)))
         self._ids: dict[bytes, int] = {}
@@ -125,7 +131,7 @@ class FileReading:
             for parts in reads:
                 for read in parts:
                     if read.parsed is not None:
-                        self._accept(read.parsed, read.block.body)
+                        self._accept(self._by_present_kinds(read, read.parsed), read.block.body)
                     self._line += read.ends
                     self.scratch.give(read.scratch)
                 if not on_block(parts[-1].block.position):
@@ -139,7 +145,7 @@ class FileReading:
         A line that is wholly a comment is never a readable row. So comments are searched for only if a row was unreadable; then
         the block is read again without them.
         """
-        scratch = block.scratch or self.scratch.lend(len(block.body))
+        scratch, fields = block.scratch or self.scratch.lend(len(block.body)), len(self.names.kinds or ())
         try:
             parsed = parse_examples(block.body, self._content_type, self._context, True, scratch, self._header)
         except TooLarge:
@@ -156,12 +162,18 @@ class FileReading:
         except Malformed as error:
             if error.code != "empty_body":
                 raise
-            return [Read(block, None, line_ends(block.body) if self._by_line else 0, scratch)]
+            return [Read(block, None, line_ends(block.body) if self._by_line else 0, scratch, fields)]
         if not self._by_line:
-            return [Read(block, parsed, parsed.rows, scratch)]
+            return [Read(block, parsed, parsed.rows, scratch, fields)]
         if parsed.batch.n < parsed.rows and (plain := _without_comments(bytes(block.body))) is not None:
             return self._read(Block(plain, block.position, scratch))
-        return [Read(block, parsed, parsed.lines - 1, scratch)]
+        return [Read(block, parsed, parsed.lines - 1, scratch, fields)]
+
+    def _by_present_kinds(self, read: Read, parsed: Parsed) -> Parsed:
+        """Return the rows of a block, read again if fields were met since, so that they do not depend on the order of threads."""
+        if len(self.names.kinds or ()) == read.fields:
+            return parsed
+        return parse_examples(read.block.body, self._content_type, self._context, True, read.scratch, self._header)
 
     def _accept(self, parsed: Parsed, body: bytes | U8) -> None:
         self._labels.add_parsed(_own(parsed.batch.label, self._context.labels), parsed.others)

@@ -185,11 +185,9 @@ class SmallBodyBatcher:
         seen = [
             NO_NAMES if group.context is None or group.context.names is None else group.context.names.table() for group in alike
         ]
-        read = (
-            None
-            if first.context is None
-            else read_for_models([one.lines for one in smalls], bodies, first.form, first.context, seen)
-        )
+        kinds = [None if group.context is None else group.context.kinds for group in alike]
+        lines = [one.lines for one in smalls]
+        read = None if first.context is None else read_for_models(lines, bodies, first.form, first.context, seen, kinds)
         if read is None:
             return None
         batch, now_ms = self._keyed(read.batch, smalls, read.stop.tolist()), self._engine.clock.unix_ms()
@@ -235,7 +233,7 @@ class SmallBodyBatcher:
         published = served_model.published if served_model is not None else None
         if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
             return None  # curves: this is the log thread, and comparing them takes long
-        return Context(served_model.encoder, published.config.labels, served_model.seen)
+        return Context(served_model.encoder, published.config.labels, served_model.seen, kinds=served_model.names.kinds)
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
         """Answer every request of an append, or append those with new ids again; tell the event loop after the last one."""

@@ -23,6 +23,7 @@ from riata.watch.slices import FIELDS_MAX, VALUES_MAX
 from riata.watch.weight_history import FOLLOWED_MAX, POINTS_MAX
 from riata.wire.classes import ClassesConfig
 from riata.wire.encoder import FIRST_RULE, Curves, CurveTree, EncoderConfig
+from riata.wire.fields import NO_FIELDS
 
 Labels = Literal["0/1", "-1/+1", "real", "classes"]
 DefaultLabel = Annotated[float, Ge(-LABEL_ABS_MAX), Le(LABEL_ABS_MAX)] | None
@@ -293,12 +294,13 @@ def _renamed(document: object) -> object:
 def read_stored(document: object) -> ModelConfig:
     """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
 
-    An encoder without `words` was written before there was a second rule of words, and keeps the first. A learner without
+    An encoder without `words` was written before there was a second rule of words, and keeps the first; one without `fields`
+    has none. A learner without
     settings that are newer than the document does what it did without them; one without a kind was written when there was one.
     """
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
-    if isinstance(document, Mapping) and isinstance(encoder, Mapping) and "words" not in encoder:
-        document = {**document, "encoder": {**encoder, "words": FIRST_RULE}}
+    if isinstance(document, Mapping) and isinstance(encoder, Mapping):
+        document = {**document, "encoder": {"words": FIRST_RULE, "fields": NO_FIELDS, **encoder}}
     document = _renamed(document)
     learner = document.get("learner", {}) if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(learner, Mapping) and (kind := learner.get("kind", KINDS[0])) in SPECS:
@@ -312,6 +314,8 @@ def stored_document(config: ModelConfig) -> dict[str, Any]:
     document: dict[str, Any] = write_document(config)
     if config.encoder.words == FIRST_RULE:
         del document["encoder"]["words"]
+    if not config.encoder.fields:
+        del document["encoder"]["fields"]
     spec = spec_of(config.learner)
     document["learner"] = {
         spec.formerly.get(name, name): value

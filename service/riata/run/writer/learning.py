@@ -372,7 +372,7 @@ class Learning:
         return True
 
     def _serve(self, served_model: ServedModel, published: Published) -> None:
-        served_model.published, served_model.edition, served_model.another = published, 0, ""
+        served_model.serve(published)
         served_model.asked = False
         self.on_published()
 

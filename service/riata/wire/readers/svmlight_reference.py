@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from riata.maths.hashing import NUMBER
-from riata.native.reading import hash_of
 from riata.wire.codes import BAD_INDEX, BAD_LABEL, BAD_NUMBER, DUPLICATE_INDEX, MISSING_LABEL, QID_NOT_SUPPORTED, SYNTAX
-from riata.wire.rows import PLAIN, Refusal, Rules, SlowRow
-from riata.wire.scan import Record, Refused, checked_label, decimal
+from riata.wire.rows import Refusal, Rules, SlowRow
+from riata.wire.scan import Record, Refused, checked_label, decimal, number_record
 
 _INDEX_MAX: Final = 2**63 - 1
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -35,7 +33,7 @@ def reference_svmlight(line: bytes, rules: Rules) -> SlowRow | Refusal:
         elif rules.labelled:
             raise Refused(MISSING_LABEL)
         records = [_slow_pair(word, rules) for word in words]
-        for _, _, _, index in records:
+        for index in (word.partition(":")[0].encode() for word in words):
             if index in seen:
                 raise Refused(DUPLICATE_INDEX, index.decode())
             seen.add(index)
@@ -57,4 +55,4 @@ def _slow_pair(word: str, rules: Rules) -> Record:
     value = decimal(text)
     if value is None:
         raise Refused(BAD_NUMBER, index)
-    return hash_of(index.encode(), int(rules.key), NUMBER), value, PLAIN, index.encode()
+    return number_record((index.encode(), int(rules.key)), value, b"", rules)

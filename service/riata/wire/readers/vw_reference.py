@@ -23,7 +23,7 @@ from riata.wire.codes import (
     SYNTAX,
 )  # fmt: skip
 from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, SHADOWED, Refusal, Rules, SlowRow
-from riata.wire.scan import Record, Refused, check_name, checked_label, decimal
+from riata.wire.scan import Record, Refused, check_name, checked_label, decimal, number_record
 
 _FRONT_WORDS_MAX: Final = 3  # label, importance, base
 _CUT: Final = re.compile(r"[ \t]+")
@@ -94,7 +94,7 @@ def _slow_namespace(text: str, rules: Rules) -> list[Record]:
             nameless += 1
         if crossed and not prefix and value and decimal(value) is None:
             records.append(_field_record(check_name(said, said), rules))
-        records.append(_slow_feature(said, value if colon else None, prefix, key, scale))
+        records.append(_slow_feature(said, value if colon else None, prefix, (key, scale), rules))
     return records
 
 
@@ -103,16 +103,17 @@ def _field_record(name: bytes, rules: Rules) -> Record:
     return hash_of(name, int(rules.key), NUMBER), 0.0, PLAIN | SHADOWED, name
 
 
-def _slow_feature(name: str, value: str | None, prefix: bytes, key: int, scale: float) -> Record:
+def _slow_feature(name: str, value: str | None, prefix: bytes, space: tuple[int, float], rules: Rules) -> Record:
+    """space : the hash key of the namespace, and the factor of its numbers"""
+    key, scale = space
     said = check_name(name, name)
-    kind = NAMESPACE if prefix else PLAIN
     number = 1.0 if value is None else decimal(value)
     if number is not None:
-        return hash_of(said, key, NUMBER), scale * number, kind, prefix + said
+        return number_record((said, key), scale * number, prefix, rules)
     if value is None or _NUMBER_LIKE.match(value):
         raise Refused(BAD_NUMBER, name)
     if not name:
         raise Refused(BAD_NAME)
     word = check_name(value, name)
     fingerprint = hash_of(word, hash_of(said, key, FIELD_EQUALS), NUMBER)
-    return fingerprint, 1.0, kind if prefix else EQUALS, prefix + said + (b":" if prefix else b"=") + word
+    return fingerprint, 1.0, NAMESPACE if prefix else EQUALS, prefix + said + (b":" if prefix else b"=") + word

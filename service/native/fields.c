@@ -1,0 +1,73 @@
+/* Fields met in the log: which names are those of a number, of a category, or of neither. Source: riata/wire/fields.py */
+#include "fields.h"
+#include "text.h"
+
+enum { SHOWN_MAX = 3 * NAME_BYTES_MAX, SPLITS_MAX = 8, AROUND = 8 };
+
+/* What was found about a name: its first `size` bytes are a field of this kind. */
+typedef struct {
+    u64 field;
+    i64 size;
+    int kind;
+} found_field;
+
+/* Whether a text says that there is no value: one of `ABSENT` of riata/wire/given.py. */
+static bool says_nothing(const u8 *p, const u8 *stop) {
+    static const char *const WORDS[] = {"", "na", "n/a", "<na>", "#n/a", "nan", "null", "none", "-", "?", "\\n", "nat"};
+    u8 lower[8];
+    if (stop - p >= (i64)sizeof lower)
+        return false;
+    for (i64 i = 0; i < stop - p; i++)
+        lower[i] = (u8)((u8)(p[i] - 'A') < 26 ? p[i] + 32 : p[i]);
+    for (size_t k = 0; k < sizeof WORDS / sizeof *WORDS; k++)
+        if (strlen(WORDS[k]) == (size_t)(stop - p) && memcmp(lower, WORDS[k], (size_t)(stop - p)) == 0)
+            return true;
+    return false;
+}
+
+/* The field of the name start:stop of a model or namespace with this key, whose value follows behind `between`; kind FIELD_UNKNOWN if
+ * there is none. */
+static found_field field_in(const u8 *start, const u8 *stop, u64 key, u8 between, u64 fingerprint) {
+    if (hash_name(start, stop - start, key, NUMBER) == fingerprint)
+        return (found_field){fingerprint, stop - start, FIELD_NUMBER};
+    const u8 *p = start;
+    for (int split = 0; split < SPLITS_MAX && (p = memchr(p, between, (size_t)(stop - p))); split++, p++)
+        if (hash_name(p + 1, stop - p - 1, hash_name(start, p - start, key, FIELD_EQUALS), NUMBER) == fingerprint)
+            return (found_field){hash_name(start, p - start, key, NUMBER), p - start,
+                                 says_nothing(p + 1, stop) ? FIELD_UNKNOWN : FIELD_CATEGORY};
+    return (found_field){0, 0, FIELD_UNKNOWN};
+}
+
+static found_field field_of(const u8 *start, const u8 *stop, u64 key, u64 fingerprint) {
+    found_field found = field_in(start, stop, key, '=', fingerprint);
+    const u8 *p = start;
+    for (int split = 0; split < SPLITS_MAX && found.kind == FIELD_UNKNOWN && (p = memchr(p, '^', (size_t)(stop - p))); split++, p++) {
+        found = field_in(p + 1, stop, hash_name(start, p - start, key, FIELD_NAMESPACE), ':', fingerprint);
+        found.size += p + 1 - start;
+    }
+    return found;
+}
+
+EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
+                             i64 *at, i64 *size, u64 *field, i64 *entered) {
+    u8 name[AROUND + SHOWN_MAX + AROUND] = {0}; /* bytes around a name are read when it is hashed */
+    i64 start = 0, count = 0, i = 0;
+    for (; i < from; i++)
+        start += length[i];
+    for (; i < n; start += length[i++]) {
+        if (length[i] > SHOWN_MAX)
+            continue;
+        memcpy(name + AROUND, text + start, length[i]);
+        found_field found = field_of(name + AROUND, name + AROUND + length[i], key, fingerprint[i]);
+        u64 place = field_place(table, found.field);
+        if (found.kind == FIELD_UNKNOWN || table[1 + place] != 0)
+            continue;
+        if (count == room)
+            break;
+        at[count] = start, size[count] = found.size;
+        field[count++] = (found.field & ~(u64)FIELD_KIND) | (u64)found.kind;
+        __atomic_store_n(table + 1 + place, field[count - 1], __ATOMIC_RELEASE);
+    }
+    *entered = count;
+    return i;
+}

@@ -1,0 +1,359 @@
+"""Fields: names whose values have a kind, so that the same value is the same feature through every door.
+
+Theory of operation
+    A field is a name at the top of `features`, or of a namespace of it. Its kind is declared (`encoder.fields`), or met: the
+    first feature of it that the log names decides, so every process that reads the log has the same kinds. `age` names a number,
+    `zip=01067` a category. At most FIELDS_MET_MAX fields are met; values of further names are read one by one.
+
+    kind      a number                  true, false     a text
+    number    itself                    1, 0            the number that it writes; true and false 1 and 0; of words that say that
+                                                        there is no value nothing; otherwise an indicator of it
+    category  an indicator of its text  likewise        an indicator of it
+    boolean   0 and 1 themselves        1, 0            true, false, yes, no and their first letters; otherwise as a number
+    time      days since 1970           a number        RFC 3339, or a date
+    unix_s, unix_ms  since 1970         a number        likewise
+
+    A time is the number of its days since 1970, and indicators of its hour and of its day of the week, in UTC. A text that is not
+    one is an indicator. A whole number is the text of its digits: 94107 and 94107.0 are both `zip=94107`.
+
+    The native readers look the kind of a name up by hash, in a table of open addressing (`service/native/fields.h`). They read
+    what is common; rows with other values go to the reference readers, which call `read_as`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import U64
+from riata.base.document import DocumentValue
+from riata.base.errors import BadInput, nearest
+from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
+from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
+from riata.native.library import core, struct
+from riata.native.reading import hash_of
+from riata.wire.given import ABSENT
+from riata.wire.names import Names
+
+NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS = 1, 2, 3, 4, 5, 6  # as in `service/native/fields.h`
+KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6}
+NAMES_OF_KINDS: Final = {code: name for name, code in KINDS.items()}
+FIELDS_MET_MAX: Final = 1024
+DECLARED_MAX: Final = 1024
+CONTRARY, UNREADABLE = 0, 1  # what is counted of a field: values of another form than its kind has, and those not read as one
+_NAME_BYTES_MAX: Final = 2 * NAME_BYTES_MAX + 1  # of a field in a namespace
+_PLACES_AT_FIRST: Final = 64
+_SHIFT: Final = 16
+_KIND: Final = 7
+_PER_DAY: Final = {TIME: 1.0, UNIX_S: 86_400.0, UNIX_MS: 86_400_000.0}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = timedelta(days=1)
+_DAYS_MAX: Final = 2_932_896.0  # of the year 9999; `datetime` knows no later one
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIME_OF_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[Zz]|[+-]\d{2}:\d{2})?")
+_YES: Final = frozenset({"1", "true", "yes", "y", "t"})
+_NO: Final = frozenset({"0", "false", "no", "n", "f"})
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields(DocumentValue):
+    """The value of `encoder.fields`.
+
+    declared : names and kinds, by name
+    meets    : whether the kinds of other fields are met; False: they are read by their values
+    """
+
+    declared: tuple[tuple[str, str], ...] = ()
+    meets: bool = True
+
+    def __bool__(self) -> bool:
+        """Whether any field has a kind, or may get one."""
+        return self.meets or bool(self.declared)
+
+    def written(self) -> Any:
+        """Return "auto", "off", or the declared kinds by name."""
+        if not self.declared:
+            return "auto" if self.meets else "off"
+        return dict(self.declared) | ({} if self.meets else {OTHERS: "off"})
+
+    @staticmethod
+    def from_document(value: object, path: str = "encoder.fields") -> Fields:
+        """Read what a client sent. Raises `BadInput` with the path."""
+        if isinstance(value, Fields):
+            return value
+        if value in ("auto", "off"):
+            return Fields((), value == "auto")
+        if not isinstance(value, Mapping):
+            raise BadInput(f'{path}: expected "auto", "off", or an object such as {{"zip": "category"}}', "wrong_type")
+        for name, kind in value.items():
+            _check(name, kind, f"{path}.{str(name)[:64]}")
+        if len(value) > DECLARED_MAX:
+            raise BadInput(f"{path}: more than {DECLARED_MAX} fields", "out_of_range")
+        declared = sorted((name, kind) for name, kind in value.items() if name != OTHERS)
+        return Fields(tuple(declared), value.get(OTHERS, "auto") == "auto")
+
+    def of(self, name: str) -> str | None:
+        """Return the declared kind of a field; None if it is not declared."""
+        return next((kind for field, kind in self.declared if field == name), None)
+
+    def with_kinds(self, kinds: Mapping[str, str]) -> Fields:
+        """Return these fields with others declared, or declared anew."""
+        return Fields(tuple(sorted((dict(self.declared) | dict(kinds)).items())), self.meets)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """Return the schema of what a client sends."""
+        kinds = {"type": "string", "enum": [*KINDS]}
+        declared = {"type": "object", "maxProperties": DECLARED_MAX, "additionalProperties": kinds}
+        declared["properties"] = {OTHERS: {"type": "string", "enum": ["auto", "off"]}}
+        return {"anyOf": [{"type": "string", "enum": ["auto", "off"]}, declared]}
+
+
+OTHERS: Final = "*"  # in place of a name: the fields that are not declared
+AUTO: Final = Fields()
+NO_FIELDS: Final = Fields((), False)
+
+
+def _check(name: object, kind: object, path: str) -> None:
+    if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES_MAX:
+        raise BadInput(f"{path}: the name of a field has 1 to {_NAME_BYTES_MAX} bytes", "out_of_range")
+    choices = ("auto", "off") if name == OTHERS else tuple(KINDS)
+    if kind == "text" or kind == "curve":
+        raise BadInput(f"{path}: name the field in encoder.{'text' if kind == 'text' else 'curves'}", "out_of_range")
+    if kind not in choices:
+        raise BadInput(f"{path}: {str(kind)[:64]!r} is no kind of field; {nearest(str(kind)[:64], choices)}", "out_of_range")
+
+
+def hash_of_field(name: str, key: int) -> int:
+    """Return the hash by which readers know a field; `space^name` is `name` in the namespace `space`."""
+    space, between, inner = name.partition("^")
+    if between:
+        return hash_of(inner.encode(), hash_of(space.encode(), key, FIELD_NAMESPACE), NUMBER)
+    return hash_of(name.encode(), key, NUMBER)
+
+
+class Field(NamedTuple):
+    """A field that has a kind.
+
+    contrary, unreadable : how many of its values, read by this process, were of another form, or could not be read as the kind
+    """
+
+    name: str
+    kind: str
+    is_declared: bool
+    contrary: int
+    unreadable: int
+
+
+class FieldKinds:
+    """The kinds of the fields of a model. One thread adds; any other may read meanwhile."""
+
+    def __init__(self, fields: Fields, key: int = 0) -> None:
+        """fields, key : of the encoder"""
+        self._key = key
+        self._meets = fields.meets
+        self._declared = {hash_of_field(name, key) & ~_KIND: (name, KINDS[kind]) for name, kind in fields.declared}
+        self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
+        self._table = _empty_table(_PLACES_AT_FIRST)
+        self._changing = threading.Lock()
+        self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
+        self.native = struct("riata_fields")
+        self.is_wide = False  # more fields were met than are kept
+        self._make_table(len(self._declared))
+
+    def __len__(self) -> int:
+        return len(self._met.keys() | self._declared.keys())
+
+    def __iter__(self) -> Iterator[Field]:
+        """Yield the fields, those that were met first in the order in which that was."""
+        table = self._table
+        for field, (name, kind) in {**self._met, **self._declared}.items():
+            contrary, unreadable = (int(table[self._counter(table, field, which)]) for which in (CONTRARY, UNREADABLE))
+            yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable)
+
+    def kind(self, field: int) -> int:
+        """Return the kind of a field by its hash; 0 if it has none."""
+        return int(self._table[1 + self._place(self._table, field)]) & _KIND
+
+    def meet(self, names: Names) -> None:
+        """Learn kinds from names that are in the log now."""
+        if not self._meets or self.is_wide:
+            return
+        with self._changing:
+            at = self._meet_from(names, 0)
+            while at < len(names) and not self.is_wide:
+                self._make_table(2 * (len(self._declared) + len(self._met)))
+                at = self._meet_from(names, at)
+
+    def with_met(self, names: Names) -> FieldKinds | None:
+        """Return these kinds and those that names which are not in the log yet tell; None if those are none."""
+        if not self._meets or self.is_wide or not len(names):
+            return None
+        more = copy(self)
+        more._met, more._table, more._changing = dict(self._met), self._table.copy(), threading.Lock()
+        more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
+        more.meet(names)
+        return more if len(more) > len(self) else None
+
+    def count_odd(self, field: int, which: int) -> None:
+        """Count a value of a field. which : CONTRARY or UNREADABLE"""
+        self._table[self._counter(self._table, field, which)] += np.uint64(1)
+
+    def documents(self) -> dict[str, str]:
+        """Return the kind of each field by name."""
+        return {field.name: field.kind for field in self}
+
+    def memory(self) -> int:
+        """Return bytes."""
+        return sum(table.nbytes for table in self._kept)
+
+    def _meet_from(self, names: Names, at: int) -> int:
+        """Enter the fields of names from a position on; return the position at which the table was full."""
+        room = min(len(self._table) // 6 - len(self._declared) - len(self._met), FIELDS_MET_MAX - len(self._met))
+        start, size = np.empty(max(room, 1), np.int64), np.empty(max(room, 1), np.int64)
+        field, entered = np.empty(max(room, 1), np.uint64), np.zeros(1, np.int64)
+        where = (len(names), at, self._key, self._table, max(room, 0))
+        at = core.meet_fields(names.text, names.length, names.fingerprint, *where, start, size, field, entered)
+        found = [one[: int(entered[0])].tolist() for one in (start, size, field)]
+        for first, length, told in zip(*found, strict=True):
+            name = names.text[first : first + length].tobytes().decode("utf-8", "replace")
+            self._met[told & ~_KIND] = (name, told & _KIND)
+        self.is_wide = at < len(names) and len(self._met) >= FIELDS_MET_MAX
+        return at
+
+    def _make_table(self, fields: int) -> None:
+        """Make the table anew with room for so many fields. Counts of fields that stay are kept."""
+        old, size = self._table, max(_PLACES_AT_FIRST, 1 << (2 * max(fields, 1)).bit_length(), (len(self._table) - 1) // 3)
+        table = _empty_table(size)
+        for field, (_, kind) in {**self._met, **self._declared}.items():
+            table[1 + self._place(table, field)] = np.uint64(field | kind)
+            for which in (CONTRARY, UNREADABLE):
+                table[self._counter(table, field, which)] = old[self._counter(old, field, which)]
+        self._table = table
+        self._kept.append(table)
+        self.native.table = table
+
+    @staticmethod
+    def _place(table: U64, field: int) -> int:
+        mask = int(table[0])
+        at = field >> _SHIFT & mask
+        while (held := int(table[1 + at])) != 0 and held | _KIND != field | _KIND:
+            at = (at + 1) & mask
+        return at
+
+    @classmethod
+    def _counter(cls, table: U64, field: int, which: int) -> int:
+        return 2 + int(table[0]) + 2 * cls._place(table, field) + which
+
+
+def _empty_table(size: int) -> U64:
+    table = np.zeros(1 + 3 * size, np.uint64)
+    table[0] = size - 1
+    return table
+
+
+# What a value is, by the kind of its field.
+
+
+class Untyped(str):
+    """A text of a source without types, such as a query: whether it is a number is for the kind of its field to say."""
+
+    __slots__ = ()
+
+
+class Moment(NamedTuple):
+    """A time as features: days since 1970, and indicators by the name of what they indicate."""
+
+    days: float
+    parts: tuple[tuple[str, str], ...]
+
+
+Value = float | bool | str | list[Any] | Moment | None
+
+
+def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
+    """Return what a decoded value of JSON is in a field of this kind, and what is counted of it: CONTRARY, UNREADABLE or None.
+
+    A number is a float. What cannot be read is returned as it is.
+    """
+    if value is None or kind == 0:
+        return value, None
+    if kind == CATEGORY:
+        return _as_category(value)
+    if isinstance(value, list):
+        return value, UNREADABLE
+    if isinstance(value, str):
+        return _text_as(kind, value)
+    return (_moment(float(value) / _PER_DAY[kind], True) or value, None) if kind >= TIME else (float(value), None)
+
+
+def read_untyped(kind: int, text: str) -> tuple[Value, int | None]:
+    """Do `read_as` for a text of a source without types: `1.0` is the category 1 there."""
+    if kind == CATEGORY and (whole := _WHOLE.fullmatch(text)):
+        return whole[1], None
+    if kind >= UNIX_S and _DECIMAL.fullmatch(text):
+        return read_as(kind, float(text))
+    return read_as(kind, text)
+
+
+def category_text(value: float | bool) -> str:
+    """Return the text of a number or a truth as a category."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if value == value and abs(value) < 2**53 and value == int(value) else repr(value)
+
+
+def _as_category(value: Any) -> tuple[Value, int | None]:
+    if isinstance(value, float | bool):
+        return category_text(value), CONTRARY
+    if isinstance(value, list) and any(isinstance(one, float | bool) for one in value):
+        return [category_text(one) if isinstance(one, float | bool) else one for one in value], CONTRARY
+    return value, None
+
+
+def _text_as(kind: int, text: str) -> tuple[Value, int | None]:
+    word = text.strip()
+    lower = word.lower()
+    if kind == BOOLEAN and lower in _YES | _NO:
+        return float(lower in _YES), None
+    if lower in ABSENT:
+        return None, None
+    if kind >= TIME:
+        found = _moment_of(word)
+        return (text, UNREADABLE) if found is None else (found, None)
+    if lower in ("true", "false"):
+        return float(lower == "true"), CONTRARY
+    number = float(word) if _DECIMAL.fullmatch(word) else None
+    return (text, UNREADABLE) if number is None or not abs(number) <= VALUE_ABS_MAX else (number, CONTRARY)
+
+
+def _moment_of(text: str) -> Moment | None:
+    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date."""
+    is_date = _DATE.fullmatch(text) is not None
+    if not is_date and not _TIME_OF_DAY.fullmatch(text):
+        return None
+    try:
+        if is_date:
+            return _moment(float((date.fromisoformat(text) - _EPOCH.date()).days), False)
+        found = datetime.fromisoformat(text.upper().replace(" ", "T").replace(":60", ":59"))
+    except ValueError:
+        return None
+    return _moment(((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) / _DAY, True)
+
+
+def _moment(days: float, has_hour: bool) -> Moment | None:
+    if not -_DAYS_MAX <= days <= _DAYS_MAX:
+        return None
+    day, second = divmod(round(days * 86_400), 86_400)  # to the second: a double of days does not hold each hour exactly
+    weekday = (("weekday", _WEEKDAYS[(day + 3) % 7]),)
+    return Moment(days, (("hour", str(second // 3600)), *weekday) if has_hour else weekday)

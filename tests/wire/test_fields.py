@@ -1,0 +1,370 @@
+"""Fields: the same value is the same feature in every format, by the kind of its field, and kinds are a function of the names."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.errors import BadInput
+from riata.predict.name_book import NameBook
+from riata.wire.encoder import EncoderConfig, fingerprint
+from riata.wire.fields import AUTO, FIELDS_MET_MAX, KINDS, NO_FIELDS, FieldKinds, Fields, hash_of_field, read_as, read_untyped
+from riata.wire.names import Names
+from riata.wire.parse import (
+    Context,
+    Parsed,
+    explain_query,
+    explain_rows,
+    make_rules,
+    parse_examples,
+    read_for_models,
+    read_together,
+)
+from riata.wire.read_body import FORMATS
+from riata.wire.readers.json_reference import reference_json
+from riata.wire.rows import SHADOWED, SlowRow
+from tests.twins.fields import fields_of
+from tests.twins.hashing import TAGS, hash_name
+
+LINES = "application/x-ndjson"
+DECLARED = {
+    "a": "number",
+    "c": "category",
+    "b": "boolean",
+    "t": "time",
+    "s": "unix_s",
+    "ms": "unix_ms",
+    "n^c": "category",
+    "n^a": "number",
+}
+NOON = "2026-11-29T12:00:00Z"
+DAYS = 20786.5
+AT_NOON = {"when": DAYS, "when.hour=12": 1.0, "when.weekday=Sun": 1.0}
+
+
+class Model:
+    """The fields and names of a model, and bodies read as a service reads them."""
+
+    def __init__(self, fields: Any = "auto", **encoder: Any) -> None:
+        self.encoder = EncoderConfig(fields=Fields.from_document(fields), **encoder)
+        self.names = NameBook.of(self.encoder)
+
+    @property
+    def context(self) -> Context:
+        return Context(self.encoder, names=self.names.seen, kinds=self.names.kinds)
+
+    def observe(self, *rows: dict[str, Any]) -> Parsed:
+        body = b"\n".join(json.dumps({"features": row, "label": 1}).encode() for row in rows)
+        parsed = parse_examples(body, LINES, self.context, labelled=True)
+        assert parsed.errors == []
+        self.names.add_all(parsed.names)
+        return parsed
+
+    def features(self, row: dict[str, Any]) -> dict[str, float]:
+        body = json.dumps({"features": row}, ensure_ascii=False).encode()
+        (found,) = explain_rows(body, LINES, self.context)
+        slow = reference_json(body, make_rules(self.context, labelled=False))
+        assert isinstance(slow, SlowRow)
+        assert {name.decode(): value for _, value, kind, name in slow.records if not kind & SHADOWED and value} == named(found)
+        return named(found)
+
+    def of_query(self, *pairs: tuple[str, str]) -> dict[str, float]:
+        (found,) = explain_query(list(pairs), self.context)
+        return named(found)
+
+    def of_vw(self, line: str) -> dict[str, float]:
+        (found,) = explain_rows(line.encode(), "text/x-vw", self.context)
+        return named(found)
+
+    def kinds(self) -> dict[str, str]:
+        assert self.names.kinds is not None
+        return self.names.kinds.documents()
+
+
+def named(row: list[tuple[int, float, str]]) -> dict[str, float]:
+    return {name: value for _, value, name in row}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "features"),
+    [
+        ("a", 41.5, {"a": 41.5}),
+        ("a", "41.5", {"a": 41.5}),
+        ("a", "+.5", {"a": 0.5}),
+        ("a", " 7 ", {"a": 7.0}),
+        ("a", True, {"a": 1.0}),
+        ("a", "true", {"a": 1.0}),
+        ("a", "FALSE", {}),
+        ("a", "NA", {}),
+        ("a", "\\N", {}),
+        ("a", "#N/A", {}),
+        ("a", None, {}),
+        ("a", "many", {"a=many": 1.0}),
+        ("a", "1e9", {"a": 1e9}),
+        ("a", "12345678901234567890123", {"a=12345678901234567890123": 1.0}),
+        ("a", ["1", "x"], {"a=1": 1.0, "a=x": 1.0}),
+        ("c", "de", {"c=de": 1.0}),
+        ("c", 94107, {"c=94107": 1.0}),
+        ("c", -0.0, {"c=0": 1.0}),
+        ("c", 94107.0, {"c=94107": 1.0}),
+        ("c", 1e5, {"c=100000": 1.0}),
+        ("c", 1.5, {"c=1.5": 1.0}),
+        ("c", "01067", {"c=01067": 1.0}),
+        ("c", "1.0", {"c=1.0": 1.0}),
+        ("c", True, {"c=true": 1.0}),
+        ("c", False, {"c=false": 1.0}),
+        ("c", "NA", {"c=NA": 1.0}),
+        ("c", [1, "x", True], {"c=1": 1.0, "c=x": 1.0, "c=true": 1.0}),
+        ("c", None, {}),
+        ("b", "Yes", {"b": 1.0}),
+        ("b", "n", {}),
+        ("b", "1", {"b": 1.0}),
+        ("b", True, {"b": 1.0}),
+        ("b", 1, {"b": 1.0}),
+        ("b", "maybe", {"b=maybe": 1.0}),
+        ("t", "soon", {"t=soon": 1.0}),
+        ("t", "2026-02-30", {"t=2026-02-30": 1.0}),
+        ("u", 94107, {"u": 94107.0}),
+        ("u", "94107", {"u=94107": 1.0}),
+        ("ü", "x", {"ü=x": 1.0}),
+    ],
+)
+def test_a_value_is_read_by_the_kind_of_its_field(name: str, value: Any, features: dict[str, float]) -> None:
+    assert Model(DECLARED).features({name: value}) == features
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("time", NOON),
+        ("time", "2026-11-29 14:00:00+02:00"),
+        ("time", "2026-11-29t12:00:00.000z"),
+        ("time", "2026-11-29T12:00"),
+        ("time", DAYS),
+        ("unix_s", DAYS * 86_400),
+        ("unix_ms", DAYS * 86_400_000),
+        ("unix_ms", NOON),
+    ],
+)
+def test_a_time_is_a_number_of_days_its_hour_and_its_day_of_the_week(kind: str, value: Any) -> None:
+    assert Model({"when": kind}).features({"when": value}) == AT_NOON
+
+
+def test_every_hour_of_a_week_is_its_own() -> None:
+    model = Model({"when": "unix_s"})
+    for hour in range(7 * 24):
+        found = model.features({"when": 1_795_910_400 + 3600 * hour})  # a Sunday
+        day = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")[hour // 24]
+        assert set(found) == {"when", f"when.hour={hour % 24}", f"when.weekday={day}"}
+
+
+def test_a_date_has_no_hour() -> None:
+    assert Model({"when": "time"}).features({"when": "2026-11-29"}) == {"when": 20786.0, "when.weekday=Sun": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "features"),
+    [
+        ([("c", "94107")], {"c=94107": 1.0}),
+        ([("c", "94107.0")], {"c=94107": 1.0}),
+        ([("c", "1e5")], {"c=1e5": 1.0}),
+        ([("c", "1"), ("c", "2")], {"c=1": 1.0, "c=2": 1.0}),
+        ([("a", "5")], {"a": 5.0}),
+        ([("a", "+5")], {"a": 5.0}),
+        ([("a", "NA")], {}),
+        ([("b", "yes")], {"b": 1.0}),
+        ([("s", str(int(DAYS * 86_400)))], {"s": DAYS, "s.hour=12": 1.0, "s.weekday=Sun": 1.0}),
+        ([("u", "5")], {"u": 5.0}),
+    ],
+)
+def test_a_query_is_read_by_the_kinds_too(pairs: list[tuple[str, str]], features: dict[str, float]) -> None:
+    assert Model(DECLARED).of_query(*pairs) == features
+
+
+@pytest.mark.parametrize(
+    ("line", "features"),
+    [
+        ("| c:94107 a:5", {"c=94107": 1.0, "a": 5.0}),
+        ("|n c:3 a:2", {"n^c:3": 1.0, "n^a": 2.0}),
+        ("| c", {"c=1": 1.0}),
+        ("| c:x", {"c=x": 1.0}),
+    ],
+)
+def test_vw_text_is_read_by_the_kinds_too(line: str, features: dict[str, float]) -> None:
+    assert Model(DECLARED).of_vw(line) == features
+
+
+def test_fields_of_a_namespace_have_kinds() -> None:
+    model = Model(DECLARED)
+    assert model.features({"n": {"c": 3, "a": "4"}}) == {"n^c:3": 1.0, "n^a": 4.0}
+
+
+def test_svmlight_is_read_by_the_kinds_too() -> None:
+    model = Model({"3": "category"})
+    (found,) = explain_rows(b"3:7 5:2", "text/x-svmlight", model.context)
+    assert named(found) == {"3=7": 1.0, "5": 2.0}
+
+
+def test_the_first_feature_of_a_field_decides_its_kind() -> None:
+    model = Model()
+    model.observe({"zip": "01067", "age": 41, "n": {"c": "x", "k": 2}, "ok": True, "tags": ["x", "y"]})
+    categories, numbers = ("zip", "n^c", "tags"), ("age", "n^k", "ok")
+    assert model.kinds() == dict.fromkeys(categories, "category") | dict.fromkeys(numbers, "number")
+    assert model.features({"zip": 94107, "age": "42"}) == {"zip=94107": 1.0, "age": 42.0}
+    assert model.of_query(("zip", "94107"), ("age", "42")) == model.features({"zip": 94107, "age": "42"})
+
+
+def test_all_rows_of_a_body_are_read_by_the_same_kinds() -> None:
+    """Also if a row before the first of a field goes to the reference reader, which ends later."""
+    model = Model()
+    parsed = model.observe({"zip": "01067"}, {"zip": 94107}, {"zip": 94107.0})
+    assert [name for _, name in parsed.names] == [b"zip=01067", b"zip=94107"]
+    model = Model({"when": "time"})
+    model.observe({"when": NOON, "zip": "a"}, {"zip": 5})
+    assert model.kinds()["zip"] == "category"
+    assert parsed.batch.n == 3
+
+
+def test_a_word_that_says_that_there_is_no_value_decides_nothing() -> None:
+    model = Model()
+    model.observe({"age": "NA"})
+    assert model.kinds() == {}
+    model.observe({"age": 5})
+    assert model.kinds() == {"age": "number"}
+
+
+def test_models_without_fields_read_by_the_value() -> None:
+    model = Model("off")
+    assert model.names.kinds is None
+    model.observe({"zip": "01067"})
+    assert model.features({"zip": 94107}) == {"zip": 94107.0}
+    assert EncoderConfig(fields=NO_FIELDS).fields.written() == "off"
+
+
+def test_only_declared_fields_have_kinds_if_others_are_off() -> None:
+    model = Model({"zip": "category", "*": "off"})
+    model.observe({"zip": 1, "age": 5})
+    assert model.kinds() == {"zip": "category"}
+
+
+def test_kinds_that_are_set_later_are_met_in_the_names_so_far() -> None:
+    model = Model("off")
+    model.observe({"zip": "01067", "age": 5})
+    model.names.set_fields(AUTO)
+    assert model.kinds() == {"zip": "category", "age": "number"}
+    model.names.set_fields(Fields.from_document({"age": "category"}))
+    assert model.kinds() == {"zip": "category", "age": "category"}
+    model.names.set_fields(NO_FIELDS)
+    assert model.names.kinds is None
+
+
+def test_values_that_are_not_of_the_kind_are_counted() -> None:
+    model = Model({"age": "number", "zip": "category"})
+    model.observe({"age": 1, "zip": "a"}, {"age": "2", "zip": 3}, {"age": "many", "zip": True}, {"age": ["x"]}, {"age": "few"})
+    assert model.names.kinds is not None
+    assert {one.name: (one.contrary, one.unreadable) for one in model.names.kinds} == {"age": (0, 3), "zip": (2, 0)}
+
+
+def random_names(rng: random.Random, key: int, count: int) -> list[tuple[int, bytes]]:
+    words = ["a", "b", "x=y", "n^m", "c:d", "é", "q" * 40, "", "a=b=c=d", "^", "="]
+    names = []
+    for _ in range(count):
+        one, two, space = (rng.choice(words).encode() for _ in range(3))
+        inner = hash_name(space, key, TAGS["namespace"])
+        names.append(
+            rng.choice(
+                [
+                    (hash_name(one, key, TAGS["number"]), one),
+                    (hash_name(two, hash_name(one, key, TAGS["equals"]), TAGS["number"]), one + b"=" + two),
+                    (hash_name(two, hash_name(one, key, TAGS["word"]), TAGS["number"]), one + b":" + two),
+                    (hash_name(one, inner, TAGS["number"]), space + b"^" + one),
+                    (hash_name(two, hash_name(one, inner, TAGS["equals"]), TAGS["number"]), space + b"^" + one + b":" + two),
+                    (rng.getrandbits(64), one + b"=" + two),
+                ]
+            )
+        )
+    return names
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fields_are_found_as_the_slow_twin_finds_them(seed: int) -> None:
+    rng = random.Random(seed)
+    key = rng.choice([0, 1, 2**63 - 1])
+    names = random_names(rng, key, 200)
+    kinds = FieldKinds(AUTO, key)
+    for start in range(0, len(names), 50):
+        kinds.meet(Names.of(names[start : start + 50]))
+    assert [(one.name.encode(), one.kind) for one in kinds] == fields_of(names, key)
+
+
+def test_a_model_meets_so_many_fields_and_no_more() -> None:
+    kinds = FieldKinds(Fields.from_document({"declared": "time"}))
+    names = Names.of([(hash_name(b"f%d" % i, 0, 0), b"f%d" % i) for i in range(FIELDS_MET_MAX + 5)])
+    kinds.meet(names)
+    assert (len(kinds), kinds.is_wide) == (FIELDS_MET_MAX + 1, True)
+    assert kinds.kind(hash_of_field("f7", 0)) == KINDS["number"]
+    assert kinds.kind(hash_of_field("declared", 0)) == KINDS["time"]
+    assert kinds.kind(hash_of_field(f"f{FIELDS_MET_MAX + 1}", 0)) == 0
+
+
+def test_bodies_of_several_models_are_read_by_the_kinds_of_each() -> None:
+    models = [Model({"zip": "category"}), Model(), Model("off")]
+    body = b'{"features":{"zip":5},"label":1}'
+    read = read_for_models(
+        [body] * 4,
+        np.array([2, 3, 4]),
+        FORMATS[LINES],
+        models[0].context,
+        [model.names.seen.table() for model in models],
+        [model.names.kinds for model in models],
+    )
+    assert read is not None
+    assert [[name for _, name in names] for names in read.names] == [[b"zip=5"], [b"zip"], [b"zip"]]
+    slow = b'{"features":{"zip":5.5},"label":1}'  # left to the reference reader, which has the kinds of one model only
+    seen = [models[0].names.seen.table()] * 2
+    kinds = [models[0].names.kinds] * 2
+    assert read_for_models([slow, body], np.array([1, 2]), FORMATS[LINES], models[0].context, seen, kinds) is None
+    mixed = [b'{"features":{"new":"a"},"label":1}', b'{"features":{"new":5},"label":1}']
+    assert read_for_models(mixed, np.array([2]), FORMATS[LINES], models[1].context, seen[:1], [models[1].names.kinds]) is None
+    together = read_together(mixed, FORMATS[LINES], models[1].context)
+    assert [name for _, name in together.names] == [b"new=a", b"new=5"]
+
+
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        (5, 'encoder.fields: expected "auto", "off", or an object such as {"zip": "category"}'),
+        ({"zip": "categroy"}, "encoder.fields.zip: 'categroy' is no kind of field; did you mean 'category'?"),
+        ({"body": "text"}, "encoder.fields.body: name the field in encoder.text"),
+        ({"": "number"}, "encoder.fields.: the name of a field has 1 to 513 bytes"),
+        ({"*": "number"}, "encoder.fields.*: 'number' is no kind of field"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(given: Any, detail: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        Fields.from_document(given)
+    assert str(refused.value).startswith(detail)
+
+
+def test_the_fingerprint_of_an_encoder_is_that_without_fields() -> None:
+    assert fingerprint(EncoderConfig()) == fingerprint(EncoderConfig(fields=NO_FIELDS))
+
+
+@pytest.mark.parametrize("kind", [0, *KINDS.values()])
+@pytest.mark.parametrize("value", [None, 5.0, True, "5", "x", "", ["x"], 1e300, "0001-01-01", "9999-12-31T23:59:60Z"])
+def test_reading_a_value_never_fails(kind: int, value: Any) -> None:
+    read_as(kind, value)
+    if isinstance(value, str):
+        read_untyped(kind, value)
+
+
+def test_a_key_that_comes_twice_is_refused_whatever_its_kind() -> None:
+    model = Model(DECLARED)
+    for name, value in (("a", '"5"'), ("c", "5"), ("b", '"yes"')):
+        body = f'{{"features":{{"{name}":{value},"{name}":{value}}}}}'.encode()
+        parsed = parse_examples(body, LINES, model.context, labelled=False)
+        assert [error.code for error in parsed.errors] == ["duplicate_key"]
