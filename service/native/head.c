@@ -1,4 +1,4 @@
-/* Plain HTTP/1.1 request heads. What is plain: riata/web/server/head_parser.py. Source: RFC 9112 (request line, field lines); RFC 9110. */
+/* Plain HTTP/1.1 request heads. What is plain: riata/web/server/heads.py. Source: RFC 9112 (request line, field lines); RFC 9110. */
 #include "text.h"
 
 enum { HEAD_NOT_PLAIN = 0, HEAD_INCOMPLETE = -1, LENGTH_DIGITS_MAX = 18 };

@@ -1,10 +1,10 @@
-"""Slow twin of `web.head_parser`: the list of what is plain, line by line."""
+"""Slow twin of `web.server.heads.HeadParser`: the list of what is plain, line by line."""
 
 from __future__ import annotations
 
 import re
 
-from riata.web.server.head_parser import INCOMPLETE, NOT_PLAIN, WORDS
+from riata.web.server.heads import INCOMPLETE, NOT_PLAIN, WORDS
 
 TWINS_OF = ("head",)
 _FIRST = re.compile(rb"(GET|POST) (/[\x21\x22\x24-\x7e]*) HTTP/1\.1")

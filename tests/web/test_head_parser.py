@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from riata.web.server.bounds import Refused
-from riata.web.server.head_parser import (
+from riata.web.server.heads import (
     ACCEPT,
     AUTHORIZATION,
     CONTENT_TYPE,
@@ -26,9 +26,9 @@ from riata.web.server.head_parser import (
     TARGET,
     TARGET_STOP,
     HeadParser,
+    HeadReader,
 )
-from riata.web.server.heads import HOST as HOST_VALUE
-from riata.web.server.heads import HeadReader
+from riata.web.server.heads import HOST_FORM as HOST_VALUE
 from tests.settings import connection_bounds
 from tests.twins import head_parser as twin
 

@@ -13,8 +13,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from riata.web.server.bounds import ListenerState
-from riata.web.server.connection import Connection
-from riata.web.server.states import MOVES, State
+from riata.web.server.connection import MOVES, Connection, State
 from tests.settings import connection_bounds
 from tests.web.attack.raw import get, post
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from enum import IntEnum
 from typing import Any, Final, cast
 
 import uvicorn
@@ -32,21 +33,36 @@ from riata.web.server.framing import Body, body_of
 from riata.web.server.heads import HeadReader
 from riata.web.server.long_body import WORTH_BYTES, LongBody
 from riata.web.server.request import CHUNKED, Aside, Request
-from riata.web.server.states import (
-    ANSWERING,
-    BODY,
-    CLOSING,
-    HEAD,
-    IDLE,
-    INCOMPLETE,
-    LINGERING,
-    LOST,
-    MOVES,
-    UNREAD,
-    State,
-)
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.wire.workspace import PaddedBuffer
+
+
+class State(IntEnum):
+    """What a connection is doing."""
+
+    IDLE = 0  # no request is being received or answered
+    HEAD = 1  # a part of a head has arrived
+    BODY = 2  # a head has arrived and a part of its body is still to come; an answer is owed
+    ANSWERING = 3  # a request has arrived; an answer is owed
+    UNREAD = 4  # a request was answered before its body had arrived, which is read and dropped
+    LINGERING = 5  # no further request is answered: EOF was sent, and what the client still sends is dropped
+    CLOSING = 6  # the transport closes once everything written was sent
+    LOST = 7  # the transport is closed
+
+
+IDLE, HEAD, BODY, ANSWERING, UNREAD, LINGERING, CLOSING, LOST = State
+
+MOVES: Final[dict[State, frozenset[State]]] = {
+    IDLE: frozenset({HEAD, BODY, ANSWERING, LINGERING, CLOSING, LOST}),
+    HEAD: frozenset({IDLE, LINGERING, CLOSING, LOST}),
+    BODY: frozenset({ANSWERING, UNREAD, LINGERING, CLOSING, LOST}),
+    ANSWERING: frozenset({IDLE, CLOSING, LOST}),
+    UNREAD: frozenset({IDLE, LINGERING, CLOSING, LOST}),
+    LINGERING: frozenset({CLOSING, LOST}),
+    CLOSING: frozenset({LOST}),
+    LOST: frozenset(),
+}
+INCOMPLETE: Final = frozenset({HEAD, BODY, UNREAD})  # a part of a request is still to come
 
 BODY_WAIT_S: Final = 1.0  # to wait for a body after its head; a slower one goes to the ASGI route, which has a deadline
 HELD_BYTES_MAX: Final = 64 * 2**10  # of a body; if more of it waits for the application, no more is read

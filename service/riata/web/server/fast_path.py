@@ -15,8 +15,7 @@ from riata.web.auth.gate import Caller, Gate
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import CLOSE_HEADER, STANDING_HEADERS, Answer, status_line
 from riata.web.server.body import Bodies
-from riata.web.server.head_parser import HeadParser
-from riata.web.server.heads import HeadReader
+from riata.web.server.heads import HeadParser, HeadReader
 from riata.web.server.request import Aside, Deferred, Handled, HotRoute, Reply, Request, Router
 
 log = logging.getLogger("riata.web")

@@ -1,4 +1,4 @@
-"""Heads of requests: read by httptools, checked against request smuggling and cross-site requests, and made a `Request`.
+"""Heads of requests: parsed, checked against request smuggling and cross-site requests, and made a `Request`.
 
 httptools accepts a request without Host or with several, trailers after the body, and a body after an upgrade request, which it
 then takes for the next request. Two servers may read each of these differently, so all are refused.
@@ -9,13 +9,16 @@ If keys are not required, state-changing requests that pages of other sites make
 from __future__ import annotations
 
 import re
+import struct
 import time
 from typing import Final
 from urllib.parse import unquote
 
 import httptools
+import numpy as np
 
 from riata.base.hosts import Hosts, host_in
+from riata.native.library import core
 from riata.web.api.routes.table import ROUTE_AT, place
 from riata.web.server import bounds
 from riata.web.server.bounds import Bounds, Refused
@@ -24,8 +27,8 @@ from riata.web.server.request import CHUNKED, Request
 HEAD_END: Final = b"\r\n\r\n"
 FIRST_LINE_BYTES: Final = 20  # of a request line without its target, and of the empty line at the end
 
-HOST: Final = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]{0,5})?[ \t]*")
-LENGTH: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
+HOST_FORM: Final = re.compile(rb"([A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.%]+\])(:[0-9]{0,5})?[ \t]*")
+LENGTH_FORM: Final = re.compile(rb"[0-9]{1,19}[ \t]*")
 ONCE: Final = {b"host": bounds.BAD_HOST, b"content-length": bounds.BAD_LENGTH, b"transfer-encoding": bounds.BAD_CODING}
 
 HERE: Final = frozenset({b"same-origin", b"none"})  # a page of this service; or no page: a typed address or a bookmark
@@ -88,7 +91,7 @@ class HeadReader:
     def check_host(self, host: bytes) -> None:
         """Raise `Refused` unless the value of a Host header is a host, and one of those allowed if they are limited."""
         if host != self._host:
-            if HOST.fullmatch(host) is None:
+            if HOST_FORM.fullmatch(host) is None:
                 raise Refused(bounds.BAD_HOST)
             if self._hosts is not None and not self._hosts.answers(host):
                 raise Refused(bounds.HOST_NOT_ALLOWED)
@@ -164,7 +167,7 @@ def length_of(values: dict[bytes, bytes], version: str) -> int:
         return CHUNKED
     if length is None:
         return 0
-    if LENGTH.fullmatch(length) is None:
+    if LENGTH_FORM.fullmatch(length) is None:
         raise Refused(bounds.BAD_LENGTH)
     return int(length)
 
@@ -234,3 +237,77 @@ def _place(authority: bytes, default: str) -> tuple[str, str]:
     text = authority.decode("latin-1").strip(" \t").lower()
     host = host_in(text)
     return host, text[len(host) :].lstrip(":") or default
+
+
+# Plain heads, of requests to hot routes. `service/native/head.c` accepts only heads that can be read in one way: GET or POST, a
+# path in visible ASCII, `HTTP/1.1`, lines that end in CRLF, names of token characters, values of visible ASCII, spaces and tabs,
+# exactly one Host, and no header that changes how a message is read or that identifies its origin (Transfer-Encoding,
+# Content-Encoding, Expect, Upgrade, Origin, Sec-Fetch-Site, a Connection other than keep-alive, Proxy-Connection). `HeadReader`
+# reads them as the same requests, and all others.
+
+NOT_PLAIN: Final = 0  # result of `HeadParser.parse`: `HeadReader` has to read the head
+INCOMPLETE: Final = -1  # its end has not arrived; as far as it has, it is plain
+HEAD_BYTES_MAX: Final = 96 * 2**10  # of a whole head; longer ones are not plain
+SHORT_BYTES: Final = 2 * 2**10  # copied first: most heads are shorter
+# Words of the result. Of each header that is handed out: offset of its value and of the end; -1 and -1 if it was not sent.
+IS_POST, TARGET, PATH_STOP, TARGET_STOP, LENGTH, LINES_BYTES, LINES = range(7)
+HOST, ACCEPT, CONTENT_TYPE, AUTHORIZATION, IDEMPOTENCY_KEY = range(7, 17, 2)
+WORDS: Final = 17
+IN_GET: Final = ((b"authorization", AUTHORIZATION),)  # headers that hot routes look at
+IN_POST: Final = (*IN_GET, (b"accept", ACCEPT), (b"content-type", CONTENT_TYPE), (b"idempotency-key", IDEMPOTENCY_KEY))
+
+Words = tuple[int, ...]
+
+
+class HeadParser:
+    """The memory in which one thread parses plain heads. After `parse`, `words` are the words of the head (see the constants)."""
+
+    def __init__(self) -> None:
+        self._room, self._found = np.zeros(HEAD_BYTES_MAX, np.uint8), np.zeros(WORDS, np.int64)
+        self._bytes, self._words = memoryview(self._room.data), memoryview(self._found.data)
+        self._at, self._found_at = int(self._room.ctypes.data), int(self._found.ctypes.data)
+        self._unpack = struct.Struct(f"{WORDS}q").unpack
+
+    def parse(self, data: bytes) -> int:
+        """Parse the head with which `data` begins: its bytes with the empty line at its end, NOT_PLAIN, or INCOMPLETE.
+
+        An incomplete head of more than HEAD_BYTES_MAX is NOT_PLAIN.
+        """
+        size = len(data)
+        if size > SHORT_BYTES:
+            self._bytes[:SHORT_BYTES] = data[:SHORT_BYTES]
+            found: int = core.parse_head(self._at, SHORT_BYTES, self._found_at)
+            if found != INCOMPLETE:
+                return found
+            if size > HEAD_BYTES_MAX:
+                size, data = HEAD_BYTES_MAX, data[:HEAD_BYTES_MAX]
+        self._bytes[:size] = data
+        found = core.parse_head(self._at, size, self._found_at)
+        return NOT_PLAIN if found == INCOMPLETE and size == HEAD_BYTES_MAX else found
+
+    def words(self) -> Words:
+        """Return the words of the head that was parsed last."""
+        return self._unpack(self._words)
+
+    def read(self, data: bytes, heads: HeadReader) -> tuple[Request, bytes] | None:
+        """Return the request with which `data` begins, and what follows its head. It has the headers that hot routes look at.
+
+        None if the head is not plain or too long, or the body has not arrived: `heads` has to read it. Raises `Refused`.
+        """
+        end = self.parse(data)
+        if end <= 0:
+            return None
+        words, limits = self.words(), heads.limits
+        target, path_stop, stop, length = words[TARGET], words[PATH_STOP], words[TARGET_STOP], max(words[LENGTH], 0)
+        if (
+            len(data) < end + length
+            or stop - target > limits.target_bytes_max
+            or words[LINES_BYTES] > limits.head_bytes_max
+            or words[LINES] > limits.headers_max
+        ):
+            return None
+        heads.check_host(data[words[HOST] : words[HOST + 1]])
+        method, names = ("POST", IN_POST) if words[IS_POST] else ("GET", IN_GET)
+        values = {name: data[words[word] : words[word + 1]] for name, word in names if words[word] > 0}
+        query = data[path_stop + 1 : stop]
+        return Request(method, data[target:path_stop], query, [], values, time.perf_counter(), "1.1", length), data[end:]
