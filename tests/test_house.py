@@ -290,7 +290,6 @@ def test_the_check_of_cycles_sees_one_of_annotations() -> None:
 
 
 READER_IMPORTS = {  # those who may import a reader
-    "predict/model.py",  # reads a single row and predicts it in one call
     "cli/demo_stream.py",  # generates rows, as JSON
 }
 WRITERS = {

@@ -24,11 +24,6 @@ from riata.client import Unreachable
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
-VERBS = (
-    "serve observe feed predict models metrics weights explain card forget snapshots export import backup scorer fit refit "
-    "restore posterior sequences path tune replay repair inspect demo "
-    "warm keys version"
-)
 ROWS = "".join(f'{{"features":{{"age":{i}}},"label":{i % 2}}}\n' for i in range(5))
 
 
@@ -70,7 +65,7 @@ def test_version_is_the_packages() -> None:
     assert run("--version").stdout == result.stdout
 
 
-@pytest.mark.parametrize("verb", VERBS.split())
+@pytest.mark.parametrize("verb", [verb.name for verb in TABLE])
 def test_the_help_of_every_verb_has_an_example(verb: str) -> None:
     result = run(verb, "--help")
     assert result.exit_code == 0

@@ -155,7 +155,6 @@ VERBS: Final = (
     Verb("inspect", "open_store:inspect", "Show the contents of a store, or of an exported model, without changing anything."),
     Verb("demo", "demo", "Stream rows into a running service and plot its learning curve.", of_model=True),
     Verb("tree", "tree", "Learn classes of curves by a decision tree that can be drawn."),
-    Verb("warm", "verbs:warm", "Do nothing: no code is compiled at a start."),
     Verb("jobs", "jobs:app", "List, await and cancel the jobs of a running service, the work that goes on after a request."),
     Verb("keys", "keys:app", "Create, list and revoke API keys."),
     Verb("log", "log:app", "Export the events of a model, and make the segments of its log."),
@@ -351,7 +350,6 @@ def _register(made: typer.Typer, verb: Verb) -> None:
 # The verbs that need no module of their own.
 
 VERSION_EXAMPLE: Final = "Example: `riata version`"
-WARM_EXAMPLE: Final = "Example: leave `riata warm` out; the next release does not have it."
 
 
 def version() -> None:
@@ -361,11 +359,3 @@ def version() -> None:
 
     python, sqlite, system = platform.python_version(), sqlite3.sqlite_version, f"{platform.system()} {platform.machine()}"
     typer.echo(f"riata {__version__} (Python {python}, SQLite {sqlite}, {system})")
-
-
-def warm() -> None:
-    """Do nothing: no code is compiled at a start.
-
-    Versions before 0.2 compiled into NUMBA_CACHE_DIR, or into folders `kernels` beside the package; these can be deleted.
-    """
-    typer.echo("nothing to do: no code is compiled at a start")

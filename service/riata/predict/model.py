@@ -18,7 +18,6 @@ from riata.wire.batch import Batch
 from riata.wire.codes import OK
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, make_rules
-from riata.wire.readers.json import READER
 from riata.wire.rows import make_row, make_sink, row_capacity
 from riata.wire.workspace import FRONT, room_of
 
@@ -34,7 +33,6 @@ from riata.wire.workspace import FRONT, room_of
 #
 # A `OneRow` belongs to one thread.
 
-ROW_READER: Final = READER  # the format of a single row
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
 NGRAMS_MAX: Final = 3
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features

@@ -8,7 +8,7 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from riata.run.state.config import ModelConfig
 from riata.run.state.model_state import add_unlogged, begun, unlogged
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig
-
-EVERYWHERE: Final = 2**14  # step between hashes; of a table of 2^26 slots of 32 bytes, two pages are in that range
 
 
 class Fit(FileReading):
