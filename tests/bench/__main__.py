@@ -9,10 +9,10 @@ from typing import Final
 
 SPEED: Final = (
     "learner_speed", "parse_speed", "first_pass", "observe_bulk", "observe_single", "redis_ratio", "predict_speed", "front",
-    "beside_learning", "memory", "start_up",
+    "beside_learning", "start_up",
 )  # fmt: skip
 OTHERS: Final = (
-    "many_models", "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "native_core", "noisy_neighbours",
+    "many_models", "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "noisy_neighbours", "before",
 )  # fmt: skip
 
 if sys.argv[1:2] == ["speed"]:

@@ -73,8 +73,8 @@ def requests(rows: Rows, own: bool) -> tuple[list[bytes], list[bytes], list[byte
 
 
 @contextmanager
-def riata(checkout: Path, learnt: Rows) -> Iterator[Server]:
-    """The service of a checkout, taught over HTTP."""
+def serving(checkout: Path) -> Iterator[tuple[int, int]]:
+    """The service of a checkout, over a new directory: its port and process id."""
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         port = free_port()
         command = [str(checkout / ".venv" / "bin" / "python"), "-m", "riata", "serve", "--port", str(port)]
@@ -85,13 +85,20 @@ def riata(checkout: Path, learnt: Rows) -> Iterator[Server]:
         )
         try:
             wait_until_ready(port)
-            lines = [json.dumps({"features": f, "label": y}) for f, y in zip(learnt.features, learnt.label, strict=True)]
-            for at in range(0, len(lines), 500):
-                post(port, "/observe?wait=applied", "\n".join(lines[at : at + 500]).encode(), "application/x-ndjson")
-            yield Server(port, [], b"}", partial(process_cpu_s, process.pid))
+            yield port, process.pid
         finally:
             process.terminate()
             process.wait(60)
+
+
+@contextmanager
+def riata(checkout: Path, learnt: Rows) -> Iterator[Server]:
+    """The service of a checkout, taught over HTTP."""
+    with serving(checkout) as (port, pid):
+        lines = [json.dumps({"features": f, "label": y}) for f, y in zip(learnt.features, learnt.label, strict=True)]
+        for at in range(0, len(lines), 500):
+            post(port, "/observe?wait=applied", "\n".join(lines[at : at + 500]).encode(), "application/x-ndjson")
+        yield Server(port, [], b"}", partial(process_cpu_s, pid))
 
 
 def wait_until_ready(port: int) -> None:
@@ -103,7 +110,7 @@ def wait_until_ready(port: int) -> None:
                 return
         except httpx.TransportError:
             pass
-        time.sleep(0.1)
+        time.sleep(0.01)
     raise TimeoutError("the service did not become ready")
 
 
