@@ -1,7 +1,7 @@
 """Which files a row and a prediction pass on their way: `python -m tests.way` prints them, with the calls of each.
 
 A file counts if a function of it is called, in any thread, between the request and its answer. The service runs in this process,
-with an embedded store and the default model, which has learnt some rows. Of several requests the one with the fewest calls is shown.
+with an embedded store and the default model, which has learnt some rows. Of several requests that with the fewest calls is shown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def follow(port: int, calls: Calls) -> None:
         shots = []
         for _ in range(REPEATS):
             time.sleep(REST_S)
-            calls.counted = counted = Counter()
+            calls.counted = counted = Counter[str]()
             link.sendall(asked)
             answer = link.recv(2**16)
             calls.counted = None

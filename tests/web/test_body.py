@@ -21,7 +21,6 @@ from riata.web.server.body import (
     ClientGone,
     counted_bytes,
     header,
-    idempotency_key,
     read_body,
 )
 from tests.web.asking import Client, post_scope, run_asgi
@@ -111,11 +110,6 @@ def test_a_header_that_comes_twice_is_malformed() -> None:
     with pytest.raises(Malformed):
         header(scope, b"content-type")
     assert header(scope, b"accept") is None
-
-
-def test_the_longest_idempotency_key_is_taken() -> None:
-    assert idempotency_key(b"~" * 200) == "~" * 200
-    assert idempotency_key(None) is None
 
 
 def test_bytes_are_counted_until_they_are_given_back() -> None:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from riata.base.errors import BadInput
 from riata.web.server import bounds
 from riata.web.server.bounds import Refused
 from riata.web.server.heads import HeadReader
@@ -152,3 +153,13 @@ def test_what_the_reader_accepts_uvicorn_reads_alike() -> None:
         assert (scope["headers"], scope["http_version"]) == (request.headers, request.version)
         accepted += 1
     assert accepted > 100
+
+
+def test_the_longest_idempotency_key_is_taken() -> None:
+    def key(values: dict[bytes, bytes]) -> str | None:
+        return Request("POST", b"/observe", b"", [], values, 0.0).idempotency_key
+
+    assert key({b"idempotency-key": b"~" * 200}) == "~" * 200
+    assert key({}) is None
+    with pytest.raises(BadInput, match="1 to 200"):
+        key({b"idempotency-key": b"~" * 201})

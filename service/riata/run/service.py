@@ -18,7 +18,7 @@ from riata.base.errors import BadInput, Busy, RiataError, Unavailable
 from riata.learn.registry import spec_of
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import posterior_document
-from riata.run.candidates.challengers import relations, require_no_leader
+from riata.run.candidates.challengers import relations
 from riata.run.candidates.forgetting import Forgetting
 from riata.run.candidates.going_back import GoingBack
 from riata.run.candidates.refits.refits import Refits
@@ -177,7 +177,7 @@ class Service:
         published = served_model.published or self.published(model)
         self._engine.require_role("observe")
         self._engine.require_accepting(served_model)
-        require_no_leader(published)
+        published.pairs.require_no_leader(model)
         return not published.is_checked_row_by_row and self._arena.put(model, body, content_type, key, told)
 
     async def observe_small(
@@ -290,7 +290,7 @@ class Service:
     def _require(self, what: str, model: str) -> None:
         self._engine.require_role(what)
         self._engine.require_accepting(self._engine.served_model(model))
-        require_no_leader(self.published(model))
+        self.published(model).pairs.require_no_leader(model)
 
     def _owns_store(self) -> bool:
         """Whether this process has to expire remembered predictions. Two processes at once do no harm."""

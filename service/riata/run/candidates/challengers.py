@@ -296,12 +296,3 @@ def relations(engine: Engine, published: Published) -> dict[str, Any]:
         if other is not None
     ]
     return {FOLLOW: follow, "challengers": challengers}
-
-
-def require_no_leader(published: Published) -> None:
-    """Raise `Conflict` (code `follows`) if a model gets its events from another one."""
-    if published.pairs.follows:
-        leader = published.pairs.follows
-        raise Conflict(
-            f"model {published.model.origin.name} follows {leader}: it learns the events of {leader}; send them there", "follows"
-        )

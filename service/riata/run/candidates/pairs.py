@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import Arrays
+from riata.base.errors import Conflict
 from riata.learn.learner import Stepped
 from riata.maths.links import Answers
 from riata.run.candidates.judging import BLOCKS, BlockSums, difference_of, event_losses, measure_of
@@ -77,6 +78,12 @@ class Pairs(Observer):
     def challengers(self) -> tuple[str, ...]:
         """The models that follow this one."""
         return tuple(name for name in self.shared if name != OWN)
+
+    def require_no_leader(self, model: str) -> None:
+        """Raise `Conflict` (code `follows`) if `model`, whose part this is, gets its events from another one."""
+        if self.follows:
+            sentence = f"model {model} follows {self.follows}: it learns the events of {self.follows}; send them there"
+            raise Conflict(sentence, "follows")
 
     def configure(self, follow: str | None, challengers: Sequence[str] | None) -> None:
         """Apply what a config event says of other models; None if it says nothing."""

@@ -20,7 +20,6 @@ from riata.web.auth.keys import Key
 from riata.web.auth.quotas import Quotas
 from riata.web.metrics.meters import Meters
 from riata.web.server.answers import Answer, json_answer
-from riata.web.server.body import idempotency_key
 from riata.web.server.request import DEFERRED, Aside, Handled, Reply, Request
 from riata.web.settings import INLINE_BYTES_MAX, Tools
 from riata.wire.given import OtherLabels
@@ -194,8 +193,8 @@ def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
     options = read_options(request.query, request.route.options) if request.query else {}
     wait, atomic, ids = declared.WAIT.of(options), declared.ATOMIC.of(options), declared.IDS.of(options)
-    key, by_row = idempotency_key(request.idempotency_key), declared.LABELS.of(options) is not None
-    return Choices(wait is not None, atomic, key, request.key, ids, by_row)
+    by_row = declared.LABELS.of(options) is not None
+    return Choices(wait is not None, atomic, request.idempotency_key, request.key, ids, by_row)
 
 
 def parse_with_ids(body: bytes | PaddedBuffer, kind: str, context: StoreContext, names: RowNames) -> Parsed:

@@ -99,18 +99,6 @@ def content_type(scope: Scope) -> str:
     return (header(scope, b"content-type") or b"").decode("latin-1")
 
 
-def idempotency_key(raw: bytes | None) -> str | None:
-    """Read an Idempotency-Key header, None if it is absent.
-
-    Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII characters.
-    """
-    if raw is None:
-        return None
-    if not 1 <= len(raw) <= 200 or not all(0x21 <= byte <= 0x7E for byte in raw):
-        raise BadInput("Idempotency-Key: expected 1 to 200 visible ASCII characters without spaces", "bad_idempotency_key")
-    return raw.decode("ascii")
-
-
 async def read_body(scope: Scope, receive: Receive, bytes_max: int, deadline_s: float) -> bytes:
     """Read a whole body, and unpack it while it arrives.
 

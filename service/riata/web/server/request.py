@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from riata.base.errors import BadInput
 from riata.base.request_trace import RequestTrace
 from riata.web.api.options import is_model_name
 from riata.web.api.routes.table import DEFAULT_MODEL, MODELS
@@ -81,9 +82,15 @@ class Request:
         return self.values.get(b"accept")
 
     @property
-    def idempotency_key(self) -> bytes | None:
-        """The value of this header, None if absent."""
-        return self.values.get(b"idempotency-key")
+    def idempotency_key(self) -> str | None:
+        """The value of this header, None if absent. Raises `BadInput` (bad_idempotency_key) unless it is 1 to 200 visible ASCII
+        characters."""
+        raw = self.values.get(b"idempotency-key")
+        if raw is None:
+            return None
+        if not 1 <= len(raw) <= 200 or not all(0x21 <= byte <= 0x7E for byte in raw):
+            raise BadInput("Idempotency-Key: expected 1 to 200 visible ASCII characters without spaces", "bad_idempotency_key")
+        return raw.decode("ascii")
 
     @property
     def kind(self) -> str:
