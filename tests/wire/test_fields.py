@@ -16,7 +16,6 @@ from riata.wire.fields import AUTO, FIELDS_MET_MAX, KINDS, NO_FIELDS, FieldKinds
 from riata.wire.names import Names
 from riata.wire.parse import (
     Context,
-    Parsed,
     explain_query,
     explain_rows,
     make_rules,
@@ -24,6 +23,7 @@ from riata.wire.parse import (
     read_for_models,
     read_together,
 )
+from riata.wire.parsed import Parsed
 from riata.wire.read_body import FORMATS
 from riata.wire.readers.json_reference import reference_json
 from riata.wire.rows import SHADOWED, SlowRow
