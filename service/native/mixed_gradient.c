@@ -429,7 +429,7 @@ EXPORT bool riata_learn_cells(const riata_shapes *shapes, const table *t, i64 he
         i64 first = rows->indptr[i], k = cells_of(shapes, rows->hash + first, rows->value + first, rows->indptr[i + 1] - first, start);
         for (i64 j = 0; j < k; j++)
             start[j] *= WIDTH;
-        bool every = true, learnt;
+        bool every = rows->label[i] >= 0.0 && rows->label[i] < (double)heads, learnt;
         for (i64 h = 0; h < heads; h++) {
             i64 at = i * heads + h;
             double label = heads == 1 ? rows->label[i] : rows->label[i] == (double)h;

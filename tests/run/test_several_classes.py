@@ -123,6 +123,49 @@ def test_replay_restarts_restores_and_imports_keep_every_bit_and_every_number_of
     verified(tmp_path)
 
 
+def test_shapes_of_classes_survive_replay_restarts_restores_and_imports(tmp_path: Path) -> None:
+    def table(n: int, seed: int) -> list[dict[str, Any]]:
+        rng = random.Random(seed)
+        made = [{"features": {name: round(rng.gauss(0.0, 1.0), 3) for name in ("a", "b")}} for _ in range(n)]
+        return [
+            {**row, "label": "inner" if abs(row["features"]["a"]) < 0.7 else "right" if row["features"]["a"] > 0.0 else "left"}
+            for row in made
+        ]
+
+    def parts(node: Any, model: str = "m") -> dict[str, bytes]:
+        return {name: array.tobytes() for name, array in node.service.published(model).model.parts()[0].items()}
+
+    async def first() -> None:
+        node = service_on(tmp_path)
+        await node.service.start()
+        await replayed(node.engine)
+        await node.admin.put_model("m", document())
+        await node.observe(table(300, 1))
+        saved = (await node.admin.snapshot_now("m"))["generation"]
+        early = parts(node)
+        assert "class_shape_value" in early
+        await node.observe(table(300, 2))
+        assert parts(node) != early
+        await node.admin.restore("m", saved)
+        assert parts(node) == early
+        await node.admin.import_model("copy", await node.admin.export("m"))
+        assert parts(node, "copy") == early
+        await node.service.stop()
+
+    asyncio.run(first())
+    verified(tmp_path)
+
+    async def again() -> None:
+        node = service_on(tmp_path)
+        await node.service.start()
+        await replayed(node.engine)
+        assert parts(node) == parts(node, "copy")
+        assert not node.fatal
+        await node.service.stop()
+
+    asyncio.run(again())
+
+
 def test_a_file_learns_the_bits_of_the_service_and_further_classes_are_refused_row_by_row(tmp_path: Path) -> None:
     given = rows(80, 5)
 

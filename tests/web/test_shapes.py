@@ -24,7 +24,7 @@ NONE = [
     ("off", {"learner": {"shapes": "off"}}, [], 'learner.shapes is "off"'),
     ("hinge", {"learner": {"loss": "hinge"}}, [], "they need the logistic loss"),
     ("other", {"learner": {"kind": "ftrl_proximal"}}, [], "the learner ftrl_proximal has none"),
-    ("classes", {"labels": "classes", "classes": {"max": 4}}, [], "a model of several classes has none"),
+    ("classes", {"labels": "classes", "learner": {"classes_shaped": False}}, [], "learner.classes_shaped is false"),
 ]  # fmt: skip
 
 
@@ -139,6 +139,32 @@ def test_a_model_without_shapes_says_why(
     found = client.get(f"/models/{model}/shapes").json()
     assert found["why_not"].startswith(why)
     assert (found["share"], found["columns"], found["pairs"]) == (None, [], [])
+
+
+def test_several_classes_have_shapes_each(client: httpx.Client) -> None:
+    while client.put("/models/kinds", json={"labels": "classes"}).status_code == 202:
+        pass
+    assert client.get("/models/kinds/shapes").json()["why_not"].startswith("they are sought")
+    rows = drawn(1500, seed=2)
+    for row in rows:
+        row["label"] = ["low", "high"][row["label"]] if row["features"].get("height", 0.0) < 1.0 else "tall"
+    observe(client, "kinds", rows)
+    assert client.get("/models/kinds/shapes").json()["code"] == "bad_option"
+    assert client.get("/models/kinds/shapes?class=short").json()["code"] == "bad_option"
+    exported = {one["class"]: one["shapes"] for one in client.get("/models/kinds/export?format=json").json()["classes"]}
+    for name in ("low", "high", "tall"):
+        found = client.get(f"/models/kinds/shapes?class={name}").json()
+        assert {one["feature"] for one in found["columns"]} == set(NAMES)
+        assert {one["hash"]: one["values"] for one in found["columns"]} == {
+            one["hash"]: one["values"] for one in exported[name]["columns"]
+        }
+        for row in rows[:40]:
+            answer = client.post("/models/kinds/predict?explain=true", json={"features": row["features"]}).json()
+            if answer["label"] == name:
+                numbers = {key: x for key, x in row["features"].items() if key in NAMES}
+                colours = sum(part["contribution"] for part in answer["contributions"] if part["feature"].startswith("colour"))
+                assert answer["margin"] == pytest.approx(added(found, numbers) + colours, rel=1e-9, abs=1e-9)
+                assert answer["margin"] == sum([part["contribution"] for part in answer["contributions"]], answer["bias"])
 
 
 def test_options_and_unknown_models_are_refused(client: httpx.Client) -> None:

@@ -99,6 +99,9 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"
 def shapes(
     model: ModelArgument = "default",
     column: Annotated[str, typer.Option(help="Show the intervals of this column.")] = "",
+    of_class: Annotated[
+        str | None, typer.Option("--class", help="Of a model of several classes: the class that is meant.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer of the service as JSON.")] = False,
     url: UrlOption = DEFAULT_URL,
 ) -> None:
@@ -111,7 +114,7 @@ def shapes(
     from rich.table import Table
 
     with connected(url) as riata:
-        answer = riata.shapes(model)
+        answer = riata.shapes(model, of_class=of_class)
     if as_json:
         typer.echo(json.dumps(answer))
         return

@@ -155,9 +155,9 @@ class AsyncRiata:
         """Return the largest weights with their names."""
         return await self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
-    async def shapes(self, model: str = "default") -> dict[str, Any]:
+    async def shapes(self, model: str = "default", *, of_class: str | None = None) -> dict[str, Any]:
         """Return what each numeric column with a shape, and each pair of them, adds to a margin by value."""
-        return await self._object(calls.get_model(model, "/shapes"))
+        return await self._object(calls.get_model(model, "/shapes", **({} if of_class is None else {"class": of_class})))
 
     async def trees(self, model: str = "default") -> dict[str, Any]:
         """Return the trees of a model's curves, with the leaves that its features name."""

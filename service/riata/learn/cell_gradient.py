@@ -55,7 +55,7 @@ class CellGradient:
     """The numbers of the cells of one head; zero at first."""
 
     def __init__(self, config: TruncatedGradientConfig, cells: int) -> None:
-        self.settings = mixture_settings(config, LANES)
+        self._config, self.settings = config, mixture_settings(config, LANES)
         self._counts: I64 = np.zeros(COUNTS, np.int64)
         self._scalars: F64 = np.zeros(SCALARS)
         self._member: F64 = np.zeros((MEMBER, LANES))
@@ -71,9 +71,20 @@ class CellGradient:
         return len(self._line)
 
     @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of the members."""
+        return tuple(self._member[SHARE].tolist())
+
+    @property
     def share_below(self) -> float:
-        """The share of the model below by itself."""
-        return float(self._member[SHARE, BELOW])
+        """That of the model below by itself."""
+        return self.shares[BELOW]
+
+    def copy(self) -> CellGradient:
+        """Return a copy."""
+        made = CellGradient(self._config, self.cells)
+        made.thaw(self.freeze())
+        return made
 
     def numbers(self) -> tuple[F64, float]:
         """Return the number of each cell, and the intercept."""

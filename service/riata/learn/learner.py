@@ -69,7 +69,12 @@ class Weights:
     @property
     def shaped_columns(self) -> int:
         """Number of columns with a shape."""
-        return 0 if self.shapes is None else len(self.shapes.column)
+        return 0 if self.cells is None else len(self.cells.column)
+
+    @property
+    def cells(self) -> Shapes | None:
+        """The shapes; of several classes, which have their columns and pairs in common, those of the first."""
+        return self.heads[0].shapes if self.heads else self.shapes
 
     def of(self, hash32: Iterable[int]) -> list[float]:
         """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""
@@ -241,6 +246,10 @@ class Learner(Protocol):
 
     def adjust(self, config: Any) -> None:  # noqa: ARG002
         """Change the settings that `LearnerSpec.adjustable` names to those of `config`."""
+        return
+
+    def grow(self, classes: int) -> None:  # noqa: ARG002
+        """Have at least this many classes. Without effect if labels are no classes."""
         return
 
     def forget(self, keep: float) -> None:  # noqa: ARG002

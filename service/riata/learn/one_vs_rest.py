@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.arrays import BOOL, F64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.maths.links import Link
@@ -60,19 +60,23 @@ class OneVsRest(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, one class after another."""
+        margin, refused, no_room = self.step_heads(batches, skip)
+        label, weight = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("label", "weight"))
+        whole: BOOL = np.all(refused, axis=1)
+        return Stepped(np.ascontiguousarray(margin[:, : len(self.heads)]), whole, label, weight, int(whole.sum()), no_room)
+
+    def step_heads(self, batches: Sequence[Batch], skip: BOOL | None) -> tuple[F64, BOOL, BOOL | None]:
+        """As `step_all`. Returns of each row and each of `learners` the margin, f64[n, heads], and whether it was refused; and
+        the rows without room, as of the last learner."""
         label = np.concatenate([batch.label for batch in batches])
         strange = label >= len(self.heads)
         skip = skip if not bool(strange.any()) else strange if skip is None else strange | skip
-        margin, refused = np.empty((len(label), len(self.heads))), np.ones(len(label), np.bool_)
+        margin, refused = np.empty((len(label), len(self.learners))), np.empty((len(label), len(self.learners)), np.bool_)
         no_room: BOOL | None = None
         for k, learner in enumerate(self.learners):
             stepped = learner.step_all([replace(batch, label=(batch.label == k).astype(np.float64)) for batch in batches], skip)
-            refused &= stepped.refused
-            no_room = stepped.no_room
-            if k < len(self.heads):
-                margin[:, k] = stepped.margin
-        weight = np.concatenate([batch.weight for batch in batches])
-        return Stepped(margin, refused, label, weight, int(refused.sum()), no_room)
+            margin[:, k], refused[:, k], no_room = stepped.margin, stepped.refused, stepped.no_room
+        return margin, refused, no_room
 
     def adjust(self, config: Any) -> None:
         """Adjust the learner of each class."""
@@ -81,7 +85,7 @@ class OneVsRest(Learner):
 
     def freeze(self) -> Arrays:
         """Return the arrays of each learner, with the number of its class, or `rest`, and a dot before their names."""
-        return {f"{part}.{name}": array for part, one in self._parts() for name, array in one.freeze().items()}
+        return {f"{part}.{name}": array for part, one in self.parts() for name, array in one.freeze().items()}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore what `freeze` returned. Raises `Corrupt`; the state is then not valid."""
@@ -89,7 +93,7 @@ class OneVsRest(Learner):
         for key, array in arrays.items():
             part, _, name = key.partition(".")
             parts.setdefault(part if name else "", {})[name or part] = array
-        own = dict(self._parts())
+        own = dict(self.parts())
         for_all = parts.pop("", {})  # of ALGO_VERSION 8 and before: one choice of settings for all classes
         parts = {part: {**for_all, **each} for part, each in parts.items()}
         if parts.keys() != own.keys():
@@ -115,7 +119,8 @@ class OneVsRest(Learner):
                 total[part] = total.get(part, 0) + size
         return total
 
-    def _parts(self) -> list[tuple[str, Learner]]:
+    def parts(self) -> list[tuple[str, Learner]]:
+        """The `learners` with their names in a frozen state."""
         named = [(str(k), head) for k, head in enumerate(self.heads)]
         return named if self.other is None else [*named, (REST, self.other)]
 

@@ -1,5 +1,8 @@
 """A learner with shapes: another learner, and beside it numbers for intervals of its numeric columns and for pairs of them.
 
+Several classes have intervals and pairs in common, and one share of the shapes: by the probability of the label, divided by the
+sum over the classes that have a row. So classes without a row change nothing, and a late class has the bits of an early one.
+
 The learner below learns every row by itself. `CellGradient` then learns the cells of the row (`learn.shapes`), which are added
 to the margin from below. A member of it without any cells is the learner below alone, so where a straight line is right, the
 shapes lose their shares.
@@ -22,6 +25,7 @@ from riata.learn.cell_gradient import CellGradient, learn_cells
 from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.one_vs_rest import OneVsRest, heads_together
 from riata.learn.shapes import CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, sorted_values, with_pairs
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
@@ -36,9 +40,9 @@ FEATURES: Final = 2**16  # of the sample; the same
 FAR: Final = ("far_column", "far_value")
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
+PRESENT: Final = "shaped_classes"
 _COUNTS_BYTES: Final = 32
 _NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
-_ONE: Final = np.ones(1, np.bool_)
 
 
 class Sample:
@@ -86,12 +90,13 @@ class Sample:
 
 
 class Shaped(Learner):
-    """A learner of the logistic loss, and the numbers of the cells of its numeric columns."""
+    """A learner of the logistic loss, or a `OneVsRest` of such, and the numbers of the cells of its numeric columns."""
 
     def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
         self._below, self._bounded = below, config.is_bounded()
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
-        self._shaped: tuple[Shapes, CellGradient] | None = None  # cells, and what learns their numbers; None until there are any
+        self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
+        self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
         self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
         self._start_empty()
 
@@ -105,7 +110,7 @@ class Shaped(Learner):
             return self._below.step_all(batches, skip)
         rows = batches[0] if len(batches) == 1 else join_batches(batches)
         skip = np.zeros(rows.n, np.bool_) if skip is None else skip
-        margin, refused = np.empty(rows.n), np.empty(rows.n, np.bool_)
+        margin, refused = np.empty((rows.n, len(self._heads))), np.empty(rows.n, np.bool_)
         bound = np.empty(rows.n) if self._bounded else None
         start = 0
         while start < rows.n:
@@ -115,18 +120,33 @@ class Shaped(Learner):
             if bound is not None:
                 bound[start:stop] = stepped.bound
             start = stop
-        return Stepped(margin, refused, rows.label, rows.weight, int(refused.sum()), bound=bound)
+        told = np.ascontiguousarray(margin[:, : len(self._below.heads)] if isinstance(self._below, OneVsRest) else margin[:, 0])
+        return Stepped(told, refused, rows.label, rows.weight, int(refused.sum()), bound=bound)
 
     def weights(self) -> Weights:
         """Return the weights of the learner below, and the shapes."""
         weights = self._below.weights()
-        return weights if self._shaped is None else replace(weights, shapes=_with_numbers(*self._shaped))
+        if self._shaped is None:
+            return weights
+        shaped = [_with_numbers(self._shaped[0], own) for own in self._shaped[1]]
+        if weights.heads is None:
+            return replace(weights, shapes=shaped[0])
+        heads = [replace(head, shapes=own) for head, own in zip(weights.heads, shaped, strict=False)]
+        return heads_together(heads, weights.link, weights.bits)
+
+    def grow(self, classes: int) -> None:
+        """Have at least this many classes; see `OneVsRest`. The numbers of a further one are those of no class."""
+        self._below.grow(classes)
+        if self._shaped is not None:
+            own = self._shaped[1]
+            own[-1:] = [own[-1], *(own[-1].copy() for _ in range(len(self._heads) - len(own)))]
+        self._present = _longer(self._present, len(self._heads))
 
     def forget(self, keep: float) -> None:
         """Let the past count for a share `keep` of what it counted, in both parts."""
         self._below.forget(keep)
-        if self._shaped is not None:
-            self._shaped[1].forget(keep)
+        for own in () if self._shaped is None else self._shaped[1]:
+            own.forget(keep)
 
     def far_values(self) -> list[tuple[int, float]]:
         """Return hashes of columns, and values of theirs that were far from all others when intervals were found last."""
@@ -134,7 +154,7 @@ class Shaped(Learner):
 
     def chosen(self) -> Mapping[str, Any]:
         """Return what the learner below says; and the share of the shapes, if there are any."""
-        shapes = {} if self._shaped is None else {"shapes": 1.0 - self._shaped[1].share_below}
+        shapes = {} if self._shaped is None else {"shapes": 1.0 - self._shaped[1][0].share_below}
         return {**self._below.chosen(), **shapes}
 
     def freeze(self) -> Arrays:
@@ -145,7 +165,8 @@ class Shaped(Learner):
         first_...    : the sample, as in `FirstRows`
         shape_...    : as in `Shapes`, if there are any, without numbers
         far_...      : hashes and values as of `find_far`, likewise
-        shapes_...   : the state of the numbers of the cells, likewise
+        shapes_...   : the state of the numbers of the cells, likewise; of several classes those of each, as in `OneVsRest`
+        shaped_classes : i64[k]  of several classes: 1 for each that has had a row
         the rest is the state of the learner below
         """
         arrays = {
@@ -153,11 +174,17 @@ class Shaped(Learner):
             COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
             **self._sample.arrays(),
         }
+        if isinstance(self._below, OneVsRest):
+            arrays[PRESENT] = self._present[: len(self._below.heads)].astype(np.int64)
         if self._shaped is None:
             return arrays
-        shapes, own = self._shaped
-        far = dict(zip(FAR, (np.array(each) for each in self._far), strict=True))
-        return {**arrays, **shapes.cell_parts(), **far, **{OWN + name: array for name, array in own.freeze().items()}}
+        shapes, heads = self._shaped
+        own = {
+            part + OWN + name: array
+            for part, head in zip(self._heads, heads, strict=True)
+            for name, array in head.freeze().items()
+        }
+        return {**arrays, **shapes.cell_parts(), **dict(zip(FAR, (np.array(each) for each in self._far), strict=True)), **own}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore what `freeze` returned, or the state of a learner below, which has no shapes yet. Raises `Corrupt`."""
@@ -183,11 +210,19 @@ class Shaped(Learner):
             check_numbers(FAR[1], value, len(column))
             far = column.astype(np.uint32), value.astype(np.float64)
             shapes = read_cells(arrays)
-            own = CellGradient(self._config, shapes.cells)
-            own.thaw({name.removeprefix(OWN): array for name, array in arrays.items() if name.startswith(OWN)})
-            shaped = shapes, own
+            shaped = shapes, [self._head_of(part + OWN, arrays, shapes.cells) for part in self._heads]
+            if len({own.shares for own in shaped[1]}) > 1:
+                raise Corrupt("learner state: the classes have other shares of the shapes")
+        present = np.zeros(0, np.bool_)
+        if isinstance(self._below, OneVsRest):
+            classes = len(self._below.heads)
+            if PRESENT not in arrays:
+                raise Corrupt("learner state: it does not say which classes have had a row")
+            check_counts(PRESENT, arrays[PRESENT], classes)
+            present = arrays[PRESENT].astype(np.bool_)
         self._below.thaw(below)
         self._start_empty()
+        self._present = _longer(present, len(self._heads))
         self._rows, self._due, self._decided, self._shaped, self._far = rows, due, bool(decided), shaped, far
         self._sample.hold(sample, stride)
 
@@ -195,11 +230,12 @@ class Shaped(Learner):
         """Return bytes by part."""
         found = dict(self._below.memory())
         sample = self._sample.nbytes
-        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES}]
+        classes = 8 * len(self._below.heads) if isinstance(self._below, OneVsRest) else 0
+        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes}]
         if self._shaped is not None:
-            shapes, own = self._shaped
+            shapes, heads = self._shaped
             cells = shapes.cell_nbytes + sum(each.nbytes for each in self._far)
-            parts += [own.memory(), {"shapes": shapes.nbytes, "checkpoint": cells}]
+            parts += [*(own.memory() for own in heads), {"shapes": shapes.nbytes, "checkpoint": cells}]
         for part in parts:
             for name, size in part.items():
                 found[name] = found.get(name, 0) + size
@@ -209,11 +245,34 @@ class Shaped(Learner):
         self._rows, self._due, self._decided = 0, FIRST, False
         self._sample = Sample()
         self._shaped, self._far = None, _NONE_FAR
+        self._present = np.zeros(len(self._heads), np.bool_)
+
+    @property
+    def _heads(self) -> list[str]:
+        """What the names of the arrays of each head begin with."""
+        return [f"{part}." for part, _ in self._below.parts()] if isinstance(self._below, OneVsRest) else [""]
+
+    def _head_of(self, prefix: str, arrays: Arrays, cells: int) -> CellGradient:
+        own = CellGradient(self._config, cells)
+        own.thaw({name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)})
+        return own
+
+    def _step_below(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64, BOOL]:
+        """Learn rows; return margins and refusals of each head too, [n, heads]."""
+        if isinstance(self._below, OneVsRest):
+            margin, refused, _ = self._below.step_heads([rows], skip)
+            whole: BOOL = np.all(refused, axis=1)
+            return Stepped(margin, whole, rows.label, rows.weight, int(whole.sum())), margin, refused
+        stepped = self._below.step(rows, skip)
+        return stepped, stepped.margin[:, np.newaxis], stepped.refused[:, np.newaxis]
 
     def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
         """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
-        stepped = self._below.step(rows, skip)
-        margin = stepped.margin if self._shaped is None else _added(*self._shaped, rows, stepped.refused, stepped.margin)
+        stepped, margin, refused = self._step_below(rows, skip)
+        if self._shaped is not None:
+            margin = learn_cells(*self._shaped, rows, refused, margin, self._present)
+        elif len(self._heads) > 1:
+            self._present[rows.label[~stepped.refused].astype(np.int64)] = True
         if self._due <= LAST:
             first, self._rows = self._rows, self._rows + rows.n - stepped.refusals
             if -first % self._sample.stride < self._rows - first:
@@ -228,41 +287,46 @@ class Shaped(Learner):
         found = find_columns(sample, hash_, value)
         if found is not None:
             if self._shaped is None:
-                self._shaped = found, CellGradient(self._config, found.cells)
+                self._shaped = found, [CellGradient(self._config, found.cells) for _ in self._heads]
             else:
-                old, own = self._shaped
-                new = with_pairs(found, self._pairs(old, own, sample))
-                own.move(*_moves(old, new, sample), new.cells)
-                self._shaped = new, own
+                old, heads = self._shaped
+                new = with_pairs(found, self._pairs(old, heads, sample))
+                before, after = _moves(old, new, sample)
+                for own in heads:
+                    own.move(before, after, new.cells)
+                self._shaped = new, heads
             self._far = find_far(hash_, value, found.column)
         self._decided = self._shaped is not None or self._rows >= DECIDED
         self._due = 2 * (LAST if self._decided and self._shaped is None else self._due)
         if self._due > LAST:
             self._sample.drop()
 
-    def _pairs(self, shapes: Shapes, own: CellGradient, sample: Batch) -> list[tuple[int, int]]:
+    def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
         """The pairs so far, by hashes, and those that the sample shows in addition."""
 
         def probabilities() -> F64:
-            every = np.ones(sample.n, np.bool_)
-            margin = _added(shapes, own, sample, every, self._below.step(sample, every).margin)
-            probability, label = np.empty(sample.n), np.empty(sample.n)
-            answers(margin, LINKS["logistic"].code, 0.0, probability, label)
-            return probability
+            _, below, every = self._step_below(sample, np.ones(sample.n, np.bool_))
+            margin = np.ascontiguousarray(learn_cells(shapes, heads, sample, every, below, self._present).T)
+            probability, label = np.empty(margin.size), np.empty(margin.size)
+            answers(margin.ravel(), LINKS["logistic"].code, 0.0, probability, label)
+            return probability.reshape(margin.shape)
 
         pairs = [(int(shapes.column[a]), int(shapes.column[b])) for a, b in shapes.pair]
-        return pairs if self._rows < PAIRED else find_pairs(_with_numbers(shapes, own), sample, probabilities, pairs)
+        if self._rows < PAIRED:
+            return pairs
+        classes = len(self._below.heads) if isinstance(self._below, OneVsRest) else 1
+        label = np.array([sample.label == k for k in range(classes)]) if classes > 1 else sample.label[np.newaxis] > 0.0
+        return find_pairs([_with_numbers(shapes, own) for own in heads[:classes]], sample, label, probabilities, pairs)
+
+
+def _longer(present: BOOL, heads: int) -> BOOL:
+    """The same for so many heads; the further ones have had no row."""
+    return np.concatenate([present, np.zeros(heads - len(present), np.bool_)])
 
 
 def _with_numbers(shapes: Shapes, own: CellGradient) -> Shapes:
     """The shapes with their numbers as of now."""
     return shapes.with_values(*own.numbers())
-
-
-def _added(shapes: Shapes, own: CellGradient, rows: Batch, skip: BOOL, below: F64) -> F64:
-    """Predict and learn the cells of rows; rows with a true `skip` are predicted only. Returns the margins, which are added to
-    those from below."""
-    return learn_cells(shapes, [own], rows, skip, below[:, np.newaxis], _ONE)[:, 0]
 
 
 def _without_ids(rows: Batch) -> Batch:
@@ -271,7 +335,7 @@ def _without_ids(rows: Batch) -> Batch:
 
 
 def _is_own(name: str) -> bool:
-    return name in (COUNTS, *NAMES, *CELLS, *FAR) or name.startswith(OWN)
+    return name in (COUNTS, PRESENT, *NAMES, *CELLS, *FAR) or name.rpartition(".")[2].startswith(OWN)
 
 
 def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[I64, I64]:

@@ -310,24 +310,29 @@ def find_far(hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
 
 
 def find_pairs(
-    shapes: Shapes, sample: Batch, probabilities: Callable[[], F64], known: list[tuple[int, int]]
+    heads: Sequence[Shapes], sample: Batch, label: BOOL, probabilities: Callable[[], F64], known: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The pairs of columns, by their hashes, that an additive model misses: `known`, and those with the best evidence.
+    """The pairs of columns, by their hashes, that an additive model misses: `known`, and those with the best evidence for one of
+    the heads.
 
-    probabilities : returns those of the rows of the sample under the additive model, f64[n]; called if pairs are sought
+    heads         : of two classes one, of several classes one for each, which differ in their numbers
+    label         : bool[heads, n]   of the rows of the sample, for each head
+    probabilities : returns those under the additive model, f64[.., n] for each head and others; called if pairs are sought
     """
-    positives = int(np.count_nonzero(sample.label > 0.0))
-    if min(positives, sample.n - positives) < LABELS_MIN or len(known) >= PAIRS:
+    positives, shapes = np.count_nonzero(label, axis=1), heads[0]
+    tested = np.flatnonzero(np.minimum(positives, sample.n - positives) >= LABELS_MIN)
+    if not len(tested) or len(known) >= PAIRS:
         return known
     probability = probabilities()
-    ranges = np.array([np.ptp(shapes.values_of(c)) for c in range(len(shapes.column))])
+    ranges = np.array([max(np.ptp(head.values_of(c)) for head in heads) for c in range(len(shapes.column))])
     chosen = np.sort(np.argsort(-ranges, kind="stable")[:PAIRED])
     dense = np.ascontiguousarray(_intervals(shapes, sample)[chosen])
     k, n = dense.shape
-    score = np.zeros((k, k))
-    spread = probability * (1.0 - probability)
-    core.pair_scores(dense, sample.label - probability, spread, k, n, score)
-    limit = EVIDENCE + 2.0 * np.log(max(1, k * (k - 1) // 2))
+    score, own = np.zeros((k, k)), np.zeros((k, k))
+    for head in tested:
+        core.pair_scores(dense, label[head] - probability[head], probability[head] * (1.0 - probability[head]), k, n, own)
+        score = np.maximum(score, own)
+    limit = EVIDENCE + 2.0 * np.log(max(1, len(tested) * k * (k - 1) // 2))
     hashes = shapes.column[chosen].tolist()
     here = _presence(shapes, sample)[chosen].astype(np.int64)
     likely = np.argwhere((score > limit) & (here @ here.T >= max(ROWS_MIN, ROWS_SHARE * n)))  # other rows have no cell of a pair

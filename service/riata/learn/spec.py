@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import BadInput
 from riata.learn.learner import Learner
+from riata.learn.one_vs_rest import OneVsRest
 
 # A solution for a learner to continue from: weights that were fitted to all events of a log at once, and sums over these events.
 #
@@ -104,8 +105,9 @@ class LearnerSettings:
         """Return the settings of the learner of one class out of several."""
         return self
 
-    def no_shapes(self) -> str:
-        """Say why numeric columns get no shapes (`riata.learn.shapes`) under these settings; empty if they may get some."""
+    def no_shapes(self, classes: bool = False) -> str:  # noqa: ARG002
+        """Say why numeric columns get no shapes (`riata.learn.shapes`) under these settings, or not with several classes; empty
+        if they may get some."""
         return f"the learner {self.kind} has none"
 
     def slot_bits(self, bits: int) -> int:
@@ -136,6 +138,7 @@ class LearnerSpec(Generic[C]):
     config          : its settings
     about           : its description, for the reference of settings: source, strengths, limits
     build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`
+    build_classes   : makes a learner of several classes from (config, a `OneVsRest` of learners of the settings `of_class`)
     adopt           : the frozen state of a learner that continues from a solution, from (config, bits of the encoder, solution);
                       raises `BadInput` if it cannot
     penalty         : name of the setting that is its L1 penalty
@@ -155,6 +158,7 @@ class LearnerSpec(Generic[C]):
     about: str
     build: Callable[[C, int, int], Learner]
     adopt: Callable[[C, int, Adopted], Arrays]
+    build_classes: Callable[[C, OneVsRest], Learner] = lambda _config, several: several
     penalty: str = "gamma"
     adjustable: frozenset[str] = frozenset()
     real_labels: Mapping[str, Any] | None = field(default=None)

@@ -139,10 +139,14 @@ class TruncatedGradientConfig(LearnerSettings):
         doc(
             "auto: where a quarter of the features are values of numeric columns, the margin gets a number for the interval of "
             "each value, and for pairs of columns that an additive model misses; a straight line stays where it is right. Only "
-            "with the logistic loss, with normalised, and not with several classes. Default auto: the log loss of public "
-            "tables is 5 to 20 % less. off: a linear model."
+            "with the logistic loss and with normalised. Default auto: the log loss of public tables is 5 to 20 % less. off: a "
+            "linear model."
         ),
     ] = "auto"
+    classes_shaped: Annotated[
+        bool,
+        doc("Whether several classes have shapes. Columns and pairs are those of all classes. Default true, as for two classes."),
+    ] = True
     bounded: Annotated[
         bool,
         doc(
@@ -246,9 +250,11 @@ class TruncatedGradientConfig(LearnerSettings):
         """Whether margins are bounded where probabilities take them."""
         return self.bounded and self.loss == "logistic"
 
-    def no_shapes(self) -> str:
+    def no_shapes(self, classes: bool = False) -> str:
         if self.shapes == "off":
             return 'learner.shapes is "off"'
+        if classes and not self.classes_shaped:
+            return "learner.classes_shaped is false"
         return "" if self.loss == "logistic" and self.normalised else "they need the logistic loss, and learner.normalised"
 
     def can_forget(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
+from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.shaped import Shaped
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, LearnerSpec, require_bits, require_logistic
@@ -384,6 +386,10 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
     return linear if config.no_shapes() else Shaped(linear, config)
 
 
+def _build_classes(config: TruncatedGradientConfig, several: OneVsRest) -> Learner:
+    return several if config.no_shapes(classes=True) else Shaped(several, replace(config, bounded=False))
+
+
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
 
     arrays = around(config, bits, solution)
@@ -394,6 +400,7 @@ SPEC: Final = LearnerSpec(
     config=TruncatedGradientConfig,
     about="Langford, Li & Zhang 2009. The default learner; the only one that accepts any number as a label.",
     build=_build,
+    build_classes=_build_classes,
     adopt=_adopt,
     penalty="gravity",
     real_labels={"loss": "squared"},
@@ -407,6 +414,7 @@ SPEC: Final = LearnerSpec(
         "mixed": False,
         "base_rate": False,
         "shapes": "off",
+        "classes_shaped": False,
         "bounded": False,
     },
     formerly={"mixed": "tuned"},

@@ -14,8 +14,8 @@ from riata.base.errors import Corrupt
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights
 from riata.learn.one_vs_rest import heads_together
+from riata.learn.shapes import CELLS, Shapes, read_cells, read_shapes
 from riata.learn.shapes import PARTS as SHAPES
-from riata.learn.shapes import read_shapes
 from riata.maths.links import LINKS, Link, class_probabilities
 from riata.predict.explain import Explanation
 from riata.predict.linear_model import BOUNDS, LinearModel
@@ -27,6 +27,7 @@ from riata.wire.batch import Batch
 # The model of several classes: a linear model for each, and probabilities that sum to one.
 
 CLASS_PARTS: Final = ("class_slot", "class_beta", "class_intercept", "class_end")
+CLASS_NUMBERS: Final = ("class_shape_value", "class_shape_intercept")  # of the shapes of each class, one after another
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,8 @@ class ClassModel:
         """Return bytes by part."""
         parts = [head.memory() for head in self.heads]
         own = self.weights.slot.nbytes + self.weights.beta.nbytes
-        return {name: sum(part[name] for part in parts) + own * (name == "weights") for name in ("weights", "index")}
+        names = ("weights", "index", *(("shapes",) if self.weights.cells else ()))
+        return {name: sum(part[name] for part in parts) + own * (name == "weights") for name in names}
 
     def parts(self) -> tuple[Arrays, str]:
         """Return its arrays: the weights of the classes one after another, and where those of each class end."""
@@ -87,12 +89,18 @@ class ClassModel:
         beta = np.concatenate([np.zeros(0), *(head.beta for head in heads)])
         ends = np.cumsum([len(head.slot) for head in heads], dtype=np.int64)
         intercepts = np.array([head.intercept for head in heads], np.float64)
-        return dict(zip(CLASS_PARTS, (slot, beta, intercepts, ends), strict=True)), ""
+        arrays: Arrays = dict(zip(CLASS_PARTS, (slot, beta, intercepts, ends), strict=True))
+        shapes = [head.shapes for head in heads if head.shapes is not None]
+        if shapes:
+            numbers = (np.concatenate([one.value for one in shapes]), np.array([one.intercept for one in shapes]))
+            arrays |= {**shapes[0].cell_parts(), **dict(zip(CLASS_NUMBERS, numbers, strict=True))}
+        return arrays, ""
 
 
 def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arrays: Arrays) -> ClassModel:
     """Make a model from its `parts`. Raises `Corrupt`."""
-    check_names(arrays, set(CLASS_PARTS))
+    is_shaped = bool(set(CLASS_NUMBERS) & set(arrays))
+    check_names(arrays, set(CLASS_PARTS) | ({*CELLS, *CLASS_NUMBERS} if is_shaped else set()))
     slot, beta, intercepts, ends = (arrays[name] for name in CLASS_PARTS)
     if ends.dtype != np.int64 or ends.ndim != 1 or bool((np.diff(ends, prepend=0) < 0).any()):
         raise Corrupt("the weights of the classes do not follow one another")
@@ -100,15 +108,25 @@ def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arr
         raise Corrupt("its weights belong to no class")
     check_numbers("class_intercept", intercepts, len(ends))
     check_numbers("class_beta", beta, len(slot))
+    shapes = _shapes_of_classes(arrays, len(ends)) if is_shaped else [None] * len(ends)
     heads, start = [], 0
-    for stop, intercept in zip(ends.tolist(), intercepts.tolist(), strict=True):
+    for stop, intercept, shape in zip(ends.tolist(), intercepts.tolist(), shapes, strict=True):
         check_slots("class_slot", slot[start:stop], bits)
         own = cast(U32, read_only(slot[start:stop])), cast(F64, read_only(beta[start:stop]))
         if not bool((own[1] != 0.0).all()):
             raise Corrupt("a weight is zero")
-        heads.append(Weights(*own, intercept, link, bits))
+        heads.append(Weights(*own, intercept, link, bits, shapes=shape))
         start = stop
     return ClassModel(origin, heads_together(heads, link, bits), *at)
+
+
+def _shapes_of_classes(arrays: Arrays, classes: int) -> list[Shapes]:
+    cells = read_cells(arrays)
+    value, intercept = (arrays[name] for name in CLASS_NUMBERS)
+    check_numbers(CLASS_NUMBERS[0], value, classes * cells.cells)
+    check_numbers(CLASS_NUMBERS[1], intercept, classes)
+    numbers = zip(value.astype(np.float64).reshape(classes, -1), intercept.astype(np.float64).tolist(), strict=True)
+    return [cells.with_values(own, base) for own, base in numbers]
 
 
 WEIGHTS: Final = {"slot", "beta", "intercept"}

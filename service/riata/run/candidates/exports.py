@@ -23,8 +23,8 @@ def write_export(header: Mapping[str, Any], arrays: Arrays, names: Names, weight
     """Return the bytes of an export: a checkpoint with those `names` whose slot has a weight, or that are of a column with a
     shape."""
     in_use = np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - weights.bits), weights.slot)
-    if weights.shapes is not None:
-        in_use |= np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - HASH_BITS), weights.shapes.column)
+    if weights.cells is not None:
+        in_use |= np.isin(names.fingerprint >> np.uint64(_FINGERPRINT_BITS - HASH_BITS), weights.cells.column)
     return layout.encode_checkpoint(header, {**arrays, **pack_names(names.take(in_use.view(np.uint8)))})
 
 

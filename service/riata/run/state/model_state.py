@@ -14,7 +14,6 @@ import numpy as np
 from riata.base.arrays import BOOL, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
-from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import spec_of
 from riata.maths.links import Answers
 from riata.run.log.log_reading import ReadAgain, counted, joined, skip_mask
@@ -206,8 +205,7 @@ class ModelState:
 
     def _adapt(self, change: Change) -> None:
         """Have the learner know the classes of the configuration, and have the observers that the change asks for."""
-        if self.config.has_classes and isinstance(self.learner, OneVsRest):
-            self.learner.grow(len(self.config.classes.names))
+        self.learner.grow(len(self.config.classes.names))
         self.observers.configure(Asked(change, self.answers, (self.observers.examples, self.learner.weights)))
 
     def note_change(self, seq: int) -> None:

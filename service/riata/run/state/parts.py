@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from riata.base.arrays import Arrays
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest
-from riata.learn.registry import build_learner
+from riata.learn.registry import build_learner, spec_of
 from riata.maths.links import Answers
 from riata.run.candidates.pairs import pairs_as_asked
 from riata.run.log.log_reading import is_set
@@ -40,7 +40,7 @@ def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     make = partial(build_learner, settings, bits=bits, hash_key=config.encoder.hash_key)
     if config.has_classes:
         several = OneVsRest(make, len(classes.names), classes.max)
-        return several, several.weights().link
+        return spec_of(config.learner).build_classes(config.learner, several), several.weights().link
     learner = make()
     return learner, "real" if config.labels == "real" else learner.weights().link
 

@@ -38,7 +38,8 @@ function cells(one) {
   }))) };
 }
 
-export function shapePanel(context) {
+/** ofClass: returns the option that names the class that is shown; empty for two classes. */
+export function shapePanel(context, ofClass) {
   let shown = { columns: [], pairs: [] };
   const found = panel("Shapes", () => ({
     columns: ["feature", "above", "up to", "second feature", "above", "up to", "times its value", "adds"],
@@ -60,5 +61,5 @@ export function shapePanel(context) {
     const left = answer.columns.length - columns.length + answer.pairs.length - pairs.length;
     put(found.caption, `What each column adds to the margin, by its value: its weight times the value, and a number for the interval. Marks divide intervals with about as many rows each. Small effects are drawn up to ${ENLARGED} times as high as the largest would be. Every row has ${number(answer.intercept)}. Shapes have a share of ${percent(answer.share)} beside straight lines. ${left ? `${left} more are behind data.` : ""}`);
   }
-  return { ...found, read: () => get(of(context.model, "/shapes")), show };
+  return { ...found, read: () => get(of(context.model, `/shapes?${ofClass()}`)), show };
 }

@@ -11,7 +11,7 @@ from riata.learn.shaped import DECIDED, FIRST
 from riata.predict.effects import effects
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route
-from riata.web.api.routes.models import source
+from riata.web.api.routes.models import CLASS, source, weights_of_class
 from riata.web.api.schemas import Count, Document, Figure, Number, Source, answer
 from riata.web.auth.keys import PREDICT, WATCH
 from riata.web.server.answers import Answer
@@ -72,9 +72,12 @@ class Shapes(Document):
 
 async def model_shapes(call: Call) -> Answer:
     """The shapes of numeric columns: what each value adds to the margin, and what pairs of values add."""
-    model, _ = call.asked()
+    model, options = call.asked()
     published, book = call.parts.service.published(model), call.parts.service.names(model)
-    weights, has = published.model.weights, published.model.weights.shapes
+    of_class, weights = CLASS.of(options), published.model.weights
+    if of_class is not None or weights.cells is not None:
+        weights = weights_of_class(published, of_class)
+    has = weights.shapes
     columns, pairs = await asyncio.get_running_loop().run_in_executor(None, effects, weights, book)
     return call.answer(
         {
@@ -91,9 +94,7 @@ async def model_shapes(call: Call) -> Answer:
 def why_not(published: Published) -> str:
     """Return why a model has no shapes."""
     config, rows = published.config, published.shown.examples
-    if config.has_classes:
-        return "a model of several classes has none"
-    if reason := config.learner.no_shapes():
+    if reason := config.learner.no_shapes(config.has_classes):
         return reason
     if rows < FIRST:
         return f"they are sought from row {FIRST} on; {rows} rows are learnt"
@@ -112,5 +113,6 @@ ROUTES: Final = (
         "What each value of a numeric column adds to the margin, and each pair of values.",
         answer(Shapes),
         (404, 422, 503),
+        (CLASS,),
     ),
 )

@@ -105,14 +105,6 @@ class NamedSlot(Document):
     names: list[str]
 
 
-class ExportedClass(Document, kw_only=True):
-    """The weights of a class."""
-
-    class_: str = field(name="class")
-    intercept: Number
-    weights: list[NamedSlot]
-
-
 class ShapedColumn(Document):
     """What a value of a column adds to a margin beside weight times value, by the interval that it is in. Absent: nothing.
 
@@ -139,6 +131,15 @@ class ExportedShapes(Document):
     intercept: Number
     columns: list[ShapedColumn]
     pairs: list[ShapedPair]
+
+
+class ExportedClass(Document, kw_only=True):
+    """The weights of a class, and its shapes if numeric columns have any."""
+
+    class_: str = field(name="class")
+    intercept: Number
+    weights: list[NamedSlot]
+    shapes: ExportedShapes | UnsetType = UNSET
 
 
 class Export(Document, kw_only=True):
@@ -236,7 +237,9 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
     if weights.heads is not None:
         of_class = zip(published.config.classes.names, weights.heads, strict=True)
         document["classes"] = [
-            {"class": name, "intercept": head.intercept, "weights": listed_weights(head, names)} for name, head in of_class
+            {"class": name, "intercept": head.intercept, "weights": listed_weights(head, names)}
+            | ({} if head.shapes is None else {"shapes": named_shapes(head.shapes, names)})
+            for name, head in of_class
         ]
     return document
 

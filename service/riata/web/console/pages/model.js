@@ -18,12 +18,22 @@ export function model(context) {
   const found = panel("Weights", () => ({ columns: ["feature", "weight", "standard error", "slot", "names in the slot"], rows: weights.map(one => [one.feature, one.weight, one.std_error, one.slot, one.names.join(" ")]) }));
   const search = h("input", { type: "search", value: context.params.get("prefix") || "", "aria-label": "names that begin with", placeholder: "names that begin with", onchange: () => { context.set({ prefix: search.value }); context.now(); } });
   const top = h("select", { "aria-label": "number of weights", onchange: () => { context.set({ top: top.value }); context.now(); } }, ["20", "50", "200", "1000"].map(count => h("option", { selected: count === (context.params.get("top") || "50") }, count)));
-  put(found.extra, search, top);
+  const classes = h("select", { "aria-label": "class", hidden: true, onchange: () => { context.set({ class: classes.value }); context.now(); } });
+  put(found.extra, classes, search, top);
   let past = { followed: [], examples: [], weights: {} };
   const drawn = () => Object.entries(past.weights).sort((a, b) => moved(b[1]) - moved(a[1]));
   const history = panel("Followed weights", () => ({ columns: ["events", ...drawn().map(([feature]) => feature)], rows: past.examples.map((at, row) => [at, ...drawn().map(([, values]) => values[row])]) }));
   const chart = curves();
-  const about = panel("Configuration", null), memory = panel("Memory"), trees = treePanel(context), shapes = shapePanel(context);
+  const about = panel("Configuration", null), memory = panel("Memory"), trees = treePanel(context), shapes = shapePanel(context, () => ofClass());
+  const ofClass = () => (classes.value ? `class=${encodeURIComponent(classes.value)}` : "");
+
+  /** Let one of the classes be chosen, if there are several. */
+  function offer(names) {
+    if (names.length === classes.options.length) return;
+    const before = classes.value || context.params.get("class");
+    put(classes, names.map(one => h("option", { value: one, selected: one === before }, visible(one))));
+    classes.hidden = !names.length;
+  }
 
   async function follow(feature, on) {
     const others = past.followed.filter(other => other !== feature);
@@ -45,11 +55,18 @@ export function model(context) {
   return {
     node: [found.node, shapes.node, history.node, trees.node, h("div", { class: "columns" }, about.node, memory.node)],
     async tick() {
+      let fields = {};
+      await into(about, () => get(of(context.model)), answer => {
+        fields = answer.config.encoder.curves;
+        offer(answer.config.classes.names);
+        put(about.body, h("pre", { tabindex: "0" }, JSON.stringify(answer.config, null, 1)));
+        put(memory.body, table([{ title: "part", of: one => one[0] }, { title: "bytes", number: true, of: one => bytes(one[1]) }], Object.entries(answer.memory_bytes), "memory by part"));
+      });
       await into(history, () => get(of(context.model, "/weights/history")), answer => {
         past = answer;
         show();
       });
-      await into(found, () => get(of(context.model, `/weights?top=${encodeURIComponent(top.value)}&prefix=${encodeURIComponent(search.value)}`)), answer => {
+      await into(found, () => get(of(context.model, `/weights?top=${encodeURIComponent(top.value)}&prefix=${encodeURIComponent(search.value)}&${ofClass()}`)), answer => {
         weights = answer.weights;
         const learnt = context.status().models.find(one => one.name === context.model);
         if (!weights.length) return put(found.body, none(learnt && learnt.examples, answer.non_zeros ? "No feature with a weight has a name that begins so." : "No weight differs from zero yet."));
@@ -65,12 +82,6 @@ export function model(context) {
         put(found.caption, `${number(weights.length)} of ${number(answer.non_zeros)} weights, the largest first. The intercept is ${number(answer.intercept)}. ${weights.some(one => one.std_error !== null) ? "" : "This learner gives no standard errors."}`);
       });
       await into(shapes, shapes.read, shapes.show);
-      let fields = {};
-      await into(about, () => get(of(context.model)), answer => {
-        fields = answer.config.encoder.curves;
-        put(about.body, h("pre", { tabindex: "0" }, JSON.stringify(answer.config, null, 1)));
-        put(memory.body, table([{ title: "part", of: one => one[0] }, { title: "bytes", number: true, of: one => bytes(one[1]) }], Object.entries(answer.memory_bytes), "memory by part"));
-      });
       await into(trees, () => trees.show(fields), () => {});
       return `${weights.length} weights are shown.`;
     },
