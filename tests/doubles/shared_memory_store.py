@@ -156,13 +156,15 @@ class SharedMemoryStore(PlainStore):
             self._changed.notify_all()
             return appended
 
-    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
-        def reached() -> bool:
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
+        def reached() -> dict[str, list[Record]]:
             models = self._open().models
-            return any(models[name].head.seq > seq for name, seq in after.items() if name in models)
+            ahead = [name for name, seq in after.items() if name in models and models[name].head.seq > seq]
+            return {name: [record for record in models[name].log if record.last > after[name]][:1] for name in ahead}
 
         with self._changed:
-            return self._changed.wait_for(reached, timeout_ms / 1000)
+            self._changed.wait_for(reached, timeout_ms / 1000)
+            return reached()
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
         with self._changed:

@@ -20,6 +20,8 @@ from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.store.redis.link import Link, Reply
 from riata.store.redis.store import open_redis
+from riata.store.store import Append
+from riata.wire.parse import parse_for_store
 from tests.redis_server import RedisServer, redis_version
 from tests.run.node import SMALL
 from tests.run.roles import until
@@ -91,11 +93,16 @@ def row(at: int) -> bytes:
     return json.dumps({"features": {f"f{at % 7 + j}": 0.01 * (at + j) for j in range(FEATURES)}, "label": at % 2}).encode()
 
 
+def beside_rows(passed_s: float) -> float:
+    """The most calls that do not depend on the number of rows."""
+    return passed_s * (1 / OWN_S + 10_000 / FOLLOW_EVERY_MS) + 20
+
+
 def test_a_row_of_the_process_that_learns_is_one_call_and_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The calls beside the appends depend on the time that passes, not on the rows: once in OWN_S one that reads the ends of the
-    logs and perhaps one that reads a record, as a later append may be under way; once in FOLLOW_EVERY_MS those of an edition."""
+    logs, once in FOLLOW_EVERY_MS those of an edition."""
     counted = Counted(monkeypatch)
 
     async def work() -> None:
@@ -109,14 +116,42 @@ def test_a_row_of_the_process_that_learns_is_one_call_and_does_not_come_back(
                 assert observed is not None
                 assert observed.accepted == 1
             passed_s = time.monotonic() - start_s
-            calls, received = counted.calls.copy(), counted.received.copy()
+            calls, sent, received = counted.calls.copy(), counted.sent.copy(), counted.received.copy()
             await until(lambda: engine.served_models["m"].served == engine.served_models["m"].logged)
-        beside = calls.total() - calls["append"]
         assert calls["append"] == ROWS
-        assert beside <= passed_s * (2 / OWN_S + 10_000 / FOLLOW_EVERY_MS) + 20, calls
-        payload = counted.sent["append"] / ROWS
-        assert payload > FEATURES * 8
-        assert received["XREAD"] + received["read"] < 0.3 * ROWS * payload, received
+        assert calls.total() - ROWS <= beside_rows(passed_s), calls
+        row_bytes = sent["append"] / ROWS
+        assert row_bytes > FEATURES * 8
+        assert received["XREAD"] + received["read"] < 0.1 * ROWS * row_bytes, received
+
+    with RedisServer(tmp_path / "redis") as redis:
+        asyncio.run(work())
+
+
+def test_a_row_of_another_process_is_one_call_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that learns gets the record by the call that waits for it."""
+    counted = Counted(monkeypatch)
+
+    async def work() -> None:
+        async with leader(redis) as (engine, service):
+            another, context = open_redis(redis.url, redis_settings()), service.context("m", True)
+
+            def append(at: int) -> None:
+                parsed = parse_for_store(row(at), "application/json", context, labelled=True)
+                another.append([Append("m", "observe", at, parsed.batch, names=parsed.names)])
+
+            append(0)
+            await until(lambda: engine.served_models["m"].served == 2)
+            counted.clear()
+            start_s = time.monotonic()
+            for at in range(ROWS):
+                await asyncio.to_thread(append, at)
+            await until(lambda: engine.served_models["m"].served == ROWS + 2)
+            passed_s, calls = time.monotonic() - start_s, counted.calls.copy()
+            another.close()
+        assert calls["append"] == ROWS
+        assert calls["XREAD"] <= ROWS + beside_rows(passed_s)
+        assert calls.total() - calls["append"] - calls["XREAD"] <= beside_rows(passed_s) + passed_s / OWN_S, calls
 
     with RedisServer(tmp_path / "redis") as redis:
         asyncio.run(work())

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -308,7 +309,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Recorded(Link):
-    """A real link that records its answers and can then give a chosen answer to one script."""
+    """A real link that records its answers and can then give a chosen answer to one script or command."""
 
     def __init__(self, url: str) -> None:
         super().__init__(read_url(url), Credentials())
@@ -319,6 +320,13 @@ class Recorded(Link):
         if self.spoilt is not None and self.spoilt[0] == name:
             return self.spoilt[1]
         self.answers[name] = super().script(name, keys, arguments, timeout_ms)
+        return self.answers[name]
+
+    def command(self, parts: Sequence[bytes], timeout_ms: int) -> Reply:
+        name = parts[0].decode()
+        if self.spoilt is not None and self.spoilt[0] == name:
+            return self.spoilt[1]
+        self.answers[name] = super().command(parts, timeout_ms)
         return self.answers[name]
 
 
@@ -335,6 +343,7 @@ CALLS: dict[str, Callable[[RedisStore], Any]] = {
     "announce": lambda store: store.announce("here", 600_000, b"{}"),
     "append": lambda store: store.append([observe("m", one_row(3)), observe("m", one_row(4)), observe("m", one_row(1))]),
     "read": lambda store: store.read("m", 0),
+    "XREAD": lambda store: store.await_log({"m": 0}, 1),
     "names": lambda store: list(store.names("m")),
     "generations": lambda store: store.generations("m"),
     "pieces": lambda store: (store.open_generation("m", 1), store.open_edition("m")),
@@ -397,6 +406,20 @@ def test_an_answer_of_the_wrong_shape_is_a_named_error(recorded: Recorded, name:
         except RiataError:
             named += 1
     assert named > 15
+
+
+def test_a_record_that_is_not_the_one_that_was_written_is_left_to_be_read(recorded: Recorded) -> None:
+    written = opened(recorded, "", None).read("m", 0)[0]
+    left = 0
+    for spoilt in spoilt_ones(recorded.answers["XREAD"]):
+        with contextlib.suppress(Corrupt):
+            for record in opened(recorded, "XREAD", spoilt).await_log({"m": 0}, 1).get("m", ()):
+                assert replace(record, chain=written.chain) == written
+                break
+            else:
+                left += 1
+    assert left > 15
+    assert opened(recorded, "", None).await_log({"m": 0}, 1) == {"m": [written]}
 
 
 def opened(recorded: Recorded, name: str, spoilt: Reply) -> RedisStore:

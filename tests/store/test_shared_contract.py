@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from riata.base.errors import Conflict, RiataError
 from riata.store.layout import checkpoint_digest
 from riata.store.redis.store import open_redis
-from riata.store.store import Edition, Holder, Owner, SharedStore, Standing, Verdict
+from riata.store.store import Edition, Holder, Owner, Record, SharedStore, Standing, Verdict
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.redis_server import RedisServer, until
@@ -214,13 +214,13 @@ def test_a_waiting_follower_is_notified_of_an_append_at_once(twins: Twins, kind:
 
     one, other = (view[kind] for view in twins.views)
     one.create("m", bytes(16))
-    told: list[bool] = []
+    told: list[Mapping[str, Sequence[Record]]] = []
     waiting = threading.Thread(target=lambda: told.append(other.await_log({"m": 0}, 3_600_000)))
     start = time.monotonic()
     waiting.start()
     one.append([observe("m", one_row(1))])
     waiting.join()
-    assert told == [True]
+    assert told == [{"m": one.read("m", 0)}]
     assert time.monotonic() - start < 1800
 
 
@@ -233,8 +233,8 @@ def test_a_follower_that_lags_far_does_not_wait_for_trimmed_records(twins: Twins
     for _ in range(3):
         save(store, owner, "m", store.head("m"), b"x")
     assert store.trim(owner, "m", 3, 0) == 1
-    assert store.await_log({"m": 0}, 1)
-    assert not store.await_log({"m": 1}, 1)
+    assert store.await_log({"m": 0}, 1) == {"m": []}
+    assert store.await_log({"m": 1}, 1) == {}
 
 
 @pytest.mark.parametrize("kind", [0, 1])

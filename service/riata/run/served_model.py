@@ -133,6 +133,8 @@ class ServedModel:
                 self.lateness.add_all((record.accepted_ms - time[time != NO_TIME]) / 1000)
         if append.names:
             self.learn_names(append.names)
+        if record is not None and record.first == self.named + 1:
+            self.named = record.last
 
     def note_left_out(self, refused: Mapping[int, str]) -> None:
         """Remember which events the learner refused, for requests that wait until they are applied."""

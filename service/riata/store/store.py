@@ -336,8 +336,10 @@ class SharedStore(Store, Protocol):
     def holder(self) -> Holder | None:
         """The present owner of the store; None if there is none."""
 
-    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
-        """Wait at most `timeout_ms` until the log of one of these models goes beyond its event; return whether one does."""
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
+        """Wait at most `timeout_ms` until the log of one of these models goes beyond its event. Returns the models whose logs do,
+        each with the first record that ends after that event, or with none if it has to be read. The digest of a record is
+        checked, its chain is not."""
 
     def publish(self, owner: Owner, model: str, edition: Edition, content: bytes) -> Verdict:
         """Make `content` the edition that followers serve, as number newest + 1 (the number in `edition` is ignored).

@@ -15,7 +15,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
 from riata.base.errors import Conflict, LogFork, LogGap, NotFound, RiataError, Stopped, Unavailable
@@ -42,7 +42,7 @@ log = logging.getLogger("riata.run")
 
 RECOVERING_MS = 120_000  # longest recovery without visible progress
 FULL_S = 0.005  # until the log is read again if the writer has enough of every model that is behind
-OWN_S = 0.05  # until the ends of the logs are read again while this process appends: each append says where its log ends
+OWN_S = 0.1  # until the ends of the logs are read again while this process appends: each append says where its log ends
 AHEAD_BYTES = 64 * 2**20  # limit of the records of one model that are queued for the writer
 STOPPING_S = 0.5  # for a thread that replays to end; one in a long step ends with the process
 NOT_YET_S, LOOK_S = 0.1, 0.01
@@ -81,7 +81,9 @@ class Contender:
         self._progress_ms = 0
         self._ending = False
         self._tail = Tail(self._put)
-        self._appends = False  # whether this process has appended since the ends of the logs were read
+        self._appends: set[str] = set()  # models to which this process has appended since the ends of the logs were read
+        self._looked_ms = 0  # when the ends of the logs were read
+        self._before: dict[str, int] = {}  # where the tail was then in the logs that seemed to have more
         self._starting: Starting | None = None
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # changes of the tail, from other threads
         self._expected: set[bytes] = set()  # lineages of models that are not in the tail yet: they still learn
@@ -149,9 +151,12 @@ class Contender:
         does not continue what was learnt, or if the writer has enough."""
         if self.learning is None or appended.record is None or self._ending:
             return
-        name, self._appends = append.model, True
+        name = append.model
         has_room = self.learning.writer.waiting_bytes(name) <= AHEAD_BYTES
-        if not has_room or not self._tail.hand_over(name, [appended.record], appended.batch):
+        if has_room and self._tail.hand_over(name, [appended.record], appended.batch):
+            self._appends.add(name)
+        else:
+            self._appends = set()
             self._tailing.kick()
 
     # -- the lease -------------------------------------------------------------------------------------------------
@@ -282,14 +287,18 @@ class Contender:
         while not self._arrived.empty():
             self._arrived.get()()
         self._expected.difference_update(filter(None, map(self._tail.lineage, self._tail.names())))
-        appends, self._appends = self._appends, False
+        appends, self._appends = self._appends, set()
         if not appends:  # otherwise the store would send each of these records back
-            source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
+            found = source.await_log(self._tail.places(), self._context.settings.follow_every_ms)
+            is_soon = self._context.clock.monotonic_ms() - self._looked_ms < 1000 * OWN_S
+            if found and self._take(learning, found) and is_soon:
+                return 0.0
+        self._looked_ms = self._context.clock.monotonic_ms()
         acked = {name: _acked(one) for name, one in self._context.catalogue.served_models.items()}  # before the ends of the logs
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)
-        behind = self._tail.behind(standings)
+        behind = self._behind(standings, appends)
         ready = [name for name in behind if learning.writer.waiting_bytes(name) <= AHEAD_BYTES]
         for name, marks in acked.items():
             if name in standings and standings[name].head.lineage == self._tail.lineage(name):
@@ -304,6 +313,26 @@ class Contender:
         if behind:
             return 0.0 if ready else FULL_S
         return OWN_S if appends else 0.0
+
+    def _take(self, learning: Learning, found: Mapping[str, Sequence[Record]]) -> bool:
+        """Learn the records that the store answered with. Returns false if anything has to be read or compared first."""
+        for name, records in found.items():
+            served_model = self._context.catalogue.served_models.get(name)
+            is_full = learning.writer.waiting_bytes(name) > AHEAD_BYTES
+            if not records or served_model is None or is_full or name in self._unchecked:
+                return False
+            _require_same(name, _acked(served_model), records)
+            if not self._tail.hand_over(name, records):
+                return False
+            served_model.logged = max(served_model.logged, records[-1].last)
+        return True
+
+    def _behind(self, standings: Mapping[str, Standing], appends: Set[str]) -> list[str]:
+        """Return the models to read. Those of `appends` may seem to be behind because an append of this process is under way.
+        They are read if nothing was handed over since they were looked at before."""
+        places, behind = self._tail.places(), self._tail.behind(standings)
+        before, self._before = self._before, {name: places[name] for name in behind}
+        return [name for name in behind if name not in appends or before.get(name) == places[name]]
 
     def _follow(self, name: str, lineage: bytes, seq: int, chain: bytes) -> None:
         self._tail.follow(name, lineage, seq, chain)
@@ -428,4 +457,4 @@ class TailNames:
                     served_model.learn_names(list(store.names(name, served_model.named)))
                 except NotFound:
                     continue
-                served_model.named = seq
+                served_model.named = max(served_model.named, seq)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from riata.base.errors import Corrupt, LogFork
-from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json
+from riata.store.records import KIND_CODES, RECORD_DAMAGED, canonical_json, read_json, record_digest
 from riata.store.redis.link import Reply
 from riata.store.store import DAMAGED, Edition, Generation, Head, PendingPrediction, Record, Standing
 
@@ -119,6 +119,17 @@ def read_record(model: str, answer: Answer) -> Record:
     if not numbers or known is None or len(digest) != 32 or len(chain) != 20 or int(count) < 1:
         raise LogFork(f"log of {model!r}: the entry at event {last.decode(errors='replace')} is not a record", RECORD_DAMAGED)
     return Record(model, known, int(last) - int(count) + 1, int(count), int(accepted_ms), payload, digest, chain)
+
+
+def read_entry(model: str, answer: Answer) -> Record | None:
+    """Read an entry of a log as XREAD returns it; None if it is not a record or not the one that was written."""
+    try:
+        place, fields = answer.bytes(), dict(pairs(answer.nested()))
+        parts = [fields.get(name, b"") for name in (b"kind", b"count", b"accepted_ms", b"digest", b"chain", b"payload")]
+        record = read_record(model, Answer([b"", place.partition(b"-")[0], *parts], "XREAD"))
+    except Corrupt:
+        return None
+    return record if record.digest == record_digest(record.kind, record.count, record.accepted_ms, record.payload) else None
 
 
 def seal(part: bytes) -> bytes:

@@ -16,7 +16,7 @@ from riata.store.append_plan import new_head
 from riata.store.records import check_read
 from riata.store.redis import session
 from riata.store.redis.append import TICKET_MS, Appender
-from riata.store.redis.codec import Answer, read_head, read_record
+from riata.store.redis.codec import Answer, read_entry, read_head, read_record
 from riata.store.redis.generations import Checkpoints, token
 from riata.store.redis.link import Calls, Credentials, Link, Reply
 from riata.store.redis.models import Models, NamesAndRows, use
@@ -242,7 +242,7 @@ class RedisStore(Checkpoints, NamesAndRows):
         before, ended = (start.number(), start.bytes()), answer.number() == 1
         return head, before, ended, [read_record(model, answer.nested()) for _ in range(len(answer))]
 
-    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> bool:
+    def await_log(self, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
         there = {name: self._models.number_of(name) for name in after}
         if None in there.values():
             self._models.refresh()
@@ -250,14 +250,15 @@ class RedisStore(Checkpoints, NamesAndRows):
         waited = {name: number for name, number in there.items() if number is not None}
         if not waited:
             self._session.chance.sleep_ms(timeout_ms)
-            return False
-        logs = [self._keys.of(number).log for number in waited.values()]
+            return {}
+        logs = {self._keys.of(number).log: name for name, number in waited.items()}
         ends = [b"%d-0" % max(after[name], 0) for name in waited]
         block = [b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % max(timeout_ms, 1), b"STREAMS", *logs, *ends]
-        if self._session.wait(block, timeout_ms) is not None:
-            return True
+        reply = self._session.wait(block, timeout_ms)
+        if reply is not None:
+            return _awaited(Answer([b"", reply], "XREAD").nested(), logs)
         states = self._models.states(list(waited.values()))
-        return any(state and state.head.seq > after[name] for name, state in zip(waited, states, strict=True))
+        return {name: [] for name, state in zip(waited, states, strict=True) if state and state.head.seq > after[name]}
 
     def maintain(self) -> None:
         return  # there are no deferred writes
@@ -289,3 +290,16 @@ class RedisStore(Checkpoints, NamesAndRows):
             raise Corrupt(f"the store has format {written}, this program reads up to {FORMAT}: use a newer one", "newer_format")
         self._session.recognize(identity)
         return source
+
+
+def _awaited(answer: Answer, logs: Mapping[bytes, str]) -> dict[str, list[Record]]:
+    """Read the answer of XREAD for these logs, at most one entry of each."""
+    found = {}
+    for one in (answer.nested() for _ in range(len(answer))):
+        name = logs.get(one.bytes())
+        if name is None:
+            raise Corrupt("the store answered with logs that were not in the request", "store_answer")
+        entries = one.nested()
+        record = read_entry(name, entries.nested()) if len(entries) else None
+        found[name] = [] if record is None else [record]
+    return found

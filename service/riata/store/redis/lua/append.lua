@@ -126,7 +126,8 @@ for number, request in ipairs(requests) do
   end
   if #redis.call('XRANGE', KEYS[k + 1], '(' .. str(before) .. '-0', '+', 'COUNT', 1) > 0 then reason = 'FORK' break end
   local chain = redis.sha1hex(meta[2] .. ARGV[a + 4])
-  chain = string.gsub(chain, '%x%x', function(pair) return string.char(tonumber(pair, 16)) end)
+  chain = struct.pack('>I4I4I4I4I4', tonumber(string.sub(chain, 1, 8), 16), tonumber(string.sub(chain, 9, 16), 16),
+    tonumber(string.sub(chain, 17, 24), 16), tonumber(string.sub(chain, 25, 32), 16), tonumber(string.sub(chain, 33), 16))
   -- The first write of this request: if it is refused, nothing of the request was written.
   local added = redis.pcall('XADD', KEYS[k + 1], str(last) .. '-0', 'kind', ARGV[a], 'count', ARGV[a + 1], 'accepted_ms',
     ARGV[a + 2], 'digest', ARGV[a + 4], 'chain', chain, 'payload', ARGV[a + 3])
