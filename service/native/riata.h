@@ -967,12 +967,13 @@ EXPORT void riata_block_rescale(riata_block *b, double q);
  *   exchanges     features enter and leave the block by merit
  *   prior_by_row  the prior of a feature outside depends on the row
  *   lifts         the prior of a member is no more than that of the value 1 once its curvature is half its largest
+ *   once          without `opens`, the warm-up is relinearised at its end only
  *   shift         key = hash >> shift
  *   limit         largest number of positions of the block, including position 0, the intercept's
  *   schedule      of the penalty: 0 fixed, 1 linear, 2 root */
 typedef struct {
     i64 link, outside;
-    bool opens, exchanges, intercept, prior_by_row, lifts;
+    bool opens, exchanges, intercept, prior_by_row, lifts, once;
     i64 shift, limit, block, rounds, swaps, schedule, burn_in, sweeps_max, warm_up, reexpand;
     double ramp, gamma, gamma_events, gamma_floor, prior, floor, admit, hysteresis, rho, power, tolerance;
 } riata_sketch_settings;

@@ -549,7 +549,7 @@ static void end_block(riata_sketch *s, settings *c) {
 static i64 due(const riata_sketch *s, settings *c) {
     i64 learnt = s->counts[LEARNT];
     if (learnt <= c->warm_up) {
-        bool doubled = learnt >= WARM_FIRST && (learnt & (learnt - 1)) == 0;
+        bool doubled = (c->opens || !c->once) && learnt >= WARM_FIRST && (learnt & (learnt - 1)) == 0;
         return doubled || learnt == c->warm_up ? ANEW : DONE;
     }
     return c->reexpand > 0 && s->counts[N_HELD] == c->reexpand ? AGAIN : DONE;

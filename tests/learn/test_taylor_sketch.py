@@ -116,7 +116,9 @@ def test_importance_two_equals_the_row_twice_within_a_block(settings: dict[str, 
     twice.step(to_batch([Event(features[:2], 0.0), Event([], 1.0, 0.5), Event([], 1.0, 0.5)]))
     double.step(to_batch([Event(features[:2], 0.0), Event([], 1.0)]))
     for left, right in zip(twice.freeze().items(), double.freeze().items(), strict=True):
-        if left[0] not in ("counts", "pending_start", "pending_at", "pending_x", "pending_h"):
+        if left[0] not in ("counts", "pending_start", "pending_at", "pending_x", "pending_h") and not left[0].startswith(
+            "sample"
+        ):
             assert left[1] == pytest.approx(right[1], rel=1e-14), left[0]
 
 
@@ -209,7 +211,7 @@ def test_vocabulary_is_open_if_features_may_be_outside(settings: dict[str, Any])
 
 
 def test_two_names_in_one_slot_are_one_feature_of_the_gradient() -> None:
-    apart, together = _learner(block=1), _learner(block=1)
+    apart, together = _learner(block=1, relinearise=False), _learner(block=1, relinearise=False)  # no rows as they were sent
     apart.step(to_batch([Event([(1, 0.5), (2, 0.25)], 1.0)]))
     together.step(to_batch([Event([(1, 0.75)], 1.0)]))
     assert same(apart.freeze(), together.freeze())
@@ -297,6 +299,7 @@ OF_THE_CONTRACT: dict[str, dict[str, Any]] = {
     "hybrid": {},
     "hybrid-shadow-forgetting": {"shadow": (0.1, 3.0), "rho": 0.97, "gamma_of": OWN},
     "hybrid-warm-up-burn-in": {"warm_up": 40, "burn_in": 120, "k": 12},
+    "hybrid-warm-up-doubling": {"warm_up": 40, "burn_in": 120, "k": 12, "relinearise": False},
     "strict": {"mode": "strict"},
     "strict-blocks-of-one-length": {"mode": "strict", "ramp": 0.0, "k": 6},
     "hybrid-prior-by-value": {"prior_by_row": False, "ramp": 0.3},

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from riata.learn.learner import Sketch, Weights
 from riata.learn.registry import build_learner
 from riata.learn.taylor_config import TaylorSketchConfig
 from riata.predict import uncertainty
+from riata.predict.factory import make_model
 from riata.predict.linear_model import LinearModel
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import (
@@ -26,6 +28,7 @@ from riata.predict.uncertainty import (
     regularisation_path,
 )
 from riata.wire.batch import Batch
+from tests.learn.paper_design import BITS, ORIGIN, correlated_normals, coverage, dense_rows, draw_labels
 from tests.predict.rows import batch_of, model_of, random_batch, top_of
 from tests.predict.sketches import random_sketch, served_weights, with_all_weights
 from tests.twins import uncertainty as twin
@@ -186,6 +189,86 @@ def test_columns_that_are_nearly_combinations_of_others_leave_none_but_indicator
     why_not = Covariance.of(sketch).why_not
     assert (why_not == "") == good
     assert good or why_not.startswith("2 columns are nearly combinations of others")
+
+
+def learnt(seed: int, n: int, config: TaylorSketchConfig, change: bool = False, columns: int = 8) -> Sketch:
+    """The sketch of labels from known weights of columns that correlate by 0.7. change: weights are others after half of n."""
+    rng = np.random.default_rng(seed)
+    rows = correlated_normals(n, columns, 0.7, rng)
+    beta = np.concatenate([[0.2], rng.normal(size=columns)])
+    label = draw_labels(rows, beta, rng)
+    if change:
+        label[n // 2 :] = draw_labels(rows, -beta, rng)[n // 2 :]
+    learner = build_learner(config, BITS)
+    learner.step(rows.batch(label))
+    sketch = learner.sketch()
+    assert sketch is not None
+    return sketch
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"mode": "exact"}, ""),
+        ({"mode": "hybrid"}, ""),
+        ({"mode": "strict"}, ""),
+        ({"mode": "hybrid", "link": "probit"}, ""),
+        ({"mode": "hybrid", "k": 4}, "features that occur together"),
+        ({"mode": "diag"}, "features that occur together"),
+        ({"mode": "diag", "relinearise": False}, ""),
+    ],
+)
+def test_a_sample_of_rows_shows_that_the_block_lacks_cross_curvature(settings: dict[str, Any], reason: str) -> None:
+    why_not = Covariance.of(learnt(1, 4000, TaylorSketchConfig(**settings))).why_not
+    assert why_not.startswith(reason) if reason else not why_not
+
+
+@pytest.mark.parametrize("change", [True, False])
+def test_a_sample_of_rows_shows_that_the_weights_have_moved(change: bool) -> None:
+    why_not = Covariance.of(learnt(2, 6000, TaylorSketchConfig(mode="exact"), change)).why_not
+    assert why_not.startswith("the weights have moved") if change else not why_not
+
+
+@pytest.mark.parametrize("rare", ["minus", "outlier"])
+def test_a_rare_second_value_is_no_heavy_tail_and_a_rare_outlier_is(rare: str) -> None:
+    rng = np.random.default_rng(3)
+    x = np.ones((3000, 1))
+    at = rng.random(3000) < 0.03
+    x[at] = -1.0 if rare == "minus" else 5.0 * rng.normal(size=(int(at.sum()), 1)) ** 3
+    z = np.hstack([x, rng.normal(size=(3000, 1))])
+    learner = build_learner(TaylorSketchConfig(mode="hybrid"), BITS)
+    learner.step(dense_rows(z).batch((rng.random(3000) < 0.5).astype(np.float64)))
+    sketch = learner.sketch()
+    assert sketch is not None
+    assert sketch.tail is not None
+    assert float(sketch.tail.max()) > TAIL_MAX
+    why_not = Covariance.of(sketch).why_not
+    assert (why_not == "") if rare == "minus" else why_not.startswith("columns with heavy tails: 1")
+
+
+@pytest.mark.parametrize("mode", ["exact", "hybrid", "strict"])
+@pytest.mark.parametrize("made", ["nearly the same", "minimum, mean, maximum", "one indicator too many"])
+def test_intervals_hold_where_columns_are_combinations_of_others(made: str, mode: Any) -> None:
+    held = []
+    for seed in range(3):
+        rng = np.random.default_rng((4, seed))
+        z = rng.normal(size=(5000, 4))
+        if made == "nearly the same":
+            z[:, 3] = z[:, 2] + 1e-3 * rng.normal(size=5000)
+        elif made == "minimum, mean, maximum":
+            z[:, 1:4] = z[:, [1]] + np.abs(z[:, [2]]) * np.array([-1.0, 0.0, 1.0])
+        else:
+            z[:, 1:] = 2.0 * np.eye(3)[rng.integers(0, 3, 5000)] - 1.0
+        rows, beta = dense_rows(z), np.array([0.2, 0.8, -0.4, 0.5, 0.3])
+        learner = build_learner(TaylorSketchConfig(mode=mode), BITS)
+        learner.step(rows.batch(draw_labels(rows, beta, rng)))
+        sketch = learner.sketch()
+        assert sketch is not None
+        covariance = Covariance.of(sketch)
+        assert covariance.why_not == ""
+        served = make_model(ORIGIN, learner.weights(), 0, 1, covariance).score(rows.batch(np.zeros(rows.n)))
+        held.append(coverage(served.margin - rows.margins(beta), served.std_error, 0.95))
+    assert float(np.mean(held)) >= 0.88
 
 
 @pytest.mark.parametrize("starts_pull", [True, False])

@@ -43,7 +43,7 @@ NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes"
         ({"kind": "truncated_gradient", "eta": 0.5}, NEWER),
         ({"eta": 0.5}, NEWER),
         ({"kind": "ftrl_proximal"}, {"standardised"}),
-        (SKETCH, {"standardised"}),
+        (SKETCH, {"standardised", "relinearise"}),
     ],
 )
 def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any], newer: set[str]) -> None:

@@ -199,7 +199,10 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
 def test_a_model_that_is_worse_than_its_base_rate_has_no_standard_errors(good: bool) -> None:
     rng = np.random.default_rng(5)
     size, label = np.exp(3.0 * rng.normal(size=1500)), rng.integers(0, 2, 1500)
-    rows = [Event([((1 + y) << 20, 1.0)] if good else [(1 << 20, x)], float(y)) for x, y in zip(size, label, strict=True)]
+    seen = np.where(rng.random(1500) < 0.1, 1 - label, label).tolist()
+    rows = [Event([((1 + y) << 20, 1.0)], float(of)) for y, of in zip(seen, label, strict=True)]
+    if not good:
+        rows = [Event([(1 << 20, x)], float(of)) for x, of in zip(size, label, strict=True)]
     store = MemoryStore()
     create_model(store, config=read_config({"learner": {**HYBRID["learner"], "standardised": False}}))
     log_batch(store, to_batch(rows))

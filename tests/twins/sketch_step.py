@@ -479,7 +479,8 @@ def learn_rows(plain: Plain, events: Sequence[Event]) -> tuple[list[float], list
             if block_ends(plain):
                 end_block(plain)
             if i <= config.warm_up_rows():
-                if (i >= 16 and i & (i - 1) == 0) or i == config.warm_up_rows():
+                doubles = config.mode == "exact" or not config.relinearise
+                if (doubles and i >= 16 and i & (i - 1) == 0) or i == config.warm_up_rows():
                     linearise_anew(plain)
                 if i == config.warm_up_rows():
                     plain.held = []

@@ -50,7 +50,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
 
 
 def _sketch(**settings: Any) -> dict[str, Any]:
-    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, "standardised": False, **settings}
+    return {"kind": "taylor_sketch", "block": 25, "k": 24, "rounds": 2, "standardised": False, "relinearise": False, **settings}
 
 
 def _particles(**settings: Any) -> dict[str, Any]:
@@ -99,6 +99,9 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "sketch exact standardised": _sketch(mode="exact", warm_up=100, standardised=True),
     "sketch strict standardised probit": _sketch(mode="strict", link="probit", standardised=True),
     "sketch hybrid standardised": _sketch(mode="hybrid", standardised=True),
+    "sketch exact relinearised": _sketch(mode="exact", warm_up=100, standardised=True, relinearise=True),
+    "sketch hybrid relinearised": _sketch(mode="hybrid", warm_up=300, standardised=True, relinearise=True),
+    "sketch strict relinearised": _sketch(mode="strict", warm_up=300, relinearise=True),
     "ftrl": {"kind": "ftrl_proximal", "standardised": False},
     "ftrl l2": {"kind": "ftrl_proximal", "l2": 0.5, "alpha": 0.05, "intercept": False, "standardised": False},
     "ftrl standardised": {"kind": "ftrl_proximal"},

@@ -14,7 +14,9 @@ from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_each
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
-NAMES: Final = ("first_indptr", "first_hash", "first_value", "first_label", "first_weight")
+_PARTS: Final = ("indptr", "hash", "value", "label", "weight")
+_PREFIX: Final = "first"
+NAMES: Final = tuple(f"{_PREFIX}_{part}" for part in _PARTS)
 FEATURES: Final = 2**17  # of the rows held, 1.5 MiB; checked whenever their number has doubled
 _LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
 
@@ -122,13 +124,10 @@ class Around(Learner):
         self._first.forget(keep)
 
 
-def arrays_of(held: Sequence[Batch]) -> Arrays:
-    """Return copies of the rows of batches, as in `Batch`, by NAMES."""
-    rows = join_batches(held) if held else _no_rows()
-    return {
-        name: np.array(array)
-        for name, array in zip(NAMES, (rows.indptr, rows.hash, rows.value, rows.label, rows.weight), strict=True)
-    }
+def arrays_of(held: Sequence[Batch], prefix: str = _PREFIX) -> Arrays:
+    """Return copies of the rows of batches, as in `Batch`, by the names of its parts after `prefix` and an underscore."""
+    rows = join_batches(held) if held else no_rows()
+    return {f"{prefix}_{part}": np.array(getattr(rows, part)) for part in _PARTS}
 
 
 def nbytes_of(rows: int, features: int) -> int:
@@ -137,21 +136,21 @@ def nbytes_of(rows: int, features: int) -> int:
     return indptr + label + weight + 12 * features
 
 
-def rows_of(arrays: Arrays) -> Batch:
-    """Return the rows that `FirstRows.arrays` wrote. Raises `Corrupt` unless they are those of a batch."""
-    indptr, hash_, value, label, weight = (arrays[name] for name in NAMES)
-    check_counts("first_indptr", indptr, len(indptr))
+def rows_of(arrays: Arrays, prefix: str = _PREFIX) -> Batch:
+    """Return the rows that `arrays_of` wrote. Raises `Corrupt` unless they are those of a batch."""
+    indptr, hash_, value, label, weight = (arrays[f"{prefix}_{part}"] for part in _PARTS)
+    check_counts(f"{prefix}_indptr", indptr, len(indptr))
     ends = indptr.astype(np.int64)
     if not len(ends) or ends[0] != 0 or bool((np.diff(ends) < 0).any()) or hash_.dtype != np.uint32:
-        raise Corrupt("learner state: the first rows are not rows")
+        raise Corrupt(f"learner state: the {prefix} rows are not rows")
     nnz, n = int(ends[-1]), len(ends) - 1
-    check_numbers("first_value", value, nnz)
-    check_numbers("first_label", label, n)
-    check_numbers("first_weight", weight, n, least=0.0)
+    check_numbers(f"{prefix}_value", value, nnz)
+    check_numbers(f"{prefix}_label", label, n)
+    check_numbers(f"{prefix}_weight", weight, n, least=0.0)
     starts = np.zeros(nnz + 1, np.bool_)
     starts[ends] = True
     if hash_.shape != (nnz,) or bool((~starts[1:-1] & (np.diff(hash_.astype(np.int64)) <= 0)).any()):
-        raise Corrupt("learner state: the features of the first rows are not in order")
+        raise Corrupt(f"learner state: the features of the {prefix} rows are not in order")
     x, y, w = (array.astype(np.float64) for array in (value, label, weight))
     return Batch(ends, hash_.astype(np.uint32), x, y, w, np.zeros((n, 16), np.uint8), np.zeros(n, np.bool_))
 
@@ -166,7 +165,8 @@ def _until_doubled(rows: int) -> int:
     return (1 << rows.bit_length()) - rows
 
 
-def _no_rows() -> Batch:
+def no_rows() -> Batch:
+    """A batch of no rows."""
     nothing = np.zeros(0)
     no_hash = np.zeros(0, np.uint32)
     return Batch(np.zeros(1, np.int64), no_hash, nothing, nothing, nothing, np.zeros((0, 16), np.uint8), np.zeros(0, np.bool_))

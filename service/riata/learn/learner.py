@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -135,6 +135,19 @@ def bounds_after(learnt: int, bounded: bool) -> tuple[float, float]:
     return (-math.inf, math.inf) if bound is None else (-float(bound[0]), float(bound[0]))
 
 
+class Sample(NamedTuple):
+    """Rows evenly spaced over those that a sketch has learnt, in its units.
+
+    margin : f64[rows.n]  about which each was linearised
+    floor  : smallest curvature of a row, as a fraction of its |residual|; only with the logistic link
+    """
+
+    rows: Batch
+    margin: F64
+    link: Link
+    floor: float
+
+
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """Copies of a learner's quadratic approximation of the log-likelihood, about its present weights.
@@ -156,9 +169,10 @@ class Sketch:
                                      weight w counts w in the curvature, and w^2 in the variance
     middle, spread, outside_spread : f64[m], f64[m], f64[n]  given if the sketch is of values (x - middle) / spread; features
                                      outside the block count as if their middle were zero
-    tail                        : f64[m]   given with them: as in `Standards`, of the first rows
+    tail, outside_tail          : f64[m], f64[n]  given with them: as in `Standards`, of the first rows
     starts_pull                 : whether what the first rows were learnt with, a prior and weights far from the present ones, is
                                      still in the sums
+    sample                      : of the rows learnt; None if none is kept
     """
 
     slot: U32
@@ -180,7 +194,9 @@ class Sketch:
     spread: F64 | None = None
     outside_spread: F64 | None = None
     tail: F64 | None = None
+    outside_tail: F64 | None = None
     starts_pull: bool = True
+    sample: Sample | None = None
 
 
 @dataclass(frozen=True, slots=True)

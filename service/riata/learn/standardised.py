@@ -323,6 +323,7 @@ class Standards:
             spread=np.where(known, self.spread[at], 1.0),
             outside_spread=np.where(met, self.spread[outside], 1.0),
             tail=np.where(known, self.tail[at], 0.0),
+            outside_tail=np.where(met, self.tail[outside], 0.0),
         )
 
 

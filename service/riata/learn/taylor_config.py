@@ -27,7 +27,7 @@ TOLERANCE_LEAST: Final = 1e-10  # below it rounding decides when a solve ends: i
 SWEEPS_UNTOLD: Final = 10_000  # that such a solve may make
 
 HASH_BITS: Final = 32
-_WARM_UP_EXACT: Final = 1000
+_WARM_UP: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,17 @@ class TaylorSketchConfig(LearnerSettings):
         doc(
             "First events that are held and linearised again until they fit, so that errors of the first predictions do not "
             "remain. At most 100,000, and in a new model 2*10^11 over the square of features_max (exact) or k. Default null: "
-            "1000 in exact; 0 in the bounded modes, which have ramp instead."
+            "1000; 0 in the bounded modes without relinearise, which have ramp instead."
         ),
     ] = None
+    relinearise: Annotated[
+        bool,
+        doc(
+            "Keep a sample of rows, which shows whether standard errors can be trusted. In the bounded modes hold the rows of "
+            "the warm-up too, and linearise them again at its end. Default true: without it margins can stay five standard "
+            "errors from the optimum. Models from before this setting have false."
+        ),
+    ] = True
     reexpand: Annotated[
         int, Ge(0), Le(10_000), doc("exact: events that are held and then linearised again together. Default 0: none.")
     ] = 0
@@ -238,7 +246,7 @@ class TaylorSketchConfig(LearnerSettings):
     def warm_up_rows(self) -> int:
         """Return how many rows the warm-up holds."""
         if self.warm_up is None:
-            return _WARM_UP_EXACT if self.mode == "exact" else 0
+            return _WARM_UP if self.mode == "exact" or self.relinearise else 0
         return self.warm_up
 
     def too_much(self) -> str:

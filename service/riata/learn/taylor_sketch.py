@@ -12,11 +12,12 @@ from typing import Final
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
-from riata.base.errors import BadInput
+from riata.base.errors import BadInput, Corrupt
 from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
-from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights
+from riata.learn.learner import Learner, Sample, Shadow, Sketch, Stepped, Weights
+from riata.learn.row_sample import RowSample
 from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.learn.taylor_config import HASH_BITS, TaylorSketchConfig
@@ -56,7 +57,7 @@ from riata.learn.taylor_state import (
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
 from riata.native.rows import RowsArray
-from riata.wire.batch import Batch
+from riata.wire.batch import Batch, slice_rows
 
 _SCHEDULES: Final = {"fixed": FIXED, "linear": LINEAR, "sqrt": ROOT}
 
@@ -89,6 +90,7 @@ def kernel_settings(config: TaylorSketchConfig, bits: int, standardised: bool = 
         prior=float(config.prior_curvature),
         prior_by_row=config.prior_by_row and outside == HYBRID,
         lifts=standardised,
+        once=config.relinearise,
         floor=float(config.curvature_floor),
         admit=float(config.admit),
         hysteresis=float(config.hysteresis),
@@ -124,6 +126,7 @@ class TaylorSketch(Learner):
         self._settings = kernel_settings(config, bits, standardised)
         self._native_settings = settings_struct(self._settings)
         self._own = own_penalties(config, bits, hash_key)
+        self._sample = RowSample() if config.relinearise else None
         self._state = self._empty()
         self._state.arrays.members.block.beta[0] = start
         self._state.arrays.shadows.beta[:, 0] = start
@@ -144,7 +147,7 @@ class TaylorSketch(Learner):
         self._state.make_room(batch.n, batch.nnz)
         margin, refused, no_room = np.empty(batch.n), np.empty(batch.n, np.bool_), np.empty(batch.n, np.bool_)
         answers = struct("riata_sketch_answers", margin=margin, refused=refused, no_room=no_room, why=GROW)
-        settings, scratch, at = self._native_settings, self._native_scratch, 0
+        settings, scratch, at, sampled = self._native_settings, self._native_scratch, 0, 0
         while answers.why != DONE:
             with self._lent():
                 at = core.sketch_learn(self._state.sketch, settings, rows, at, scratch, answers)
@@ -152,9 +155,12 @@ class TaylorSketch(Learner):
                 self._state.grow_block(min(2 * len(self._state.arrays.members.key), self._settings.limit))
             elif answers.why == ANEW:
                 self._warm_up()
+                self._note(slice_rows(batch, sampled, at), margin[sampled:at], refused[sampled:at], moved=True)
+                sampled = at
             elif answers.why == AGAIN:
                 with self._lent():
                     core.sketch_linearise_again(self._state.sketch, settings, scratch)
+        self._note(slice_rows(batch, sampled, batch.n), margin[sampled:], refused[sampled:])
         closed = no_room if self._settings.outside == NOTHING else None
         return Stepped(margin, refused, batch.label, batch.weight, int(refused.sum()), closed)
 
@@ -237,6 +243,9 @@ class TaylorSketch(Learner):
             bits=self.bits,
             noise=(1.0 + settings.rho**self.learnt) / (1.0 + settings.rho),
             starts_pull=settings.prior > 0.0 or settings.warm_up == 0,
+            sample=None
+            if self._sample is None
+            else Sample(self._sample.rows, self._sample.margin.copy(), self.config.link, settings.floor),
         )
 
     def shadows(self) -> list[Shadow]:
@@ -255,14 +264,21 @@ class TaylorSketch(Learner):
 
     def freeze(self) -> Arrays:
         """Return copies of all state that affects later answers; `taylor_sketch.frozen` documents the arrays."""
-        return taylor_state.freeze(self._state, self._outside())
+        sample = {} if self._sample is None else self._sample.arrays()
+        return {**taylor_state.freeze(self._state, self._outside()), **sample}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore a frozen state. Raises `Corrupt` if `arrays` are not a valid one; the state is then unchanged."""
-        state = self._empty()
+        state, sample = self._empty(), None
+        if self._sample is not None:
+            sample, names = RowSample(), self._sample.arrays().keys()
+            if not names <= arrays.keys():
+                raise Corrupt("learner state: the sample of rows is missing")
+            sample.restore(arrays)
+            arrays = {name: array for name, array in arrays.items() if name not in names}
         taylor_state.thaw(state, arrays, self.bits)
         state.set_penalties(self._settings)
-        self._state = state
+        self._state, self._sample = state, sample
         self._make_scratch(int(np.diff(state.arrays.held.indptr).max(initial=0)))
 
     def memory(self) -> dict[str, int]:
@@ -270,7 +286,7 @@ class TaylorSketch(Learner):
         return {
             **self._state.memory(),
             "scratch": sum(array.nbytes for array in self._scratch),
-            "checkpoint": taylor_state.frozen_bytes(self._state),
+            "checkpoint": taylor_state.frozen_bytes(self._state) + (0 if self._sample is None else self._sample.nbytes),
         }
 
     def _lent(self) -> AbstractContextManager[None]:
@@ -295,6 +311,18 @@ class TaylorSketch(Learner):
             core.sketch_linearise_anew(self._state.sketch, self._native_settings, self._native_scratch, *work)
         if self.learnt == self._settings.warm_up:
             self._state.let_go()
+
+    def _note(self, batch: Batch, margin: F64, refused: BOOL, moved: bool = False) -> None:
+        """Go on with the sample. moved: all rows so far are now linearised about the present weights."""
+        if self._sample is None:
+            return
+        self._sample.add(batch, margin, ~refused)
+        if moved:
+            rows = self._sample.rows
+            again = RowsArray([rows], np.ones(rows.n, np.bool_), [rows.hash])
+            none = np.empty(rows.n, np.bool_), np.empty(rows.n, np.bool_)
+            answers = struct("riata_sketch_answers", margin=self._sample.margin, refused=none[0], no_room=none[1], why=GROW)
+            core.sketch_learn(self._state.sketch, self._native_settings, again, 0, self._native_scratch, answers)
 
     def _outside(self) -> U32:
         """Return the slots ever seen that are not in the block, strictly increasing."""
@@ -430,7 +458,7 @@ SPEC: Final = LearnerSpec(
     adjustable=frozenset({"gamma"}),
     keeps_curvature=True,
     slot_lists=("outside_slot", "member_key", SLOTS),
-    older={"standardised": False},
+    older={"standardised": False, "relinearise": False},
     advice={
         "worse_than_base_rate": "If the stream changes, create it with rho 0.9999; otherwise set a larger gamma.",
         "under_confident": "Set a smaller gamma; GET /models/{model}/path shows the choices.",

@@ -178,6 +178,7 @@ class Settings(NamedTuple):
     prior: float
     prior_by_row: bool
     lifts: bool  # the prior of a member is no more than that of the value 1 once its curvature is half its largest
+    once: bool  # without `opens`, the warm-up is relinearised at its end only
     floor: float
     admit: float
     hysteresis: float

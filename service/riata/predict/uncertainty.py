@@ -9,11 +9,14 @@ Theory of operation
     Where the sketch forgets, events have weights w, and the estimate scatters by the sandwich form M^-1 V M^-1: V sums w^2 where
     M sums w. Of a steady stream V = noise M, so the variance is the noise times the inverse of M.
 
-    Three things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
+    Two things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
     the rule of thumb is ten events of the rarer label for each weight (Peduzzi et al. 1996), which is 5 units of the intercept's
-    curvature, as an event adds p (1 - p). And where a column is nearly a combination of others, its weight is arbitrary: the
-    variance inflation factor D_j (M^-1)_jj says how much the others take of its curvature. And if a column has heavy tails, its
-    largest values weigh as much as all others: what a prior, or weights far from the present ones, made of them at first stays.
+    curvature, as an event adds p (1 - p). And if a column has heavy tails, its largest values weigh as much as all others: what a
+    prior, or weights far from the present ones, made of them at first stays.
+
+    A sample of the rows shows two more: that the block lacks cross curvature, and that the weights have moved so far since rows
+    were linearised that they are not near the optimum. Columns that are combinations of others do not matter: their weights are
+    arbitrary, but the prior keeps the curvature regular, and the margin of a row like those seen is well determined.
 
     What it leaves out: features without a weight add nothing, that A was chosen by the same events adds nothing, and the pull of
     the penalty on the weights is a bias that no variance shows. So it is an approximation, and it is called one to clients.
@@ -35,15 +38,21 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32, read_only
 from riata.base.halt import lent
-from riata.learn.learner import Sketch, Weights
+from riata.learn.learner import Sample, Sketch, Weights
+from riata.maths.links import LINKS
 from riata.maths.shooting import Quadratic, shoot
 from riata.native.library import core, struct
 from riata.native.rows import features_of
 from riata.wire.batch import Batch
 
+HASH_BITS: Final = 32
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
 EVIDENCE_MIN: Final = 5.0  # curvature of the intercept for each weight
 INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995
+SAMPLE_MIN: Final = 64  # rows
+MISSED_MAX: Final = 1.2  # 1 if no cross curvature is missed
+MOVED_MAX: Final = 2.0  # root of the mean square distance of margins from the optimum, in standard errors
+AGAIN_MIN: Final = 3  # rows of the sample with each of two values
 TAIL_MAX: Final = 20.0  # of a column: more than twice that of an exponential distribution
 JITTERS: Final = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # of a matrix with diagonal 1; only rounding can ask for them
 OUTSIDE: Final = -1  # places of a weight that is in no row of the covariance
@@ -104,10 +113,10 @@ class Covariance:
         matrix = _inverse(sketch.cross[np.ix_(rows, rows)], sketch.curvature[rows])
         if matrix is None:
             return _none("the curvature of the weights is singular")
-        alike = _combinations(sketch)
-        if alike:
-            return _none(f"{alike} columns are nearly combinations of others, so their weights are arbitrary; leave some out")
-        heavy = 0 if sketch.tail is None or not sketch.starts_pull else int((sketch.tail[rows] > TAIL_MAX).sum())
+        unfit = _unfit(sketch, rows, matrix)
+        if unfit:
+            return _none(unfit)
+        heavy = _heavy(sketch, rows)
         if heavy:
             return _none(f"columns with heavy tails: {heavy}, so intervals would be too narrow; send logarithms of these columns")
         matrix *= sketch.noise
@@ -198,6 +207,40 @@ def _inverse(cross: F64, curvature: F64) -> F64 | None:
     return None
 
 
+def _unfit(sketch: Sketch, rows: I64, inverse: F64) -> str:
+    """Return what a sample of rows says against the inverse curvature of the weights `rows` of the block; empty for nothing.
+
+    Let a row x of the sample have the curvature h, times the number of rows that it stands for. If C is the inverse of the sum of
+    h x x', the sum of h x' C x is the number of weights, and so is that of h g (x' C z)^2 over pairs of rows x and z with
+    curvatures h and g. The more cross curvature C lacks, the larger the second is. And the slopes of the rows now, less what
+    their linearisation says, move the margins from the optimum; pairs of rows give the mean square of that in standard errors,
+    without the noise of the sample.
+    """
+    if sketch.sample is None:
+        alike = _combinations(sketch)
+        return f"{alike} columns are nearly combinations of others, and no sample of rows shows their effect" if alike else ""
+    if not sketch.intercept or sketch.sample.rows.n < SAMPLE_MIN:
+        return ""
+    z, beta, spread = _of_sample(sketch, rows, inverse)
+    sample, n = sketch.sample, sketch.sample.rows.n
+    slope, curvature = _terms(sample, z @ beta)
+    before, curvature_before = _terms(sample, sample.margin)
+    share = sample.rows.weight / float(sample.rows.weight @ curvature) * sketch.curvature[0]
+    pairs = z @ spread @ z.T
+    variance = pairs.diagonal()
+    counted, others = share * curvature, n / (n - 1.0)
+    weights = float(counted @ variance)
+    apart = float(counted @ pairs**2 @ counted - counted**2 @ variance**2) * others / weights
+    if apart > MISSED_MAX and bool((sketch.outside_curvature > 0.0).any()):
+        return "features that occur together are not together in the block of cross curvature; set a larger k, or mode exact"
+    off = share * (slope - before + curvature_before * (z @ beta - sample.margin))
+    moved = off[:, np.newaxis] * (pairs / np.sqrt(variance))
+    square = float(np.mean(moved.sum(axis=0) ** 2 - np.sum(moved**2, axis=0))) * others
+    if square > MOVED_MAX**2:
+        return f"the weights have moved since most rows were learnt: margins are {math.sqrt(square):.0f} errors from the optimum"
+    return ""
+
+
 def _combinations(sketch: Sketch) -> int:
     """Return how many columns of numbers, those with a middle, are nearly combinations of other members, with a weight or not."""
     if sketch.middle is None:
@@ -210,6 +253,49 @@ def _combinations(sketch: Sketch) -> int:
     if matrix is None:
         return int(column.sum())
     return int((sketch.curvature[used] * matrix.diagonal() > INFLATION_MAX)[column].sum())
+
+
+def _heavy(sketch: Sketch, rows: I64) -> int:
+    """Return how many columns have heavy tails. One of two values has none: if one value is rare, it still occurs again."""
+    if sketch.tail is None or not sketch.starts_pull:
+        return 0
+    heavy = sketch.slot[rows][sketch.tail[rows] > TAIL_MAX]
+    if sketch.sample is None or sketch.outside_tail is None:
+        return len(heavy)
+    heavy = np.concatenate([heavy, sketch.outside_slot[sketch.outside_tail > TAIL_MAX]])
+    batch = sketch.sample.rows
+    key = batch.hash >> np.uint32(HASH_BITS - sketch.bits)
+    seen = [np.unique(batch.value[key == slot], return_counts=True)[1] for slot in heavy]
+    return sum(len(count) != 2 or int(count.min()) < AGAIN_MIN for count in seen)
+
+
+def _of_sample(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64, F64]:
+    """Return the values of the sample f64[n, a] of the weights `rows` of the block, and of those outside that are not zero and
+    occur in it; these weights f64[a]; and their covariance f64[a, a]."""
+    batch = cast(Sample, sketch.sample).rows
+    key, row = batch.hash >> np.uint32(HASH_BITS - sketch.bits), np.repeat(np.arange(batch.n), np.diff(batch.indptr))
+    first = int(sketch.intercept)
+    alive = (sketch.outside_beta != 0.0) & (sketch.outside_curvature > 0.0) & np.isin(sketch.outside_slot, key)
+    slot = np.concatenate([sketch.slot[rows[first:]], sketch.outside_slot[alive]])
+    order = np.argsort(slot)
+    at = np.minimum(np.searchsorted(slot[order], key), max(len(slot) - 1, 0))
+    met = slot[order][at] == key if len(slot) else np.zeros(len(key), np.bool_)
+    z = np.zeros((batch.n, first + len(slot)))
+    z[:, :first] = 1.0
+    np.add.at(z, (row[met], first + order[at[met]]), batch.value[met])
+    spread = np.zeros((first + len(slot), first + len(slot)))
+    spread[: len(rows), : len(rows)] = inverse
+    outside = np.arange(len(rows), len(spread))
+    spread[outside, outside] = 1.0 / sketch.outside_curvature[alive]
+    return z, np.concatenate([sketch.beta[rows], sketch.outside_beta[alive]]), spread
+
+
+def _terms(sample: Sample, margin: F64) -> tuple[F64, F64]:
+    """Return slope and curvature of the log-likelihood of each row at a margin, as the sketch counts them."""
+    n = len(margin)
+    slope, curvature, likelihood = np.empty(n), np.empty(n), np.empty(n)
+    core.taylor(LINKS[sample.link].code, margin, sample.rows.label, n, slope, curvature, likelihood)
+    return slope, np.maximum(curvature, sample.floor * np.abs(slope)) if sample.link == "logistic" else curvature
 
 
 def _in_input(matrix: F64, middle: F64, spread: F64, intercept: bool) -> F64:
