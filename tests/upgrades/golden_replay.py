@@ -159,8 +159,8 @@ def regrouped(log: list[Logged], size_of: Callable[[int], int]) -> list[Logged]:
 
 def replayed(learner: dict[str, Any], log: list[Logged], together: bool = True) -> str:
     """Learn the log with one learner; returns the digest of the state. If not `together`, record by record."""
-    # The rule of words that models had when the digests were made: a digest covers the configuration as it is stored.
-    config = read_config({"encoder": {"bits": BITS, "words": 1}, "learner": learner})
+    # The encoder that models had when the digests were made: a digest covers the configuration as it is stored.
+    config = read_config({"encoder": {"bits": BITS, "words": 1, "fields": "off"}, "learner": learner})
     state = ModelState("m", LINEAGE)
     skips = frozenset(records.decode_skip(payload)[0] for kind, _, payload in log if kind == "skip")
     found = list(chained([("config", 1, config_payload(config)), *log]))
