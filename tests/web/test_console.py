@@ -14,7 +14,7 @@ from tests.web.asking import Client, asking
 from tests.web.serving import Whole
 
 GZIP_BYTES_MAX = 60 * 1024
-OWN_GZIP_BYTES_MAX = 36 * 1024
+OWN_GZIP_BYTES_MAX = 37 * 1024
 # Of npm's uplot@1.6.32, integrity sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",

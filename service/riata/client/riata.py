@@ -179,6 +179,10 @@ class Riata:
         """Return the largest weights with their names."""
         return self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
+    def fields(self, model: str = "default") -> dict[str, Any]:
+        """Return the kinds of fields, and what their values look like."""
+        return self._object(calls.get_model(model, "/fields"))
+
     def shapes(self, model: str = "default", *, of_class: str | None = None) -> dict[str, Any]:
         """Return what each numeric column with a shape, and each pair of them, adds to a margin by value."""
         return self._object(calls.get_model(model, "/shapes", **({} if of_class is None else {"class": of_class})))

@@ -31,6 +31,7 @@ from riata.run.labels.expiry import Expiry
 from riata.run.labels.pending_rows import Delays
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
+from riata.run.log.recent_fields import Looked, look
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
 from riata.run.served_model import ServedModel, memory_of
@@ -44,6 +45,7 @@ from riata.run.writer.stopping import wanted
 from riata.store import records
 from riata.store.store import Append, Appended
 from riata.wire.classes import renumber_classes
+from riata.wire.fields import Field
 from riata.wire.parse import StoreContext
 from riata.wire.parsed import Parsed, RowError
 
@@ -278,6 +280,10 @@ class Service:
     async def event_times(self, model: str, events: Sequence[int]) -> list[EventTime]:
         """Return when events of the log of `model` were accepted and when they happened, as far as known."""
         return await self._times.of(model, events)
+
+    async def look_at_fields(self, model: str, fields: Sequence[Field]) -> tuple[Looked, Looked]:
+        """Return what fields look like in the newest rows of the log of `model`, and in the oldest."""
+        return await look(self._engine, model, fields)
 
     async def changes(self, model: str) -> list[dict[str, Any]]:
         """Return what changed the configuration or the state of `model`, newest first."""

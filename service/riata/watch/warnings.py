@@ -6,7 +6,7 @@ They are of the last events (the window), so they end when the model is good aga
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from riata.learn.learner import Stepped
 from riata.watch.figures import Figures
 from riata.watch.observer import Observer, Rows
+from riata.wire.fields import Field
 
 # Which features have large values in many rows: columns that a learner without scaling of its own learns badly.
 #
@@ -83,14 +84,18 @@ NOT_SCALED: Final = "columns_not_scaled"
 FAR_VALUES: Final = "far_values"
 SLOW_SETTINGS: Final = "slow_settings"
 ONE_LABEL: Final = "one_label"
+UNREADABLE: Final = "unreadable_values"  # likewise of what a process has read
 MOSTLY_REFUSED: Final = "mostly_refused"  # of the rows that a process got, which no state knows
 CODES: Final = (
-    MOSTLY_REFUSED, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, FAR_VALUES, SLOW_SETTINGS,
+    MOSTLY_REFUSED, UNREADABLE, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, FAR_VALUES,
+    SLOW_SETTINGS,
 )  # fmt: skip
 
 EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said
 ONE_LABEL_EVENTS_MIN: Final = 100
 REFUSED_MIN: Final = 10
+UNREADABLE_MIN: Final = 10
+UNREADABLE_SHARE: Final = 0.01  # of the rows
 LOSS_SLACK: Final = 1.01  # of the base rate's loss: a model that learns nothing is about as good as it
 ERROR_MAX: Final = 0.03  # of the calibration, beyond what chance explains
 COLUMNS_NAMED: Final = 8
@@ -153,6 +158,16 @@ def refused_warning(refused: int, accepted: int) -> dict[str, Any] | None:
     detail = f"{refused:,} rows were refused and {accepted:,} accepted lately, and what is refused is not learnt"
     why = "The page Data and GET /models/{m}/refused say why."
     return {"code": MOSTLY_REFUSED, "detail": f"{detail}. {why}", "features": []}
+
+
+def unreadable_warning(fields: Iterable[Field], rows: int) -> list[dict[str, Any]]:
+    """Return the warning that values of fields could not be read as their kind, if they are many. rows : of the model"""
+    found = [one for one in fields if one.unreadable > max(UNREADABLE_MIN, UNREADABLE_SHARE * rows)]
+    if not found:
+        return []
+    told = "; ".join(f"{one.unreadable:,} values of {one.name} are no {one.kind}" for one in found[:COLUMNS_NAMED])
+    remedy = "Each is an indicator of its text. `riata fields` shows the fields and changes their kinds."
+    return [{"code": UNREADABLE, "detail": f"{told}. {remedy}", "features": [one.name for one in found[:COLUMNS_NAMED]]}]
 
 
 def _one_label(cumulative: Mapping[str, Any]) -> list[str]:

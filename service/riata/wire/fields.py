@@ -47,6 +47,8 @@ KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5
 NAMES_OF_KINDS: Final = {code: name for name, code in KINDS.items()}
 FIELDS_MET_MAX: Final = 1024
 DECLARED_MAX: Final = 1024
+PROVISIONAL_VALUES: Final = 32  # so many values that contradict a kind that was met, and half of the rows, change it
+PROVISIONAL_ROWS: Final = 20_000  # two bodies of as many rows as fit
 CONTRARY, UNREADABLE = 0, 1  # what is counted of a field: values of another form than its kind has, and those not read as one
 _NAME_BYTES_MAX: Final = 2 * NAME_BYTES_MAX + 1  # of a field in a namespace
 _PLACES_AT_FIRST: Final = 64
@@ -164,6 +166,7 @@ class FieldKinds:
         self._meets = fields.meets
         self._declared = {hash_of_field(name, key) & ~_KIND: (name, KINDS[kind]) for name, kind in fields.declared}
         self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
+        self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
         self._table = _empty_table(_PLACES_AT_FIRST)
         self._changing = threading.Lock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
@@ -176,9 +179,8 @@ class FieldKinds:
 
     def __iter__(self) -> Iterator[Field]:
         """Yield the fields, those that were met first in the order in which that was."""
-        table = self._table
         for field, (name, kind) in {**self._met, **self._declared}.items():
-            contrary, unreadable = (int(table[self._counter(table, field, which)]) for which in (CONTRARY, UNREADABLE))
+            contrary, unreadable = self._count(field, CONTRARY), self._count(field, UNREADABLE)
             yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable)
 
     def kind(self, field: int) -> int:
@@ -205,9 +207,31 @@ class FieldKinds:
         more.meet(names)
         return more if len(more) > len(self) else None
 
+    def note_counts(self, more: FieldKinds) -> None:
+        """Keep what was counted of fields of `with_met` until they are met here: once the rows are in the log."""
+        early = {
+            field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in more._met.keys() - self._met.keys()
+        }
+        self._early = {field: counts for field, counts in early.items() if any(counts)}
+
     def count_odd(self, field: int, which: int) -> None:
         """Count a value of a field. which : CONTRARY or UNREADABLE"""
         self._table[self._counter(self._table, field, which)] += np.uint64(1)
+
+    def contradicted(self, rows: int) -> dict[str, str]:
+        """Return fields that were met as numbers or categories, and are the other: so say more than half of the first rows.
+
+        rows : how many the model has learnt. Later than PROVISIONAL_ROWS the kinds stay as they are
+        """
+        if rows > PROVISIONAL_ROWS:
+            return {}
+        odd = {NUMBER_KIND: UNREADABLE, CATEGORY: CONTRARY}
+        other = {NUMBER_KIND: "category", CATEGORY: "number"}
+        return {
+            name: other[kind]
+            for field, (name, kind) in self._met.items()
+            if field not in self._declared and self._count(field, odd[kind]) > max(PROVISIONAL_VALUES, rows / 2)
+        }
 
     def documents(self) -> dict[str, str]:
         """Return the kind of each field by name."""
@@ -228,6 +252,8 @@ class FieldKinds:
         for first, length, told in zip(*found, strict=True):
             name = names.text[first : first + length].tobytes().decode("utf-8", "replace")
             self._met[told & ~_KIND] = (name, told & _KIND)
+            for which, count in enumerate(self._early.pop(told & ~_KIND, ())):
+                self._table[self._counter(self._table, told, which)] = count
         self.is_wide = at < len(names) and len(self._met) >= FIELDS_MET_MAX
         return at
 
@@ -242,6 +268,10 @@ class FieldKinds:
         self._table = table
         self._kept.append(table)
         self.native.table = table
+
+    def _count(self, field: int, which: int) -> int:
+        table = self._table
+        return int(table[self._counter(table, field, which)])
 
     @staticmethod
     def _place(table: U64, field: int) -> int:

@@ -124,8 +124,9 @@ def _parse(
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen, kinds=context.kinds)
     reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
-    if (kinds := _met_in(reading, context.kinds)) is not None:
+    if context.kinds is not None and (kinds := _met_in(reading, context.kinds)) is not None:
         reading = read_body(body, form, rules._replace(kinds=kinds), scratch, header, context.encoder.curves)
+        context.kinds.note_counts(kinds)
     parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
     if parsed.others and not context.by_row:
         sentence = other_form(context.labels, own_labels(parsed, context.labels), parsed.others)
@@ -134,11 +135,11 @@ def _parse(
     return number_classes(parsed, reading, context.classes) if context.labels == "classes" and labelled else parsed
 
 
-def _met_in(reading: Reading, kinds: FieldKinds | None) -> FieldKinds | None:
+def _met_in(reading: Reading, kinds: FieldKinds) -> FieldKinds | None:
     """Return the kinds with those of the fields that come in these rows first; None if there are no such fields.
 
     The rows are then read again, so that all rows of a body are read by the same kinds."""
-    return None if kinds is None or reading.rows < 2 else kinds.with_met(new_names(reading))
+    return kinds.with_met(new_names(reading)) if reading.rows > 1 else None
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -304,8 +305,9 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
     reading = read_body(whole, form, rules, curves=context.encoder.curves)
-    if (found := _met_in(reading, context.kinds)) is not None:
-        reading = read_body(whole, form, rules._replace(kinds=found), curves=context.encoder.curves)
+    if context.kinds is not None and (kinds := _met_in(reading, context.kinds)) is not None:
+        reading = read_body(whole, form, rules._replace(kinds=kinds), curves=context.encoder.curves)
+        context.kinds.note_counts(kinds)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
         return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
     batch, rows = make_batch(reading)

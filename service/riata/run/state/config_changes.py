@@ -12,6 +12,7 @@ from riata.learn.registry import spec_of
 from riata.run.state.config import ModelConfig, change_from_payload, read_config, read_stored
 from riata.store import layout, records
 from riata.store.store import Record
+from riata.wire.fields import OTHERS, Fields
 
 CHANGEABLE = frozenset(
     {
@@ -24,6 +25,7 @@ CHANGEABLE = frozenset(
         "negatives_kept",
         "drift",
         "classes",
+        "fields",
         "slices",
         "weights_followed",
     }
@@ -55,6 +57,7 @@ def check_change(old: ModelConfig, new: ModelConfig) -> ModelConfig:
     known, most = old.classes.names, old.classes.max
     if old.has_classes and new.has_classes and new.classes.max == most and new.classes.names[: len(known)] == known:  # some more
         old = replace(old, classes=replace(old.classes, names=new.classes.names))
+    old = replace(old, encoder=replace(old.encoder, fields=new.encoder.fields))
     free = CHANGEABLE | {f"learner.{name}" for name in spec_of(old.learner).adjustable}
     if fixed := [name for name in changed(old, new) if name not in free]:
         raise _needs_rebuild(old, fixed)
@@ -85,7 +88,7 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any], model: str = "MOD
     """
     document = write_document(old)
     free = may_change(old)
-    known = document.keys() | document["learner"].keys()
+    known = document.keys() | document["learner"].keys() | {"fields"}
     for key in changes:
         if key not in known:
             hint = other_penalty(old, model) if key == GAMMA else nearest(key, known)
@@ -97,6 +100,9 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any], model: str = "MOD
         hint = f". {other_penalty(old, model)}" if spec_of(old.learner).penalty in fixed else ""
         raise _needs_rebuild(old, fixed, hint)
     for key, value in changes.items():
+        if key == "fields":
+            document["encoder"]["fields"] = _fields(old.encoder.fields, value)
+            continue
         if key == "classes" and isinstance(value, Mapping):
             value = {**document["classes"], **value}
         (document if key in document else document["learner"])[key] = value
@@ -104,6 +110,14 @@ def with_changes(old: ModelConfig, changes: Mapping[str, Any], model: str = "MOD
     if new.classes != old.classes:
         check_change(old, new)
     return new
+
+
+def _fields(old: Fields, given: object) -> object:
+    """Return `encoder.fields` after a change: kinds of fields are added to those that are declared, null removes one."""
+    if not isinstance(given, Mapping):
+        return given
+    declared = old.written() if isinstance(old.written(), dict) else {OTHERS: old.written()}
+    return {name: kind for name, kind in {**declared, **given}.items() if kind is not None}
 
 
 def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:

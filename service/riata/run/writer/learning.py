@@ -87,6 +87,16 @@ class NamesLooked:
         return config_payload(config, published.changes[-1] if published.changes else 0, names=found)
 
 
+def _kinds_contradicted(published: Published, names: NameBook) -> bytes | None:
+    """Return the payload of the event that changes kinds which the first rows contradict; None if there are none."""
+    found = {} if names.kinds is None else names.kinds.contradicted(published.examples)
+    if not found:
+        return None
+    config = published.config
+    config = replace(config, encoder=replace(config.encoder, fields=config.encoder.fields.with_kinds(found)))
+    return config_payload(config, published.changes[-1] if published.changes else 0)
+
+
 def _values(published: Published, names: NameBook) -> dict[str, int]:
     """Return the values of sliced fields that are not slices yet."""
     fields = published.config.slices
@@ -367,6 +377,8 @@ class Learning:
             looked = self._looked.setdefault(served_model.lineage, NamesLooked())
             if (payload := looked.payload(published, served_model.names)) is not None:
                 self._log_answer(served_model.name, payload)
+        if (payload := _kinds_contradicted(published, served_model.names)) is not None:
+            self._log_answer(served_model.name, payload)
         if served_model.lowest_wanted is not None:
             self._context.wake(served_model)
         return True

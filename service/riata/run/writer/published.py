@@ -25,7 +25,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.state.parts import Observers
 from riata.watch.figures import Figures, cost_figures
 from riata.watch.progressive import Minute, Noted, Progressive
-from riata.watch.warnings import Columns, is_worse_than_base, warnings_of
+from riata.watch.warnings import Columns, is_worse_than_base, unreadable_warning, warnings_of
 from riata.watch.weight_history import FollowedWeights, WeightHistory
 
 
@@ -102,7 +102,7 @@ class Published:
         """Return what is wrong with the model: `code`, `detail` with what to set, and `features` if it concerns some."""
         found = self.figures.get("warnings", [])  # an edition of an older version has none
         bits = self.model.weights.bits
-        return [
+        return unreadable_warning(names.kinds or (), self.examples) + [
             {
                 "code": warning["code"],
                 "detail": warning["detail"],

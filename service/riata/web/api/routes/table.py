@@ -19,6 +19,7 @@ RESOURCES: Final = (
     "card",
     "trees",
     "shapes",
+    "fields",
     "tuning",
     "snapshots",
     "restoring",

@@ -19,6 +19,7 @@ from riata.web.api.schemas import Count, Document, Figure, Named, Number, Object
 from riata.web.auth.keys import ADMIN, PREDICT, WATCH
 from riata.web.server.answers import Answer
 from riata.web.settings import GAMMAS_DEFAULT, GAMMAS_MAX, GAMMAS_MIN
+from riata.wire.encoder import EncoderConfig
 
 Gamma = Annotated[Number, Meta(extra_json_schema={"minimum": 0})]
 Loss = Annotated[Figure, Meta(extra_json_schema={"minimum": 0})]
@@ -114,6 +115,7 @@ def read_path_question(options: dict[str, str]) -> PathQuestion:
 def _change() -> Schema:
     """Return the schema of a PATCH body: the changeable settings of a model and of its learner."""
     whole_config = schema_of(ModelConfig)["properties"]
+    whole_config |= {"fields": schema_of(EncoderConfig)["properties"]["fields"]}
     settings = {name: whole_config[name] for name in sorted(CHANGEABLE)}
     for spec in SPECS.values():
         for name in sorted(spec.adjustable):

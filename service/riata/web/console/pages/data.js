@@ -1,4 +1,4 @@
-// The page Data: refused rows, labels that came later, and figures by slice.
+// The page Data: fields, refused rows, labels that came later, and figures by slice.
 
 import { get, of } from "../api.js";
 import { bars } from "../charts.js";
@@ -31,16 +31,33 @@ function showSlices(target, answer, model) {
   put(target.caption, `Slices whose events cost most beyond the mean come first. Loss, calibration and label rate are faded: an event counts half after ${number(answer.half_life)} more of its slice. At most ${answer.values_max} values of a field, the first that came.`);
 }
 
+/** What the values of a field look like: its most frequent ones, or its range. */
+const range = one => (one === null ? "" : one.common.length ? one.common.map(value => `${visible(value.value)} ${percent(value.share)}`).join(", ") : one.least === null ? "" : `${number(one.least)} to ${number(one.largest)}, half below ${number(one.median)}`);
+
+function showFields(target, answer) {
+  put(target.caption);
+  if (!answer.fields.length) return put(target.body, h("p", {}, answer.meets ? "No field has come yet." : "Values are read one by one, without kinds."));
+  put(target.body, table([
+    { title: "field", of: one => name(one.name) }, { title: "kind", of: one => `${one.kind}${one.declared ? ", declared" : ""}` },
+    { title: "rows with it", number: true, of: one => percent(one.recent && one.recent.share) }, { title: "first", number: true, of: one => percent(one.first && one.first.share) },
+    { title: "values", number: true, of: one => (one.recent ? number(one.recent.distinct) : "") }, { title: "most frequent, or range apart from 0", of: one => name(range(one.recent), 120) },
+    { title: "not of the kind", number: true, of: one => number(one.unreadable) },
+  ], answer.fields, "fields"));
+  put(target.caption, `In the newest ${number(answer.rows)} rows${answer.first_rows ? `; first: in the oldest ${number(answer.first_rows)} that are kept` : ""}. 0 counts as absent.${answer.wide ? " More fields came than get a kind." : ""}`);
+}
+
 export function data(context) {
   let last = null;
   const counts = panel("Refused rows by reason", () => ({ columns: ["code", "rows"], rows: Object.entries(last ? last.counts : {}) }));
   const rows = panel("Last refused rows", () => ({ columns: ["time", "row", "code", "detail"], rows: (last ? last.last : []).map(row => [row.time, row.index, row.code, row.detail]) }));
   const labels = panel("Labels of remembered predictions, and late rows");
-  let found = null;
+  let found = null, listed = [];
+  const fields = panel("Fields", () => ({ columns: ["field", "kind", "declared", "share", "distinct", "least", "median", "largest"], rows: listed.map(one => [one.name, one.kind, one.declared, ...["share", "distinct", "least", "median", "largest"].map(figure => one.recent && one.recent[figure])]) }));
   const slices = panel("Slices", () => ({ columns: ["field", "value", "events", ...FIGURES.map(figure => `faded ${figure}`)], rows: (found ? found.slices : []).map(one => [one.field, one.value, one.examples, ...FIGURES.map(figure => one.faded[figure])]) }));
   return {
-    node: [h("div", { class: "columns" }, counts.node, labels.node), slices.node, rows.node],
+    node: [fields.node, h("div", { class: "columns" }, counts.node, labels.node), slices.node, rows.node],
     async tick() {
+      await into(fields, () => get(of(context.model, "/fields")), answer => showFields(fields, { ...answer, fields: listed = answer.fields }));
       await into(slices, () => get(of(context.model, "/slices")), answer => {
         found = answer;
         showSlices(slices, answer, context.status().models.find(one => one.name === context.model));

@@ -1,0 +1,118 @@
+"""The route of the fields of a model: which kind each has, and what its values look like."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final, Literal
+
+from riata.run.log.recent_fields import Looked
+from riata.web.api.route import AT, Call, Route
+from riata.web.api.schemas import Count, Document, Figure, Number, answer
+from riata.web.auth.keys import PREDICT, WATCH
+from riata.web.server.answers import Answer
+
+
+class CommonValue(Document):
+    """A value of a category, and the share of rows that have it."""
+
+    value: str
+    share: Number
+
+
+class FieldFigures(Document):
+    """A field in some rows of the log.
+
+    share    : of rows in which the field is there; zero counts as absent, since rows do not keep it
+    distinct : different values
+    least, median, largest : of a number, zeros apart
+    common   : of a category the most frequent values
+    """
+
+    share: Number
+    distinct: Count
+    least: Figure
+    median: Figure
+    largest: Figure
+    common: list[CommonValue]
+
+
+class FieldDocument(Document):
+    """A field that has a kind.
+
+    declared   : whether the setting encoder.fields says so; otherwise its first feature in the log has decided
+    contrary   : values of another form, such as a number of a category, that the answering process has read as the kind
+    unreadable : values that it could not read as the kind; each is an indicator of its text
+    recent     : in the newest rows; null if none are kept
+    first      : in the oldest rows that are kept; null if these are the newest
+    """
+
+    name: str
+    kind: Literal["number", "category", "boolean", "time", "unix_s", "unix_ms"]
+    declared: bool
+    contrary: Count
+    unreadable: Count
+    recent: FieldFigures | None
+    first: FieldFigures | None
+
+
+class FieldsDocument(Document):
+    """The fields of a model.
+
+    meets      : whether fields that are not declared get the kind of their first value
+    wide       : whether more fields came than get a kind; values of the others are read one by one
+    rows       : how many of the newest rows were looked at
+    first_rows : how many of the oldest
+    """
+
+    fields: list[FieldDocument]
+    meets: bool
+    wide: bool
+    rows: Count
+    first_rows: Count
+
+
+async def model_fields(call: Call) -> Answer:
+    """The fields of a model, their kinds, and what their values look like now and looked like first."""
+    model, _ = call.asked()
+    kinds = call.parts.service.names(model).kinds
+    fields = [] if kinds is None else list(kinds)
+    recent, first = await call.parts.service.look_at_fields(model, fields)
+    return call.answer(
+        {
+            "fields": [
+                {
+                    "name": one.name,
+                    "kind": one.kind,
+                    "declared": one.is_declared,
+                    "contrary": one.contrary,
+                    "unreadable": one.unreadable,
+                    "recent": _figures(recent, one.name),
+                    "first": _figures(first, one.name),
+                }
+                for one in fields
+            ],
+            "meets": call.parts.service.published(model).config.encoder.fields.meets,
+            "wide": kinds is not None and kinds.is_wide,
+            "rows": recent.rows,
+            "first_rows": first.rows,
+        }
+    )
+
+
+def _figures(looked: Looked, name: str) -> object:
+    found = looked.figures.get(name)
+    return None if found is None else asdict(found) | {"common": [one._asdict() for one in found.common]}
+
+
+TAG: Final = "models"
+ROUTES: Final = (
+    Route(
+        "GET",
+        f"{AT}/fields",
+        (PREDICT, WATCH),
+        model_fields,
+        "The kinds of fields, and what their values look like in the newest rows and in the oldest that are kept.",
+        answer(FieldsDocument),
+        (404, 422, 503),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Fields in the whole service: kinds that are met, changed and contradicted, and what the routes say of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.serving import real_app, serving
+
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+        while client.get("/readyz").status_code != 200:
+            pass
+        yield client
+
+
+def create(client: httpx.Client, model: str, **config: Any) -> None:
+    assert client.put(f"/models/{model}", json=config).status_code == 201
+
+
+def observe(client: httpx.Client, model: str, *rows: dict[str, Any]) -> None:
+    body = "\n".join(json.dumps({"features": row, "label": i % 2}) for i, row in enumerate(rows))
+    answer = client.post(f"/models/{model}/observe?wait=applied", content=body, headers=LINES).json()
+    assert (answer["applied"], answer["rejected"]) == (True, 0), answer
+
+
+def fields(client: httpx.Client, model: str) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in client.get(f"/models/{model}/fields").json()["fields"]}
+
+
+def kinds(client: httpx.Client, model: str) -> dict[str, str]:
+    return {name: one["kind"] for name, one in fields(client, model).items()}
+
+
+def margin(client: httpx.Client, model: str, row: dict[str, Any]) -> float:
+    answer = client.post(f"/models/{model}/predict", json={"features": row})
+    assert answer.status_code == 200, answer.text
+    found: float = answer.json()["margin"]
+    return found
+
+
+def test_fields_say_their_kinds_and_what_their_values_look_like(client: httpx.Client) -> None:
+    create(client, "told", encoder={"fields": {"when": "time"}})
+    observe(
+        client,
+        "told",
+        *({"age": age, "zip": f"0{age % 3}", "on": age % 4 == 0, "when": "2026-11-29"} for age in range(1, 101)),
+        {"age": "many", "zip": 5},
+    )
+    found = client.get("/models/told/fields").json()
+    assert (found["meets"], found["wide"], found["rows"], found["first_rows"]) == (True, False, 101, 0)
+    by_name = {one["name"]: one for one in found["fields"]}
+    assert {name: one["kind"] for name, one in by_name.items()} == {
+        "age": "number", "zip": "category", "on": "number", "when": "time", "when.weekday": "category",
+    }  # fmt: skip
+    age, place = by_name["age"], by_name["zip"]
+    assert (age["declared"], age["contrary"], age["unreadable"], by_name["when"]["declared"]) == (False, 0, 1, True)
+    assert age["first"] is None
+    assert age["recent"] == {
+        "share": 1.0, "distinct": 101, "least": 1.0, "median": 50.5, "largest": 100.0,
+        "common": [{"value": "many", "share": 1 / 101}],
+    }  # fmt: skip
+    assert place["contrary"] == 1
+    assert place["recent"]["common"][0] == {"value": "01", "share": 34 / 101}
+    assert by_name["on"]["recent"]["share"] == 25 / 101
+
+
+def test_one_value_is_one_feature_through_every_route(client: httpx.Client) -> None:
+    create(client, "doors")
+    observe(
+        client, "doors", *({"zip": f"{i % 2:05}", "age": i, "on": i % 3 == 0} for i in range(200)), {"zip": "94107", "age": 1}
+    )
+    wanted = margin(client, "doors", {"zip": "94107", "age": 7, "on": True})
+    assert wanted != margin(client, "doors", {"zip": "00001", "age": 7, "on": True})
+    assert margin(client, "doors", {"zip": 94107, "age": "7", "on": 1}) == wanted
+    assert margin(client, "doors", {"zip": 94107.0, "age": 7.0, "on": "true"}) == wanted
+    for query in ("zip=94107&age=7&on=true", "zip=94107.0&age=7.0&on=1", "zip=94107&age=%2B7&on=TRUE"):
+        assert client.get(f"/models/doors/predict?{query}").json()["margin"] == wanted
+    tensors = [
+        {"name": "zip", "shape": [1], "datatype": "INT32", "data": [94107]},
+        {"name": "age", "shape": [1], "datatype": "FP64", "data": [7]},
+        {"name": "on", "shape": [1], "datatype": "BOOL", "data": [True]},
+    ]
+    answer = client.post("/v2/models/doors/infer", json={"inputs": tensors}).json()
+    assert next(one for one in answer["outputs"] if one["name"] == "margin")["data"] == [wanted]
+    line = client.post("/models/doors/predict", content=b"| zip:94107 age:7 on:1", headers={"Content-Type": "text/x-vw"}).json()
+    assert line[0]["margin"] == wanted
+
+
+def test_kinds_are_changed_from_an_event_on(client: httpx.Client) -> None:
+    create(client, "changed", encoder={"fields": "off"})
+    observe(client, "changed", {"zip": 7, "age": 5})
+    assert kinds(client, "changed") == {}
+    changed = client.patch("/models/changed", json={"fields": {"zip": "category"}}).json()
+    assert changed["config"]["encoder"]["fields"] == {"*": "off", "zip": "category"}
+    assert kinds(client, "changed") == {"zip": "category"}
+    client.patch("/models/changed", json={"fields": {"*": "auto"}})
+    assert kinds(client, "changed") == {"zip": "category", "age": "number"}
+    client.patch("/models/changed", json={"fields": {"zip": None}})
+    assert kinds(client, "changed") == {"zip": "number", "age": "number"}
+    observe(client, "changed", {"zip": "7"})
+    assert fields(client, "changed")["zip"]["recent"]["share"] == 1.0
+    refused = client.patch("/models/changed", json={"fields": {"zip": "categroy"}})
+    assert (refused.status_code, refused.json()["code"]) == (422, "out_of_range")
+    assert "did you mean 'category'?" in refused.json()["detail"]
+    fixed = client.patch("/models/changed", json={"encoder": {"fields": "auto"}})
+    assert fixed.json()["code"] == "needs_rebuild"
+
+
+def test_a_kind_that_the_first_rows_contradict_changes(client: httpx.Client) -> None:
+    create(client, "contradicted")
+    observe(client, "contradicted", {"age": "unknown", "zip": 7}, *({"age": 20 + i, "zip": f"{i}x"} for i in range(64)))
+    until = time.monotonic() + 30
+    while not {"age": "number", "zip": "category"}.items() <= kinds(client, "contradicted").items():
+        assert time.monotonic() < until, kinds(client, "contradicted")
+        time.sleep(0.05)
+        observe(client, "contradicted", {"b": 1})
+    assert client.get("/models/contradicted").json()["config"]["encoder"]["fields"] == {"age": "number", "zip": "category"}
+
+
+def test_values_that_are_none_of_their_kind_are_a_warning(client: httpx.Client) -> None:
+    create(client, "warned", encoder={"fields": {"age": "number"}})
+    observe(client, "warned", *({"age": "many"} for _ in range(11)), *({"age": 1} for _ in range(200)))
+    (warning,) = [one for one in client.get("/models/warned").json()["warnings"] if one["code"] == "unreadable_values"]
+    assert warning["features"] == ["age"]
+    assert warning["detail"].startswith("11 values of age are no number. Each is an indicator of its text.")
