@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, Corrupt, NotFound
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.store import layout, records
 from riata.store.records import first_chain, next_chain, observe_record, record_digest, row_digests
 from riata.store.store import Append, Appended, Head, Record
@@ -145,7 +146,7 @@ ChainOf = Callable[[str, int], bytes | None]
 _NOWHERE: Final[Seen] = (0, b"")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Planned:
     """The plan of one append. head is the model's head afterwards; ids are the new entries of the dedupe index; is_copy: of a
     record of the leader, which the request before it has; restores: those of the model afterwards, None if they do not change."""
@@ -274,7 +275,7 @@ def _plan_payload(request: Append, head: Head) -> Planned:
     return Planned(request, appended, _after(head, record, head.dedupe_floor), [])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Rows:
     accepted: BOOL
     duplicate: BOOL

@@ -15,6 +15,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, Conflict
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.batch import Batch, Encoded
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
@@ -22,7 +23,7 @@ Digest = bytes  # in `Generation`, where a field is called `bytes`
 DAMAGED: Final = -2  # `seq` that `mark_inflight` writes for a damaged model; `deaths` is then the first damaged event, from 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Record:
     """One entry of the log: the events first..last, accepted together.
 
@@ -47,7 +48,7 @@ class Record:
         return self.first + self.count - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Head:
     """Ends of a model's log."""
 
@@ -58,7 +59,7 @@ class Head:
     dedupe_floor: int  # ids of events below this are forgotten
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Append:
     """One request to append. For `observe` a batch; for the other kinds a payload that counts as one event."""
 
@@ -74,7 +75,7 @@ class Append:
     followers: tuple[str, ...] | None = None  # of `observe`: models whose logs get the accepted rows too
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Appended:
     """Result of one `Append`.
 

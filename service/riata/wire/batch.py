@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U8, U32
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import WEIGHT_MAX
 
 NO_TIME: Final = -(2**63)  # in an array of times: the row says none
@@ -18,7 +19,7 @@ UNWEIGHTED: Final[ByLabel] = (1.0, 1.0)
 _LEAST_WEIGHT: Final = float(np.finfo(np.float64).tiny)  # weights are positive also where a product is not
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Batch:
     """Checked events of one request: sorted, duplicates summed, finite, bounded.
 
@@ -57,7 +58,7 @@ class Batch:
         return int(self.indptr[-1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Encoded:
     """What the log stores for `batch`, encoded by the thread that read it. Valid only for that very object and that time.
 

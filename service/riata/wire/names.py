@@ -14,7 +14,6 @@ Theory of operation
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, overload
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.native.library import address, core, struct
 from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
@@ -37,7 +37,7 @@ TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
 BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_dataclass(frozen=True, slots=True, eq=False)
 class Names(Sequence[tuple[int, bytes]]):
     """Names with their fingerprints, k of them; as a sequence, pairs (fingerprint, name in UTF-8).
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from riata.base.clock import Clock
 from riata.base.errors import Conflict, LogFork
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn import registry
 from riata.store.store import Holder, Owner, SharedStore, Standing
 
@@ -35,7 +35,7 @@ log = logging.getLogger("riata.run")
 SharedCall = Callable[[Callable[[SharedStore], T]], T]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class WriterPosition:
     """What the owner knows of a model: learnt up to event `applied`, whose chain is `chain`; generation `gen` is committed."""
 

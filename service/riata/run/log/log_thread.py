@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.store.store import Append, Appended, Store
 from riata.wire.parse import KEY_BYTES
 
@@ -30,7 +31,7 @@ IDLE_S = 0.5  # how long the store must be idle before its housekeeping
 REOPEN_S = 1.0  # between two attempts to open a store that does not answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Request:
     append: Append
     done: Done

@@ -36,6 +36,7 @@ from typing import Final
 import numpy as np
 
 from riata.base.errors import RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.engine import Engine
 from riata.run.engine_context import later
 from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done
@@ -67,7 +68,7 @@ class _Small:
     due_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Group:
     """Requests to one model that wait together. context: None if they have to go on their own"""
 
@@ -77,7 +78,7 @@ class _Group:
     context: Context | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class _Flight:
     """An append in progress: its requests, and where the rows of each end."""
 

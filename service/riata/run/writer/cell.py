@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from riata.base.errors import Conflict, RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.halt import Halt
 from riata.learn.learner import Shadow, Sketch
 from riata.learn.registry import SPECS
@@ -29,7 +30,7 @@ from riata.wire.batch import Batch
 # What is put into the queue of the writer: records to learn, and requests.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Logged:
     """A record that is durable and has to be learnt."""
 
