@@ -570,6 +570,22 @@ QUICK i64 riata_lacks(const u64 *table, i64 size, u64 fingerprint);
  * Returns   how many were put */
 EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64 room, u8 *fresh, i64 *dropped);
 
+/* Names that are kept, oldest first: fingerprint u64[names], end i64[names] of each in text; there is room behind them. dropped: how many
+ * found no room in the table of those seen. */
+typedef struct {
+    u64 *fingerprint;
+    i64 *end;
+    u8 *text;
+    i64 names, dropped;
+} riata_kept_names;
+
+/* Put the fingerprints of n names into the table of those seen, as riata_enter does, and keep the names that were put.
+ *   fingerprints u64[n], length u32[n], text u8[sum of length]   the names, one behind another
+ * Returns   how many were put
+ * Source    riata/predict/name_book.py */
+QUICK i64 riata_keep_names(u64 *table, i64 size, i64 room, riata_kept_names *kept, const u64 *fingerprints, const u32 *length,
+                           const u8 *text, i64 n);
+
 /* Whose names the records of a body are, if it has rows of several models: of the record i those of model owner[row[i]], which has seen
  * the names of the table of size[model] places at the address table[model]; it wants no names if its size is 0. */
 typedef struct {

@@ -462,20 +462,37 @@ static const char BETWEEN[SHOWN + 1] = {[EQUALS] = '=', [WORD] = ':', [NAMESPACE
 
 EXPORT i64 riata_lacks(const u64 *table, i64 size, u64 fingerprint) { return lacks(table, size, fingerprint); }
 
+/* Put a fingerprint into the table, if it is absent and may be put. Returns whether it was. */
+static inline bool enter(u64 *table, i64 size, u64 fingerprint, bool may, i64 *dropped) {
+    u64 wanted = fingerprint ? fingerprint : 1;
+    i64 at = place_of(table, size, wanted);
+    bool is_absent = at >= 0 && table[at] == 0;
+    if (is_absent && may)
+        table[at] = wanted;
+    else
+        *dropped += may ? at < 0 : is_absent;
+    return is_absent && may;
+}
+
 EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64 room, u8 *fresh, i64 *dropped) {
-    i64 kept = 0;
-    for (i64 i = 0; i < n; i++) {
-        u64 wanted = fingerprints[i] ? fingerprints[i] : 1;
-        i64 at = place_of(table, size, wanted);
-        fresh[i] = at >= 0 && table[at] == 0 && kept < room;
-        if (fresh[i]) {
-            table[at] = wanted;
-            kept++;
-        } else {
-            *dropped += kept < room ? at < 0 : at >= 0 && table[at] == 0;
-        }
+    i64 put = 0;
+    for (i64 i = 0; i < n; i++)
+        put += fresh[i] = enter(table, size, fingerprints[i], put < room, dropped);
+    return put;
+}
+
+EXPORT i64 riata_keep_names(u64 *table, i64 size, i64 room, riata_kept_names *kept, const u64 *fingerprints, const u32 *length,
+                            const u8 *text, i64 n) {
+    i64 before = kept->names, end = before ? kept->end[before - 1] : 0;
+    for (i64 i = 0; i < n; text += length[i], i++) {
+        if (!enter(table, size, fingerprints[i], kept->names - before < room, &kept->dropped))
+            continue;
+        memcpy(kept->text + end, text, length[i]);
+        end += length[i];
+        kept->fingerprint[kept->names] = fingerprints[i], kept->end[kept->names] = end;
+        kept->names++;
     }
-    return kept;
+    return kept->names - before;
 }
 
 EXPORT i64 riata_first_found(const u64 *fingerprints, const u8 *kinds, i64 n, const riata_owners *owners, u32 *table, i64 size,

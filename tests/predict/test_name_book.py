@@ -3,6 +3,9 @@ from __future__ import annotations
 import random
 import threading
 
+import pytest
+
+from riata.predict import name_book
 from riata.predict.name_book import NameBook
 from riata.wire.names import Names
 from tests.twins import name_book as twin
@@ -86,7 +89,9 @@ def test_reading_while_names_are_added_sees_whole_names_only() -> None:
     assert len(book) == 3000
 
 
-def test_names_added_at_once_are_found_as_if_added_one_by_one() -> None:
+@pytest.mark.parametrize("at_once", [64, 4096])
+def test_names_added_at_once_are_found_as_if_added_one_by_one(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(name_book, "_AT_ONCE", at_once)
     rng = random.Random(31)
     book, slow, reported = NameBook(capacity=900), twin.NameBook(6, 900), 0
     for size in (1, 5, 400, 2, 2, 2, 60, 0, 700, 3):

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
+from riata.native.library import address, core, struct
 from riata.wire.encoder import EncoderConfig
 from riata.wire.fields import NO_FIELDS, FieldKinds, Fields
 from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
 FINGERPRINT_BITS: Final = 64
+_AT_ONCE: Final = 4096  # names kept by one call of the core, which holds the interpreter's lock
 _SHORTER: Final = 2  # a segment is merged with the next unless it is more than this many times as long
 
 
@@ -64,6 +66,7 @@ class NameBook:
         self.kinds: FieldKinds | None = None
         self._fields, self._hash_key = NO_FIELDS, hash_key
         self._held = _Held(0, np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
+        self._kept = struct("riata_kept_names")
         self._index: tuple[_Segment, ...] = ()
         self.set_fields(fields)
 
@@ -94,23 +97,33 @@ class NameBook:
 
     def add_all(self, names: Names) -> int:
         """Keep those of `names` that are new, as long as there is room; how many that were."""
-        fresh = names.take(self.seen.mark(names.fingerprint))
-        if len(fresh) == 0:
-            return 0
+        n = len(names.fingerprint)
+        if n > _AT_ONCE:
+            return sum(self.add_all(part) for part in names.parts(_AT_ONCE))
+        seen, kept = self.seen, self._kept
+        room, table = seen.make_room(n)
+        held = self._with_room(min(n, room), len(names.text) if room else 0)
+        given = address(names.fingerprint), address(names.length), address(names.text)
+        added: int = core.keep_names(address(table), len(table), room, kept, *given, n)
+        if added:
+            seen.count += added
+            self._held = held._replace(names=kept.names)
+            if self.kinds is not None:
+                self.kinds.meet(self._since(held.names))
+        seen.dropped += kept.dropped
+        kept.dropped = 0
+        return added
+
+    def _with_room(self, names: int, text_bytes: int) -> _Held:
+        """Return what is held, in arrays with room for more."""
         held = self._held
-        count, text_bytes = held.names, int(held.end[held.names - 1]) if held.names else 0
-        after, text_after = count + len(fresh), text_bytes + len(fresh.text)
-        fingerprint = _with_room(held.fingerprint, count, after)
-        end = _with_room(held.end, count, after)
-        text = _with_room(held.text, text_bytes, text_after)
-        fingerprint[count:after] = fresh.fingerprint
-        np.cumsum(fresh.length, out=end[count:after])
-        end[count:after] += text_bytes
-        text[text_bytes:text_after] = fresh.text
-        self._held = _Held(after, fingerprint, end, text)
-        if self.kinds is not None:
-            self.kinds.meet(fresh)
-        return len(fresh)
+        count = held.names
+        end = int(held.end[count - 1]) if count else 0
+        if count + names > len(held.fingerprint) or end + text_bytes > len(held.text):
+            fingerprint, ends = _longer(held.fingerprint, count, count + names), _longer(held.end, count, count + names)
+            held = _Held(count, fingerprint, ends, _longer(held.text, end, end + text_bytes))
+            self._kept.fingerprint, self._kept.end, self._kept.text = held[1:]
+        return held
 
     def add(self, fingerprint: int, name: bytes) -> bool:
         """`add_all` for one name (UTF-8); false where it is known already or no room is left."""
@@ -153,10 +166,15 @@ class NameBook:
 
     def everything(self) -> Names:
         """Return every name, oldest first. Its arrays are not to be written to."""
+        return self._since(0)
+
+    def _since(self, first: int) -> Names:
+        """Return the names from number `first` on."""
         held = self._held
-        end = held.end[: held.names]
-        text = held.text[: int(end[-1]) if held.names else 0]
-        return Names(held.fingerprint[: held.names], np.diff(end, prepend=0).astype(np.uint32), text)
+        start = int(held.end[first - 1]) if first else 0
+        end = held.end[first : held.names]
+        text = held.text[start : int(end[-1]) if len(end) else start]
+        return Names(held.fingerprint[first : held.names], np.diff(end, prepend=start).astype(np.uint32), text)
 
     def memory(self) -> int:
         """Return the bytes of the names, of their index, of the set of their fingerprints and of the kinds of fields."""
@@ -209,7 +227,7 @@ def _text(held: _Held, position: int) -> str:
     return held.text[start : int(held.end[position])].tobytes().decode("utf-8", "replace")
 
 
-def _with_room(array: NDArray[T], used: int, wanted: int) -> NDArray[T]:
+def _longer(array: NDArray[T], used: int, wanted: int) -> NDArray[T]:
     """Return `array`, or a copy of its first `used` entries in one at least twice as long, so that `wanted` fit."""
     if wanted <= len(array):
         return array

@@ -90,6 +90,13 @@ class Names(Sequence[tuple[int, bytes]]):
             return self
         return Names(self.fingerprint[chosen], self.length[chosen], self.text[np.repeat(chosen, self.length)])
 
+    def parts(self, names_max: int) -> Iterator[Names]:
+        """Yield the names in parts of at most `names_max`, which share their memory."""
+        ends = [0, *self.length.cumsum(dtype=np.int64).tolist()]
+        for a in range(0, len(self), names_max):
+            b = min(a + names_max, len(self))
+            yield Names(self.fingerprint[a:b], self.length[a:b], self.text[ends[a] : ends[b]])
+
     def __len__(self) -> int:
         return len(self.fingerprint)
 
@@ -150,9 +157,9 @@ class NamesSeen:
 
         Returns u8[n]: 1 if the name was new and there was room for it, otherwise 0.
         """
-        self._make_room(min(self.count + len(fingerprints), self.capacity))
+        room, _ = self.make_room(len(fingerprints))
         fresh, dropped = np.empty(len(fingerprints), np.uint8), np.zeros(1, np.int64)
-        self.count += _enter(self._table, fingerprints, self.capacity - self.count, fresh, dropped)
+        self.count += _enter(self._table, fingerprints, room, fresh, dropped)
         self.dropped += int(dropped[0])
         return fresh
 
@@ -162,14 +169,18 @@ class NamesSeen:
         self.mark(np.fromiter(fingerprints, np.uint64))
         return self.count - before
 
-    def _make_room(self, names: int) -> None:
-        """Switch to a longer table if this one would be more than half full; a reader of the old table misses the new names."""
-        if _size_for(names) <= len(self._table):
-            return
-        held = self._table[self._table != _EMPTY]
-        table = _empty_table(max(_size_for(names), 2 * len(self._table)))
-        _enter(table, held, len(held), np.empty(len(held), np.uint8), np.zeros(1, np.int64))
-        self._table = table
+    def make_room(self, more: int) -> tuple[int, U64]:
+        """Return how many names may be added, and the table for `more` of them, a longer one if it would be more than half full.
+
+        A reader of the old table misses the new names."""
+        room = self.capacity - self.count
+        size = _size_for(self.count + min(more, room))
+        if size > len(self._table):
+            held = self._table[self._table != _EMPTY]
+            table = _empty_table(max(size, 2 * len(self._table)))
+            _enter(table, held, len(held), np.empty(len(held), np.uint8), np.zeros(1, np.int64))
+            self._table = table
+        return room, self._table
 
 
 def _enter(table: U64, fingerprints: U64, room: int, fresh: U8, dropped: I64) -> int:
