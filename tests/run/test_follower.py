@@ -210,6 +210,8 @@ def test_a_log_that_was_rolled_back_is_counted_and_what_is_served_stays_until_th
     follower.step(writer.store)
     served_model = catalogue.served_models["default"]
     served_model.on_logged(Append("default", "observe", 0), appended)
+    assert appended.record is not None
+    served_model.note_acked(appended.record)
     assert served_model.served == 10
     entry.head, entry.log, entry.editions = early
     follower.step(writer.store)

@@ -27,9 +27,8 @@ class Counting(MemoryStore):
 
 
 def log_thread_on(store: MemoryStore, logged: list[int], fatal: list[str]) -> LogThread:
-    def on_logged(_append: Append, appended: Appended) -> None:
-        if appended.record is not None:
-            logged.append(appended.record.last)
+    def on_logged(several: Sequence[tuple[Append, Appended]]) -> None:
+        logged.extend(appended.record.last for _, appended in several if appended.record is not None)
 
     log_thread = LogThread(lambda: store, on_logged, fatal.append)
     log_thread.start().result(900)
@@ -145,7 +144,7 @@ def test_a_store_that_cannot_be_opened_is_reported_to_the_caller() -> None:
         raise NotFound("no store here")
 
     with pytest.raises(NotFound, match="no store here"):
-        LogThread(broken, lambda _append, _appended: None, lambda _reason: None).start().result(900)
+        LogThread(broken, lambda _logged: None, lambda _reason: None).start().result(900)
 
 
 def test_a_cancelled_request_does_not_end_the_thread() -> None:

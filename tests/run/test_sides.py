@@ -111,7 +111,7 @@ def test_a_kick_brings_the_next_step_at_once() -> None:
 
 
 def log_thread(open_store: Callable[[], Store], fatal: list[str], patient: bool = True) -> LogThread:
-    return LogThread(open_store, lambda _append, _appended: None, fatal.append, patient)
+    return LogThread(open_store, lambda _logged: None, fatal.append, patient)
 
 
 def test_a_waiting_log_thread_refuses_until_its_store_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,8 @@ class Followed:
         append = observe(MODEL, one_row(key))
         appended = self.store.append([append])[0]
         self.catalogue.served_models[MODEL].on_logged(append, appended)
+        assert appended.record is not None
+        self.catalogue.served_models[MODEL].note_acked(appended.record)
         return appended
 
     def elsewhere(self, *keys: int) -> None:

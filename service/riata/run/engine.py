@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from riata.base.clock import Clock
@@ -345,10 +345,11 @@ class Engine(ABC):
 
     # -- called by other threads -----------------------------------------------------------------------------------
 
-    def _on_logged(self, append: Append, appended: Appended) -> None:
-        served_model = self.served_models.get(append.model)
-        if served_model is not None:
-            served_model.on_logged(append, appended)
+    def _on_logged(self, logged: Sequence[tuple[Append, Appended]]) -> None:
+        served_models = self.served_models
+        for append, appended in logged:
+            if (served_model := served_models.get(append.model)) is not None:
+                served_model.on_logged(append, appended)
 
     def _wake(self, served_model: ServedModel) -> None:
         if self.loop is not None:

@@ -347,11 +347,18 @@ class AloneEngine(Engine):
             await self.learning.settle(name)
         return True
 
-    def _on_logged(self, append: Append, appended: Appended) -> None:
-        super()._on_logged(append, appended)
-        is_held = self.replaying is not None and self.replaying.holds(append.model)
-        if self.learning is not None and appended.record is not None and not is_held:
-            self.learning.writer.put(Logged(appended.record, appended.batch))
+    def _on_logged(self, logged: Sequence[tuple[Append, Appended]]) -> None:
+        super()._on_logged(logged)
+        if self.learning is None:
+            return
+        replaying = self.replaying
+        self.learning.writer.put_logged(
+            [
+                Logged(appended.record, appended.batch)
+                for append, appended in logged
+                if appended.record is not None and (replaying is None or not replaying.holds(append.model))
+            ]
+        )
 
     def _not_watched(self, reason: str) -> None:
         """The store is watched through its only thread; if that failed, it has reported the failure itself."""

@@ -11,6 +11,7 @@ import json
 import logging
 import random
 import time
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from riata.base.errors import Busy, Conflict, Corrupt, RiataError, Unavailable
@@ -55,6 +56,12 @@ class SharedEngine(Engine):
         self.processes: list[dict[str, Any]] = []  # all on this store, as of the last check of the store
         if self.settings.may_lead:
             self.contender = Contender(context, self._on_leading, self.following.why_not_lead, self.following.looked)
+
+    def _on_logged(self, logged: Sequence[tuple[Append, Appended]]) -> None:
+        super()._on_logged(logged)
+        for _, appended in logged:
+            if appended.record is not None and (served_model := self.served_models.get(appended.record.model)) is not None:
+                served_model.note_acked(appended.record)
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(self.context.open_store, self._learning_failed, self._make_room, meet=self._meet)

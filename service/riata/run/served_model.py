@@ -125,7 +125,6 @@ class ServedModel:
         record = appended.record
         if record is not None:
             self.logged = max(self.logged, record.last)
-            self._note_acked(record)
             if append.kind in ("config", "restore"):
                 self.changed = record.last
             if appended.batch is not None and appended.batch.time is not None:
@@ -140,7 +139,7 @@ class ServedModel:
         """Remember which events the learner refused, for requests that wait until they are applied."""
         self.left_out = dict([*self.left_out.items(), *refused.items()][-LEFT_OUT_MAX:])
 
-    def _note_acked(self, record: Record) -> None:
+    def note_acked(self, record: Record) -> None:
         """Keep what was acknowledged until the log is confirmed to still have it. If the next record's chain continues it, the
         next record is enough."""
         seq, chain = self.acked

@@ -49,12 +49,12 @@ class _Call:
 
 
 class LogThread:
-    """Owner of the store. `on_logged` is called in this thread, in log order, before the request is answered."""
+    """Owner of the store. `on_logged` is called in this thread with what a group has logged, before the requests are answered."""
 
     def __init__(
         self,
         open_store: Callable[[], Store],
-        on_logged: Callable[[Append, Appended], None],
+        on_logged: Callable[[Sequence[tuple[Append, Appended]]], None],
         on_fatal: Callable[[str], None],
         patient: bool = False,
         appends: bool = True,
@@ -199,12 +199,13 @@ class LogThread:
                 request.done(error)
             return
         self.followers = followers
-        for request, appended in zip(group, answers, strict=True):
-            if appended.record is not None:
-                self._on_logged(request.append, appended)
-        for request, appended in zip(group, answers, strict=True):  # afterwards: records of one model are learnt together
-            for record in appended.copies:
-                self._on_logged(replace(request.append, model=record.model), replace(appended, record=record, copies=()))
+        told = list(zip([request.append for request in group], answers, strict=True))
+        copies = [  # afterwards: records of one model are learnt together
+            (replace(append, model=record.model), replace(appended, record=record, copies=()))
+            for append, appended in told
+            for record in appended.copies
+        ]
+        self._on_logged([*[one for one in told if one[1].record is not None], *copies])
         for request, appended in zip(group, answers, strict=True):
             request.done(appended)
         if self._queue.empty():

@@ -17,6 +17,7 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from riata.run.log.log_reading import ROWS_TOGETHER
@@ -87,14 +88,22 @@ class WriterQueue:
 
     def put(self, item: Item) -> None:
         """Add an item to the line of its model."""
+        self.put_all([item])
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """Add each item to the line of its model."""
+        is_heard = False
         with self._lock:
-            line = self._line(item.model)
-            if isinstance(item, AddModel):
-                line.lineage = item.state.lineage
-            elif isinstance(item, Logged):
-                self._put_ms = _now_ms()
-            self._append(line, item)
-            is_heard = not line.busy and (not self._gathering or self.presses())
+            now_ms = _now_ms()
+            for item in items:
+                line = self._line(item.model)
+                if isinstance(item, AddModel):
+                    line.lineage = item.state.lineage
+                elif isinstance(item, Logged):
+                    self._put_ms = now_ms
+                self._append(line, item)
+                is_heard = is_heard or not line.busy
+            is_heard = is_heard and (not self._gathering or self.presses())
         if is_heard:
             self._ring()
 

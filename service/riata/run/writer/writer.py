@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from riata.run.writer.cell import Line, WriterHooks
 from riata.run.writer.checkpointer import Checkpointer
 from riata.run.writer.loop_yield import no_yield
 from riata.run.writer.model_turn import ModelTurns, stopped
-from riata.run.writer.queue import AddModel, DropModel, Item, WriterQueue
+from riata.run.writer.queue import AddModel, DropModel, Item, Logged, WriterQueue
 from riata.run.writer.shifts import Shifts
 
 SWEEP_EVERY_MS = 20  # well below the shortest useful publishing interval
@@ -82,6 +82,11 @@ class Writer:
             if isinstance(item, AddModel):
                 self._drop(item.model, b"", but=item.state.lineage)
             self._inbox.put(item)
+
+    def put_logged(self, records: Sequence[Logged]) -> None:
+        """As `put` for several records."""
+        if self._failed is None:
+            self._inbox.put_all(records)
 
     def settle(self, model: str | None = None) -> Future[None]:
         """Return a future that is set when everything put so far, or all of one model, was learnt and is served."""

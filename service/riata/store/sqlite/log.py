@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,13 +64,13 @@ def insert_model(connection: sqlite3.Connection, model: str, head: Head) -> None
     connection.execute(sql, (model, head.lineage, head.seq, head.chain, head.first_seq, head.chain, head.dedupe_floor))
 
 
-def find_models(connection: sqlite3.Connection, models: Iterable[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
-    """Return `known`, extended by the rows of those `models` that exist. known: rows found before; it is modified."""
+def find_models(connection: sqlite3.Connection, models: Collection[str], known: dict[str, ModelRow]) -> dict[str, ModelRow]:
+    """Return the rows of those `models` that exist. known: rows found before; those found now are added."""
     for model in models:
         if model not in known:
             with contextlib.suppress(NotFound):  # planning the append reports it, for that request alone
                 known[model] = find_model(connection, model)
-    return known
+    return {model: known[model] for model in models if model in known}
 
 
 def insert_planned(
