@@ -570,21 +570,24 @@ QUICK i64 riata_lacks(const u64 *table, i64 size, u64 fingerprint);
  * Returns   how many were put */
 EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64 room, u8 *fresh, i64 *dropped);
 
-/* Names that are kept, oldest first: fingerprint u64[names], end i64[names] of each in text; there is room behind them. dropped: how many
- * found no room in the table of those seen. */
+/* Names that are kept, oldest first.
+ *   fingerprint u64[names_max], end i64[names_max] of each in text u8[text_max]; of these arrays `names` are used
+ *   dropped   how many found no room in the table of those seen */
 typedef struct {
     u64 *fingerprint;
     i64 *end;
     u8 *text;
-    i64 names, dropped;
+    i64 names, names_max, text_max, dropped;
 } riata_kept_names;
 
 /* Put the fingerprints of n names into the table of those seen, as riata_enter does, and keep the names that were put.
+ *   table     u64[size], of which `seen` places are taken; it is to be at most half full
+ *   room      how many may be put
  *   fingerprints u64[n], length u32[n], text u8[sum of length]   the names, one behind another
- * Returns   how many were put
+ * Returns   how many were put; -1: nothing was done, because `kept` or the table has no room for all that may be put
  * Source    riata/predict/name_book.py */
-QUICK i64 riata_keep_names(u64 *table, i64 size, i64 room, riata_kept_names *kept, const u64 *fingerprints, const u32 *length,
-                           const u8 *text, i64 n);
+QUICK i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u64 *fingerprints,
+                           const u32 *length, const u8 *text, i64 n);
 
 /* Whose names the records of a body are, if it has rows of several models: of the record i those of model owner[row[i]], which has seen
  * the names of the table of size[model] places at the address table[model]; it wants no names if its size is 0. */

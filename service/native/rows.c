@@ -481,9 +481,13 @@ EXPORT i64 riata_enter(u64 *table, i64 size, const u64 *fingerprints, i64 n, i64
     return put;
 }
 
-EXPORT i64 riata_keep_names(u64 *table, i64 size, i64 room, riata_kept_names *kept, const u64 *fingerprints, const u32 *length,
-                            const u8 *text, i64 n) {
-    i64 before = kept->names, end = before ? kept->end[before - 1] : 0;
+EXPORT i64 riata_keep_names(u64 *table, i64 size, i64 seen, i64 room, riata_kept_names *kept, const u64 *fingerprints,
+                            const u32 *length, const u8 *text, i64 n) {
+    i64 before = kept->names, end = before ? kept->end[before - 1] : 0, most = n < room ? n : room, text_end = end;
+    for (i64 i = 0; most > 0 && i < n; i++)
+        text_end += length[i];
+    if (before + most > kept->names_max || text_end > kept->text_max || 2 * (seen + most) >= size)
+        return -1;
     for (i64 i = 0; i < n; text += length[i], i++) {
         if (!enter(table, size, fingerprints[i], kept->names - before < room, &kept->dropped))
             continue;

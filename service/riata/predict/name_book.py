@@ -28,6 +28,7 @@ from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
 FINGERPRINT_BITS: Final = 64
+_FEW: Final = 128  # entries of an array at first
 _AT_ONCE: Final = 4096  # names kept by one call of the core, which holds the interpreter's lock
 _SHORTER: Final = 2  # a segment is merged with the next unless it is more than this many times as long
 
@@ -101,29 +102,29 @@ class NameBook:
         if n > _AT_ONCE:
             return sum(self.add_all(part) for part in names.parts(_AT_ONCE))
         seen, kept = self.seen, self._kept
-        room, table = seen.make_room(n)
-        held = self._with_room(min(n, room), len(names.text) if room else 0)
-        given = address(names.fingerprint), address(names.length), address(names.text)
-        added: int = core.keep_names(address(table), len(table), room, kept, *given, n)
+        given = address(names.fingerprint), address(names.length), address(names.text), n
+        added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
+        if added < 0:
+            self._make_room(min(n, seen.make_room(n)), len(names.text))
+            added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
         if added:
             seen.count += added
-            self._held = held._replace(names=kept.names)
+            before, self._held = self._held.names, self._held._replace(names=kept.names)
             if self.kinds is not None:
-                self.kinds.meet(self._since(held.names))
-        seen.dropped += kept.dropped
-        kept.dropped = 0
-        return added
+                self.kinds.meet(self._since(before))
+        if kept.dropped:
+            seen.dropped += kept.dropped
+            kept.dropped = 0
+        return int(added)
 
-    def _with_room(self, names: int, text_bytes: int) -> _Held:
-        """Return what is held, in arrays with room for more."""
-        held = self._held
-        count = held.names
-        end = int(held.end[count - 1]) if count else 0
-        if count + names > len(held.fingerprint) or end + text_bytes > len(held.text):
-            fingerprint, ends = _longer(held.fingerprint, count, count + names), _longer(held.end, count, count + names)
-            held = _Held(count, fingerprint, ends, _longer(held.text, end, end + text_bytes))
-            self._kept.fingerprint, self._kept.end, self._kept.text = held[1:]
-        return held
+    def _make_room(self, names: int, text_bytes: int) -> None:
+        """Make the arrays long enough for more."""
+        held, kept = self._held, self._kept
+        count, end = held.names, int(held.end[held.names - 1]) if held.names else 0
+        fingerprint, ends = _longer(held.fingerprint, count, count + names), _longer(held.end, count, count + names)
+        self._held = _Held(count, fingerprint, ends, _longer(held.text, end, end + text_bytes))
+        _, kept.fingerprint, kept.end, kept.text = self._held
+        kept.names_max, kept.text_max = len(fingerprint), len(self._held.text)
 
     def add(self, fingerprint: int, name: bytes) -> bool:
         """`add_all` for one name (UTF-8); false where it is known already or no room is left."""
@@ -231,6 +232,6 @@ def _longer(array: NDArray[T], used: int, wanted: int) -> NDArray[T]:
     """Return `array`, or a copy of its first `used` entries in one at least twice as long, so that `wanted` fit."""
     if wanted <= len(array):
         return array
-    longer = np.empty(max(wanted, 2 * len(array)), array.dtype)
+    longer = np.empty(max(wanted, 2 * len(array), _FEW), array.dtype)
     longer[:used] = array[:used]
     return longer

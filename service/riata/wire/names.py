@@ -131,6 +131,7 @@ class NamesSeen:
         self.count = 0
         self.dropped = 0  # new names that `mark` could not keep because the set was full
         self._table = _empty_table(_size_for(min(capacity, _NAMES_AT_FIRST)))
+        self.places = address(self._table), len(self._table)  # as the core takes the table
 
     @property
     def full(self) -> bool:
@@ -157,7 +158,7 @@ class NamesSeen:
 
         Returns u8[n]: 1 if the name was new and there was room for it, otherwise 0.
         """
-        room, _ = self.make_room(len(fingerprints))
+        room = self.make_room(len(fingerprints))
         fresh, dropped = np.empty(len(fingerprints), np.uint8), np.zeros(1, np.int64)
         self.count += _enter(self._table, fingerprints, room, fresh, dropped)
         self.dropped += int(dropped[0])
@@ -169,8 +170,8 @@ class NamesSeen:
         self.mark(np.fromiter(fingerprints, np.uint64))
         return self.count - before
 
-    def make_room(self, more: int) -> tuple[int, U64]:
-        """Return how many names may be added, and the table for `more` of them, a longer one if it would be more than half full.
+    def make_room(self, more: int) -> int:
+        """Return how many names may be added; take a longer table if this one would be more than half full with `more` of them.
 
         A reader of the old table misses the new names."""
         room = self.capacity - self.count
@@ -179,8 +180,8 @@ class NamesSeen:
             held = self._table[self._table != _EMPTY]
             table = _empty_table(max(size, 2 * len(self._table)))
             _enter(table, held, len(held), np.empty(len(held), np.uint8), np.zeros(1, np.int64))
-            self._table = table
-        return room, self._table
+            self._table, self.places = table, (address(table), len(table))
+        return room
 
 
 def _enter(table: U64, fingerprints: U64, room: int, fresh: U8, dropped: I64) -> int:
