@@ -59,9 +59,11 @@ class SharedEngine(Engine):
 
     def _on_logged(self, logged: Sequence[tuple[Append, Appended]]) -> None:
         super()._on_logged(logged)
-        for _, appended in logged:
-            if appended.record is not None and (served_model := self.served_models.get(appended.record.model)) is not None:
+        for append, appended in logged:
+            if appended.record is not None and (served_model := self.served_models.get(append.model)) is not None:
                 served_model.note_acked(appended.record)
+            if self.contender is not None:
+                self.contender.logged(append, appended)
 
     def _store_watch(self) -> StoreWatch:
         return StoreWatch(self.context.open_store, self._learning_failed, self._make_room, meet=self._meet)
@@ -174,11 +176,6 @@ class SharedEngine(Engine):
     def _make_room(self) -> None:
         if self.learning is not None and self.loop is not None:
             asyncio.run_coroutine_threadsafe(self.learning.make_room(), self.loop)
-
-    def _on_logged(self, append: Append, appended: Appended) -> None:
-        super()._on_logged(append, appended)
-        if self.contender is not None:
-            self.contender.logged(append, appended)
 
     async def _look_after(self) -> None:
         """Create the default model if this process is the first leader of a new store; then scrub while the engine runs."""

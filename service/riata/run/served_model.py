@@ -20,6 +20,7 @@ from riata.store.store import Append, Appended, Record
 from riata.wire.batch import NO_TIME
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import Names, NamesSeen
+from riata.wire.parse import Context
 
 MARKS_EVERY_MS: Final = 100
 PASSED_MAX = 256
@@ -48,6 +49,22 @@ class Lag:
             if learnt < logged and (not marks or (marks[-1][0] < logged and now_ms - marks[-1][1] >= MARKS_EVERY_MS)):
                 marks.append((logged, now_ms))
             return now_ms - marks[0][1] if marks else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How small bodies of a model are read, as long as it serves `of`.
+
+    context : None if each has to be read by itself
+    alike   : the same object for models whose bodies one call can read
+    """
+
+    of: Published | None = None
+    context: Context | None = None
+    alike: object = None
+
+
+UNREAD: Final = Reading()
 
 
 @dataclass(slots=True)
@@ -79,6 +96,7 @@ class ServedModel:
     lag: Lag = field(default_factory=Lag)
     lateness: Delays = field(default_factory=Delays)  # of rows with a time that this process logged, when they were accepted
     serve_from: int = 0  # an earlier event is never served: it would be the past of what was served, or of what a restore left
+    reading: Reading = UNREAD  # of the store's thread
     asked: bool = False  # whether a newer state was asked for since this one is served
     replay_to: int = 0  # the last event of the log when the process began to learn it; 0 once that is served
 

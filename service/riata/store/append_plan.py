@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -144,6 +144,8 @@ LookUp = Callable[[str, Sequence[bytes], int], Mapping[bytes, Seen]]
 ChainOf = Callable[[str, int], bytes | None]
 """(model, event) -> the chain of its log after the record with the event; None if the log no longer has that."""
 _NOWHERE: Final[Seen] = (0, b"")
+_NO_IDS: Final[Mapping[bytes, Seen]] = MappingProxyType({})
+_FEW_ROWS: Final = 64
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -183,17 +185,18 @@ def plan_group(
     planned: list[Planned] = []
     for request in group:
         before, undone = ahead.get(request.model), undoing.get(request.model, ())
-        new = fresh.setdefault(request.model, {})
-        plan = plan_one(request, before, new, look_up, dedupe_events, undone)
+        plan = plan_one(request, before, fresh.get(request.model, _NO_IDS), look_up, dedupe_events, undone)
         if plan.head is not None and before is not None:
             ahead[request.model] = plan.head
             if request.kind == "restore" and (one := restored(request.payload, before, partial(chain_of, request.model))):
                 undoing[request.model] = and_then(undone, one, before.dedupe_floor)
                 plan = replace(plan, restores=undoing[request.model])
-            again = [(key, united([(seq, content), new[key]])) for key, seq, content in plan.ids if key in new] if undone else ()
-            new.update({key: (seq, content) for key, seq, content in plan.ids})
-            new.update(again)
-        planned += _with_copies(plan, ahead)
+            if plan.ids:
+                new = fresh.setdefault(request.model, {})
+                again = [(key, united([(seq, content), new[key]])) for key, seq, content in plan.ids if key in new and undone]
+                new.update({key: (seq, content) for key, seq, content in plan.ids})
+                new.update(again)
+        planned += _with_copies(plan, ahead) if request.followers else (plan,)
     return planned
 
 
@@ -214,10 +217,10 @@ def models_of(group: Sequence[Append]) -> set[str]:
 def _with_copies(plan: Planned, ahead: dict[str, Head]) -> list[Planned]:
     """Return the plan of a request and those of its copies; moves the heads of the followers ahead."""
     request, record = plan.request, plan.appended.record
-    if record is None or request.kind != "observe" or not request.followers:
+    if record is None or request.kind != "observe":
         return [plan]
     copies = []
-    for name in request.followers:
+    for name in request.followers or ():
         if (head := ahead.get(name)) is None:
             continue
         copied = _record(replace(request, model=name), head, record.count, record.payload, record.digest)
@@ -289,9 +292,17 @@ def _rows(n: int) -> _Rows:
 
 
 def _all(n: int) -> _Rows:
-    """Accept every row. Uses `np.frombuffer` and `np.zeros`, as they do not release the interpreter's lock."""
-    accepted = np.frombuffer(b"\x01" * n, np.bool_)
-    return _Rows(accepted, np.zeros(n, np.bool_), np.zeros(n, np.bool_), 0, [])
+    """Accept every row. Nobody writes to these arrays."""
+    return _few(n) if n <= _FEW_ROWS else _every(n)
+
+
+def _every(n: int) -> _Rows:
+    """Uses `np.frombuffer`, as it does not release the interpreter's lock."""
+    accepted, none = np.frombuffer(b"\x01" * n, np.bool_), np.frombuffer(bytes(n), np.bool_)
+    return _Rows(accepted, none, none, 0, [])
+
+
+_few: Final = cache(_every)  # of up to _FEW_ROWS rows
 
 
 def _judge(request: Append, batch: Batch, seq: int, known: Callable[[list[bytes]], Mapping[bytes, Seen]]) -> _Rows:

@@ -28,9 +28,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -41,15 +41,19 @@ from riata.run.engine import Engine
 from riata.run.engine_context import later
 from riata.run.log.log_thread import GROUP_REQUESTS_MAX, Done
 from riata.run.outcome import Observed, not_in_time
+from riata.run.served_model import UNREAD, Reading, ServedModel
+from riata.run.writer.published import Published
 from riata.store.records import write_parts_ahead
 from riata.store.store import Append, Appended
 from riata.wire.batch import Batch, select_rows
+from riata.wire.encoder import EncoderConfig
 from riata.wire.names import NO_NAMES, Names
-from riata.wire.parse import Context, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
+from riata.wire.parse import Context, Labels, lines_of, read_for_models, read_together, with_keyed_subjects, with_keys
 from riata.wire.parsed import names_in
 from riata.wire.read_body import Format
 
 BODY_BYTES_MAX: Final = 16 * 2**10  # of a request that waits here; larger bodies are parsed outside the store's thread
+LIKENESSES_KEPT: Final = 256  # ways to encode rows; of a forgotten one, models are read in two calls
 GROUP_BYTES_MAX: Final = 2**20  # parsed in about half a millisecond
 
 Settle = Callable[[Observed | RiataError | None], None]
@@ -70,12 +74,12 @@ class _Small:
 
 @frozen_dataclass(frozen=True, slots=True)
 class _Group:
-    """Requests to one model that wait together. context: None if they have to go on their own"""
+    """Requests to one model that wait together."""
 
     model: str
     form: Format
     smalls: list[_Small]
-    context: Context | None
+    context: Context | None  # None if they have to go on their own
 
 
 @frozen_dataclass(frozen=True, slots=True)
@@ -146,25 +150,26 @@ class SmallBodyBatcher:
 
     def _gather(self) -> list[tuple[Append, Done]]:
         """Take what waits now, as one append per model and format."""
-        groups: dict[tuple[str, Format], list[_Small]] = {}
+        groups: dict[tuple[str, int], list[_Small]] = {}
         requests = size = 0
         while self._waiting and requests < GROUP_REQUESTS_MAX and size < GROUP_BYTES_MAX:
             small = self._waiting.popleft()
-            groups.setdefault((small.model, small.form), []).append(small)
+            groups.setdefault((small.model, id(small.form)), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
         self._owed = requests  # before any of them is answered
-        flights = [flight for alike in self._alike(groups) for flight in self._take_off_together(alike)]
+        flights = [flight for alike in self._alike(groups.values()) for flight in self._take_off_together(alike)]
         self._flying += len(flights)
         self._tell()
         return [(flight.append, partial(self._landed, flight)) for flight in flights]
 
-    def _alike(self, groups: dict[tuple[str, Format], list[_Small]]) -> Iterable[list[_Group]]:
+    def _alike(self, groups: Iterable[list[_Small]]) -> Iterable[list[_Group]]:
         """Put requests together that one call of the reader can read: rows of models that encode them in the same way."""
-        found: dict[Hashable, list[_Group]] = {}
-        for (model, form), smalls in groups.items():
-            context = self._context(model)
-            alike = model if context is None else (form, context.encoder, context.labels)
-            found.setdefault(alike, []).append(_Group(model, form, smalls, context))
+        found: dict[tuple[int, object], list[_Group]] = {}
+        for smalls in groups:
+            model, form = smalls[0].model, smalls[0].form
+            reading = self._reading(model)
+            alike = model if reading.context is None else reading.alike
+            found.setdefault((id(form), alike), []).append(_Group(model, form, smalls, reading.context))
         return found.values()
 
     def _take_off_together(self, alike: list[_Group]) -> list[_Flight]:
@@ -183,12 +188,14 @@ class SmallBodyBatcher:
         """As `_take_off` for several models; None if any of their rows is not accepted."""
         first, smalls = alike[0], [small for group in alike for small in group.smalls]
         bodies = np.array([len(group.smalls) for group in alike]).cumsum()
+        if first.context is None:
+            return None
         seen = [
             NO_NAMES if group.context is None or group.context.names is None else group.context.names.table() for group in alike
         ]
         kinds = [None if group.context is None else group.context.kinds for group in alike]
         lines = [one.lines for one in smalls]
-        read = None if first.context is None else read_for_models(lines, bodies, first.form, first.context, seen, kinds)
+        read = read_for_models(lines, bodies, first.form, first.context, seen, kinds)
         if read is None:
             return None
         batch, now_ms = self._keyed(read.batch, smalls, read.stop.tolist()), self._engine.clock.unix_ms()
@@ -228,13 +235,15 @@ class SmallBodyBatcher:
         batch, now_ms = self._keyed(together.batch, smalls, stop), self._engine.clock.unix_ms()
         return _Flight(Append(group.model, "observe", now_ms, batch, names=together.names, only_if_all_new=True), smalls, stop)
 
-    def _context(self, model: str) -> Context | None:
-        """Return how rows of a model are read; None if they cannot be read here."""
+    def _reading(self, model: str) -> Reading:
+        """Return how bodies of a model are read."""
         served_model = self._engine.served_models.get(model)
         published = served_model.published if served_model is not None else None
-        if served_model is None or published is None or published.is_checked_row_by_row or served_model.encoder.curves:
-            return None  # curves: this is the log thread, and comparing them takes long
-        return Context(served_model.encoder, published.config.labels, served_model.seen, kinds=served_model.names.kinds)
+        if served_model is None or published is None:
+            return UNREAD
+        if served_model.reading.of is not published:
+            served_model.reading = _reading_of(served_model, published)
+        return served_model.reading
 
     def _landed(self, flight: _Flight, answer: Appended | RiataError) -> None:
         """Answer every request of an append, or append those with new ids again; tell the event loop after the last one."""
@@ -284,6 +293,19 @@ class SmallBodyBatcher:
         if self._landing and self._engine.loop is not None:
             landed, self._landing = self._landing, []
             later(self._engine.loop, self._land, landed)
+
+
+def _reading_of(served_model: ServedModel, published: Published) -> Reading:
+    if published.is_checked_row_by_row or served_model.encoder.curves:
+        return Reading(published)  # curves: this is the log thread, and comparing them takes long
+    context = Context(served_model.encoder, published.config.labels, served_model.seen, kinds=served_model.names.kinds)
+    return Reading(published, context, _likeness(context.encoder, context.labels))
+
+
+@lru_cache(LIKENESSES_KEPT)
+def _likeness(_encoder: EncoderConfig, _labels: Labels) -> object:
+    """Return the same object for equal settings: to compare it takes no time."""
+    return object()
 
 
 def _settle(small: _Small, answer: Observed | RiataError | None) -> None:
