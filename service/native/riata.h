@@ -507,7 +507,7 @@ EXPORT void riata_index_slots(const u32 *slot, i64 n, i64 shift, u32 *bucket, i6
 /* Compute intercept + beta . x of n rows, as riata_answer_row does.
  *   indptr i64[n + 1], hash u32[features], value f64[features]   the rows, as in riata_rows
  *   margin   f64[n]: written; not finite where the sum overflows
- *   known    i64[n]: written; how many features of the row have a weight
+ *   known    i64[n]: written; how many features of the row have a weight or a shape
  * Returns    whether the rows are inside of their features; otherwise nothing is written
  * Source     the sum of learning, term by term; a missing weight adds 0 * x, which changes no bit */
 EXPORT bool riata_margins(const riata_weights *weights, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features,

@@ -31,7 +31,19 @@ static inline i64 entry_of_slot(const riata_weights *w, i64 shift, i64 slot) {
 
 static inline i64 slot_of_hash(const riata_weights *w, u32 hash) { return (i64)hash >> (32 - w->bits); }
 
-/* intercept + beta . x of a row of n features, added in their order, as learning does. *known: how many have a weight. */
+static inline bool has_shape(const riata_shapes *s, u32 hash) {
+    i64 low = 0, end = s->columns;
+    while (low < end) {
+        i64 middle = (low + end) >> 1;
+        if (s->column[middle] < hash)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return low < s->columns && s->column[low] == hash;
+}
+
+/* intercept + beta . x of a row of n features, added in their order, as learning does. *known: how many have a weight or a shape. */
 static inline double margin_of(const riata_weights *w, const u32 *hash, const double *value, i64 n, i64 *known) {
     i64 shift = bucket_shift(w);
     double total = w->intercept;
@@ -41,6 +53,8 @@ static inline double margin_of(const riata_weights *w, const u32 *hash, const do
         if (entry >= 0) {
             total += w->beta[entry] * value[j];
             found++;
+        } else if (w->shapes != NULL) {
+            found += has_shape(w->shapes, hash[j]);
         }
     }
     *known = found;

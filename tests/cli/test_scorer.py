@@ -75,8 +75,15 @@ def learnt(encoder: dict[str, Any], shaped: bool = False) -> tuple[dict[str, Any
     margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
     weights = model._state.learner.weights()
     assert (weights.shapes is not None) == shaped
+    export = exported(model)
+    return export if weights.shapes is None else {**export, "shapes": weights.shapes.document()}, rows, margins
+
+
+def exported(model: Model) -> dict[str, Any]:
+    """The readable export of a model, without its shapes."""
+    weights = model._state.learner.weights()
     listed = [{"slot": slot, "weight": beta} for slot, beta in zip(weights.slot.tolist(), weights.beta.tolist(), strict=True)]
-    export = {
+    return {
         "model": {"name": "m", "version": 1, "seq": 300},
         "config": write_document(model._state.config),
         "link": weights.link,
@@ -84,7 +91,6 @@ def learnt(encoder: dict[str, Any], shaped: bool = False) -> tuple[dict[str, Any
         "intercept": weights.intercept,
         "weights": listed,
     }
-    return export if weights.shapes is None else {**export, "shapes": weights.shapes.document()}, rows, margins
 
 
 @pytest.mark.parametrize("encoder", ENCODERS.values(), ids=list(ENCODERS))
@@ -119,6 +125,28 @@ def test_both_scorers_bound_probabilities_but_not_margins(tmp_path: Path) -> Non
     scorer = Scorer(model_of(bounded))
     assert [scorer.probability(row) for row in rows] == pytest.approx([1.0 / (1.0 + math.exp(-m)) for m in held], rel=1e-14)
     require_margins(tmp_path, bounded, rows, margins)
+
+
+def test_both_scorers_set_values_apart(tmp_path: Path) -> None:
+    missing = [
+        {"feature": "age", "values": [-3, 1.5]},
+        {"feature": "user^visits", "values": [7]},
+        {"feature": "*", "values": [2]},
+    ]
+    model, chance = Model({"learner": {"missing": missing}}), random.Random(5)
+    rows = [measured(chance) for _ in range(1100)]
+    for row in rows:
+        row.setdefault("user", {})["visits"] = chance.choice([7, 2, chance.random()])
+    model.learn_many([{"features": row, "label": label_of(row, chance)} for row in rows])
+    margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
+    weights = model._state.learner.weights()
+    assert weights.shapes is not None
+    assert weights.apart is not None
+    export = exported(model) | {"shapes": weights.shapes.document(), "apart": weights.apart.document()}
+    assert model_of(export)["format"] == 4
+    kept = {name: value for name, value in export.items() if name != "apart"}
+    assert sum(Scorer(model_of(kept)).margin(row) == margin for row, margin in zip(rows, margins, strict=True)) < 500
+    require_margins(tmp_path, export, rows, margins)
 
 
 def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:

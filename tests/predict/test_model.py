@@ -12,6 +12,7 @@ import pytest
 
 from riata.base.errors import RiataError
 from riata.learn.learner import Weights
+from riata.learn.shapes import Shapes
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.learn.truncated_gradient import TruncatedGradient
 from riata.maths.links import Link
@@ -329,6 +330,16 @@ def test_features_that_collide_add_up_one_by_one() -> None:
     scores = model.score(batch)
     assert scores.margin[0] == (0.3 + 0.1 * 0.7) + 0.1 * 1e-3
     assert (int(scores.known[0]), int(scores.unknown[0])) == (2, 1)
+
+
+def test_columns_with_a_shape_are_known_without_a_weight() -> None:
+    column, edge, start = np.array([3, 5 << 28, 9 << 28], np.uint32), np.array([0.5, 1.0, 2.0]), np.arange(4)
+    shapes = Shapes(column, edge, start, np.zeros((0, 2), np.int64), np.arange(6.0))
+    model = model_of(Weights(np.array([5], np.uint32), np.array([0.1]), 0.3, "logistic", 4, shapes=shapes))
+    rows = [[(column[0], 2.0), (column[1], 1.5), (7 << 28, 1.0)], [(column[2], 1.0)], [(2, 1.0), (4, 1.0), (column[2] + 1, 1.0)]]
+    scores = model.score(batch_of(rows))
+    assert scores.known.tolist() == [2, 1, 0]
+    assert scores.unknown.tolist() == [1, 0, 3]
 
 
 def test_scores_do_not_depend_on_how_rows_are_batched() -> None:

@@ -22,6 +22,7 @@ SQUARED: Final = {"loss": "squared"}
 TREE: Final = text_of(two_splits())
 PLAIN: Final = {"normalised": False}
 SCALED: Final = {"crosses": [["a", "b"]], "cross_scale": 0.5}
+MISSING: Final = [{"feature": "age", "values": [999]}]
 TWO: Final = "labels or a learner without probabilities of two classes"
 ODDS: Final = "labels or a learner without log-odds of two classes"
 
@@ -50,6 +51,14 @@ EXAMPLES: Final[dict[tuple[str, str], Example]] = {
     ("`weights_followed`", '`labels` "classes"'): (
         {"weights_followed": ["country=de"], "labels": "classes"}, {"labels": "0/1"},
         "weights_followed: a feature has a weight for each class; leave it out",
+    ),
+    ("`learner.missing`", '`labels` "classes"'): (
+        {"learner": {"missing": MISSING}, "labels": "classes"}, {"labels": "0/1"},
+        "learner.missing: not with several classes; send such values as null",
+    ),
+    ("`learner.missing`", '`encoder.normalise` "l2"'): (
+        {"learner": {"missing": MISSING}, "encoder": {"normalise": "l2"}}, {"encoder": {"normalise": "none"}},
+        'learner.missing: rows of length 1 do not have the values that were sent; set encoder.normalise to "none"',
     ),
     ("`encoder.cross_scale`", "a learner that divides features by their size"): (
         {"encoder": SCALED, "learner": {"scale": "largest"}}, {"learner": {"scale": "counts"}},

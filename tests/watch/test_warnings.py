@@ -111,7 +111,8 @@ def test_values_far_from_all_others_are_named() -> None:
     (one,) = warnings_of(figures, [], {}, far=[(3, 999.0)])
     assert (one["code"], one["slots"]) == ("far_values", [3])
     assert one["detail"] == (
-        "1 value is far from all others of its column: 999. A value that stands for a missing one is better sent as null."
+        "1 value is far from all others of its column: 999. A value that stands for a missing one is better sent as null, or "
+        "named in `learner.missing`."
     )
     (two,) = warnings_of(figures, [], {}, far=[(3, 999.0), (1, -1.5)])
     assert two["slots"] == [3, 1]

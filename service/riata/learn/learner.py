@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.learn.apart import Apart
 from riata.learn.shapes import Shapes
 from riata.maths.links import Link
 from riata.native.library import core
@@ -46,6 +47,7 @@ class Weights:
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
     shapes    : what is added to the margin beside weights times values; None for nothing
+    apart     : values in whose place a row has indicators before it is predicted; None for none
     bounds    : least and largest margin as probabilities take it
     heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
                 and `intercept` is 0. None: there is one margin
@@ -58,6 +60,7 @@ class Weights:
     bits: int
     posterior: Posterior | None = None
     shapes: Shapes | None = None
+    apart: Apart | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
     heads: tuple[Weights, ...] | None = None
 

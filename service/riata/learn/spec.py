@@ -110,6 +110,10 @@ class LearnerSettings:
         if they may get some."""
         return f"the learner {self.kind} has none"
 
+    def sets_apart(self) -> bool:
+        """Whether values are set apart when rows are learnt and predicted (`riata.learn.apart`)."""
+        return False
+
     def slot_bits(self, bits: int) -> int:
         """Return how many bits of a hash identify a feature, given the bits of the encoder: the bits of its weights."""
         return bits

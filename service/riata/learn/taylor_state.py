@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,12 +9,11 @@ from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.feature_names import fingerprints_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.taylor_config import TaylorSketchConfig
-from riata.maths.hashing import FIELD_EQUALS, FIELD_NAMESPACE, FIELD_WORD, NUMBER
 from riata.native.library import core, struct
-from riata.native.reading import hash_of
 
 # The arrays of a block: a quadratic in up to `cap` weights, and the rows that wait to be added to it.
 #
@@ -352,26 +350,6 @@ def own_penalties(config: TaylorSketchConfig, bits: int, hash_key: int) -> Own:
     place = places_for(len(key))
     core.fill_key_map(key_map(place), key, len(key))
     return Own(place, key, np.array(list(gamma.values()), np.float64))
-
-
-def fingerprints_of(name: bytes, hash_key: int) -> Iterator[int]:
-    """Yield every fingerprint that a feature with this displayed name may have: `age`, `country=de`, `subject:free`, `user^age`.
-
-    A name is ambiguous: a numeric feature may be called "country=de". All readings are yielded. Readings that occur in no event
-    have no effect.
-    """
-    yield from _readings(name, hash_key)
-    space, found, rest = name.partition(b"^")
-    if found:
-        yield from _readings(rest, hash_of(space, hash_key, FIELD_NAMESPACE))
-
-
-def _readings(name: bytes, prefix: int) -> Iterator[int]:
-    yield hash_of(name, prefix, NUMBER)
-    for separator, tag in ((b"=", FIELD_EQUALS), (b":", FIELD_WORD)):
-        field, found, said = name.partition(separator)
-        if found:
-            yield hash_of(said, hash_of(field, prefix, tag), NUMBER)
 
 
 # The arrays of a Taylor sketch: allocation, growth and memory accounting.

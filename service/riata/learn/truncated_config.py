@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
-from annotated_types import Ge, Gt, Le, doc
+from annotated_types import Ge, Gt, Le, MaxLen, doc
 
 from riata.base.document import Exclusion, refuse
+from riata.base.errors import BadInput
+from riata.base.limits import NAME_BYTES_MAX
 from riata.learn.spec import LearnerSettings
 
 ETA: Final = 0.9
+MISSING_MAX: Final = 256  # features
+VALUES_MAX: Final = 16  # of each
+EVERY_FEATURE: Final = "*"
 ACCUMULATOR_MAX: Final = 1e12
 
 
@@ -43,6 +48,14 @@ EXCLUSIONS: Final[Sequence[Exclusion[TruncatedGradientConfig]]] = (
         "learner: grid needs truncations that are sums of equal parts; set normalised to false",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Values of a feature that stand for a missing one. The name is as in explanations; `*` means every feature."""
+
+    feature: Annotated[str, MaxLen(NAME_BYTES_MAX)]
+    values: Annotated[tuple[float, ...], MaxLen(VALUES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +238,15 @@ class TruncatedGradientConfig(LearnerSettings):
             "size of eta whatever the label."
         ),
     ] = True
+    missing: Annotated[
+        tuple[Missing, ...],
+        MaxLen(MISSING_MAX),
+        doc(
+            "Values that stand for a missing one, such as 999. Where a feature has one it counts as absent, and the row has an "
+            "indicator of the feature and the value in its place. The log keeps rows as sent, and refits take them so. Not with "
+            "several classes, nor with encoder.normalise."
+        ),
+    ] = ()
     grid: Annotated[
         bool,
         doc(
@@ -238,6 +260,18 @@ class TruncatedGradientConfig(LearnerSettings):
     def __post_init__(self) -> None:
         """Refuse settings that conflict (`BadInput`, code `conflicting_settings`)."""
         refuse(self, self.exclusions)
+        names = [one.feature for one in self.missing]
+        for one in self.missing:
+            if names.count(one.feature) > 1:
+                raise BadInput(f"learner.missing: two entries for the feature {one.feature!r}; join them", "conflicting_settings")
+            if not one.values or 0.0 in one.values:
+                why = "it has no values" if not one.values else "0 is absent without being declared"
+                raise BadInput(
+                    f"learner.missing: {one.feature!r}: {why}; name the values that mean a missing one", "out_of_range"
+                )
+
+    def sets_apart(self) -> bool:
+        return bool(self.missing)
 
     def is_mixed(self) -> bool:
         """Whether three step sizes are learnt side by side: if `mixed` asks for it and no other setting excludes it."""

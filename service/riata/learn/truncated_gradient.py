@@ -12,16 +12,19 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
+from riata.learn.apart import EVERY, Apart
 from riata.learn.column_book import ColumnBook, no_columns
+from riata.learn.feature_names import hashes_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
 from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
 from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
+from riata.learn.setting_apart import SettingApart
 from riata.learn.shaped import Shaped
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, LearnerSpec, require_bits, require_logistic
 from riata.learn.standardised import SLOTS, Standardised
-from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.truncated_config import EVERY_FEATURE, TruncatedGradientConfig
 from riata.maths import links
 from riata.maths.links import Link
 from riata.native.library import core, struct
@@ -378,8 +381,10 @@ def around(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arr
     return arrays
 
 
-def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learner:
+def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner:
 
+    if config.missing:
+        return SettingApart(_build(replace(config, missing=()), bits, hash_key), declared(config, hash_key))
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
@@ -388,6 +393,17 @@ def _build(config: TruncatedGradientConfig, bits: int, _hash_key: int) -> Learne
 
 def _build_classes(config: TruncatedGradientConfig, several: OneVsRest) -> Learner:
     return several if config.no_shapes(classes=True) else Shaped(several, replace(config, bounded=False))
+
+
+def declared(config: TruncatedGradientConfig, hash_key: int) -> Apart:
+    """The values that the setting `missing` names."""
+    pairs = [
+        (hash_, value)
+        for one in config.missing
+        for hash_ in ([EVERY] if one.feature == EVERY_FEATURE else hashes_of(one.feature, hash_key))
+        for value in one.values
+    ]
+    return Apart(np.array([hash_ for hash_, _ in pairs], np.int64), np.array([value for _, value in pairs]))
 
 
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:

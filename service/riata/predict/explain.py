@@ -102,20 +102,21 @@ def explain(
     for hash32, value, name in named_row:
         total, names = merged.get(hash32, (0.0, []))
         merged[hash32] = (total + value, names if name in names else [*names, name])
-    row = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
+    sent = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
+    row = [(h, x, names, " + ".join(names)) for h, x, names in sent] if weights.apart is None else weights.apart.row(sent)
     bits = weights.bits
     in_row: dict[int, list[str]] = {}
-    for hash32, _, names in row:
+    for hash32, _, names, _ in row:
         in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
     parts = []
-    for (hash32, value, names), weight in zip(row, weights.of([h for h, _, _ in row]), strict=True):
+    for (hash32, value, names, column), weight in zip(row, weights.of([h for h, *_ in row]), strict=True):
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
-        name = " + ".join(names)
-        parts.append(Contribution(name, value, weight, contribution, tuple(others), slot, name))
+        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot, column))
     if weights.shapes is not None:
-        parts += shape_parts(weights.shapes, [(hash32, value) for hash32, value, _ in row], {h: " + ".join(n) for h, _, n in row})
+        values = [(hash32, value) for hash32, value, *_ in row]
+        parts += shape_parts(weights.shapes, values, {hash32: column for hash32, *_, column in row})
     return Explanation(weights.intercept, tuple(parts))
 
 

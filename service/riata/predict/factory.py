@@ -11,6 +11,8 @@ import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
+from riata.learn.apart import PARTS as APART
+from riata.learn.apart import read_apart
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights
 from riata.learn.one_vs_rest import heads_together
@@ -156,6 +158,7 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
         return read_posterior(arrays, LinearModel(origin, weights, *at))
     scattered = bool(set(SPREAD) & set(arrays))
     optional = ({BOUNDS} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
+    optional |= set() if weights.apart is None else set(APART)
     check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | optional)
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None
     if scattered != std_errors:
@@ -178,15 +181,17 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
         raise Corrupt("a part of its shapes is missing")
     shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
+    if set(APART) & set(arrays) and not set(arrays) >= set(APART):
+        raise Corrupt("a part of the values that are set apart is missing")
+    apart = read_apart(arrays) if set(APART) & set(arrays) else None
     bounds = -math.inf, math.inf
     if BOUNDS in arrays:
         check_numbers(BOUNDS, arrays[BOUNDS], 2)
         bounds = float(cast(F64, arrays[BOUNDS])[0]), float(cast(F64, arrays[BOUNDS])[1])
         if bounds[0] >= bounds[1]:
             raise Corrupt("no margin is within its bounds")
-    return Weights(
-        cast(U32, arrays["slot"]), beta, float(cast(F64, arrays["intercept"])[0]), link, bits, shapes=shapes, bounds=bounds
-    )
+    intercept = float(cast(F64, arrays["intercept"])[0])
+    return Weights(cast(U32, arrays["slot"]), beta, intercept, link, bits, shapes=shapes, apart=apart, bounds=bounds)
 
 
 def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:

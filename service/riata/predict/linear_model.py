@@ -55,7 +55,7 @@ class LinearModel:
         object.__setattr__(self, "weights", frozen)
         object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
         context = Context(self.origin.encoder, self.origin.labels)
-        common = self.uncertainty is None and not context.encoder.curves
+        common = self.uncertainty is None and not context.encoder.curves and weights.apart is None
         native = struct(
             "riata_weights",
             slot=frozen.slot,
@@ -86,6 +86,8 @@ class LinearModel:
 
     def score(self, batch: Batch) -> Scores:
         """Score every row of `batch`. A sum that overflows is clamped to the largest double."""
+        if self.weights.apart is not None:
+            batch = self.weights.apart.rows(batch)
         n = batch.n
         margin, probability, label = np.empty(n), np.empty(n), np.empty(n)
         known = np.empty(n, np.int64)
@@ -121,6 +123,8 @@ class LinearModel:
         arrays: Arrays = {"slot": weights.slot, "beta": weights.beta, "intercept": np.array([weights.intercept])}
         if weights.shapes is not None:
             arrays |= weights.shapes.parts()
+        if weights.apart is not None:
+            arrays |= weights.apart.parts()
         if math.isfinite(weights.bounds[1]):
             arrays[BOUNDS] = np.array(weights.bounds)
         if uncertainty is None:

@@ -102,7 +102,7 @@ class Scores:
     probability : f64[n]  of the positive class; NaN if the link has none (hinge, real labels)
     label       : f64[n]  as the client writes labels: 1 if the probability is above 1/2 (hinge: the margin above 0),
                           otherwise 0 or -1; the margin itself for real labels
-    known       : i64[n]  features that have a weight in the model
+    known       : i64[n]  features that have a weight or a shape in the model
     unknown     : i64[n]  features that have none: never seen, or with weight zero
     std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN if it is unknown
     by_class    : f64[n, k]  of several classes: the probabilities of each, which sum to one. `label` is then the number of the

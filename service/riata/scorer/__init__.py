@@ -17,6 +17,7 @@ PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 2
 NEWER: Final = 3  # of models with shapes or with bounds of the margin
+NEWEST: Final = 4  # of models with values that are set apart
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -65,6 +66,8 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         shapes = export["shapes"]
         columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]
         document |= {"format": NEWER, "shapes": {**shapes, "columns": columns}}
+    if "apart" in export:
+        document |= {"format": NEWEST, "apart": [[one["hash"], one["value"]] for one in export["apart"]]}
     return document
 
 

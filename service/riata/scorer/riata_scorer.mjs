@@ -61,11 +61,12 @@ function withShapes(total, shapes, row) {
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (model.format !== 2 && model.format !== 3) {
-      throw new Error(`model.json has format ${model.format}, this scorer reads 2 and 3`);
+    if (![2, 3, 4].includes(model.format)) {
+      throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 4`);
     }
     this.model = model;
     this.key = BigInt(model.hash_key);
+    this.apart = model.apart ?? [];
     this.weights = new Map(model.slots.map((slot, i) => [slot, model.weights[i]]));
   }
 
@@ -99,11 +100,19 @@ export class Scorer {
     for (const value of sums.values()) {
       if (!(Math.abs(value) <= VALUE_ABS_MAX)) throw new RangeError(`a feature is larger than ${VALUE_ABS_MAX}`);
     }
-    const row = [...sums].filter(kept).sort((a, b) => a[0] - b[0]);
+    const row = [...sums].filter(kept).map((one) => this.setApart(one)).sort((a, b) => a[0] - b[0]);
     if (!this.model.l2 || row.length === 0) return row;
     const lift = squaresOf(row, 1) < SQUARES_SMALL ? LIFT : 1;
     const norm = Math.sqrt(squaresOf(row, lift));
     return row.map(([hash, value]) => [hash, (value * lift) / norm]).filter(kept);
+  }
+
+  // A feature, or in place of a value that stands for a missing one its indicator.
+  setApart([hash, value]) {
+    if (!this.apart.some(([one, apart]) => apart === value && (one === null || one === hash))) return [hash, value];
+    const bytes = new Uint8Array(8);
+    new DataView(bytes.buffer).setFloat64(0, value, true);
+    return [Number(hashed(bytes, BigInt(hash), FIELD_EQUALS) >> 32n), 1];
   }
 
   records(features) {

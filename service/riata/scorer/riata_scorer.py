@@ -9,6 +9,7 @@ The margin has the bits of the service's. Names and strings have to be in Unicod
 from __future__ import annotations
 
 import math
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -35,8 +36,8 @@ class Scorer:
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
-        if model["format"] not in (2, 3):
-            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 and 3")
+        if model["format"] not in (2, 3, 4):
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 to 4")
         self._key, self._bits = int(model["hash_key"]), int(model["bits"])
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
@@ -45,6 +46,7 @@ class Scorer:
         self._weights = dict(zip(model["slots"], model["weights"], strict=True))
         self._low, self._high = model.get("bounds", (-math.inf, math.inf))
         self._shapes: Mapping[str, Any] | None = model.get("shapes")
+        self._apart = {(feature, value) for feature, value in model.get("apart", ())}
 
     def margin(self, features: Mapping[str, Any]) -> float:
         """Return the intercept, plus the weights times the features, plus the numbers of the intervals that values of columns are
@@ -73,7 +75,8 @@ class Scorer:
             sums[feature] = sums[feature] + value if feature in sums else value
         if not all(abs(value) <= VALUE_ABS_MAX for value in sums.values()):
             raise ValueError(f"a feature is larger than {VALUE_ABS_MAX:g}")
-        row = [(feature, value) for feature, value in sorted(sums.items()) if abs(value) >= SMALLEST_NORMAL]
+        row = [self._set_apart(feature, value) for feature, value in sums.items() if abs(value) >= SMALLEST_NORMAL]
+        row.sort()
         if not self._l2 or not row:
             return row
         squares, lift = _squares(row, 1.0), 1.0
@@ -81,6 +84,12 @@ class Scorer:
             squares, lift = _squares(row, LIFT), LIFT
         scaled = [(feature, value * lift / math.sqrt(squares)) for feature, value in row]
         return [(feature, value) for feature, value in scaled if abs(value) >= SMALLEST_NORMAL]
+
+    def _set_apart(self, feature: int, value: float) -> tuple[int, float]:
+        """Return the feature, or in place of a value that stands for a missing one its indicator."""
+        if (feature, value) not in self._apart and (None, value) not in self._apart:
+            return feature, value
+        return hashed(struct.pack("<d", value), feature, FIELD_EQUALS) >> 32, 1.0
 
     def _records(self, features: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
         fields: dict[str, list[tuple[int, float]]] = {}

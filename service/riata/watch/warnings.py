@@ -132,7 +132,8 @@ def warnings_of(
         values = ", ".join(f"{value:g}" for _, value in far[:COLUMNS_NAMED])
         detail = (
             f"{len(far)} value{' is' if len(far) == 1 else 's are'} far from all others of {'its' if len(far) == 1 else 'their'} "
-            f"column{'' if len(far) == 1 else 's'}: {values}. A value that stands for a missing one is better sent as null"
+            f"column{'' if len(far) == 1 else 's'}: {values}. A value that stands for a missing one is better sent as "
+            "null, or named in `learner.missing`"
         )
         found.append((FAR_VALUES, detail, [slot for slot, _ in far[:COLUMNS_NAMED]]))
     if too_much:

@@ -207,9 +207,9 @@ def measured(problem: Problem, pool: Pool, weight: float, weights: Weights) -> t
 
 
 def measured_online(online: Weights, rows: Iterable[Batch], measure: Measure) -> tuple[float | None, float]:
-    """Return objective and mean loss of the weights of an online model. If its columns have shapes, they are no point of the
-    problem: there is no objective, and the loss is that of the rows."""
-    if online.shapes is None:
+    """Return objective and mean loss of the weights of an online model. If its columns have shapes, or values are set apart, they
+    are no point of the problem: there is no objective, and the loss is that of the rows."""
+    if online.shapes is None and online.apart is None:
         found, loss = measure(online)
         return found.objective, loss
     sums = np.sum([(summed_loss(online, batch), batch.weight.sum()) for batch in rows], axis=0)

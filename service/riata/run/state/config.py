@@ -116,6 +116,18 @@ EXCLUSIONS: Final[Sequence[Exclusion[ModelConfig]]] = (
         "weights_followed: a feature has a weight for each class; leave it out",
     ),
     Exclusion(
+        "`learner.missing`",
+        '`labels` "classes"',
+        lambda config: config.has_classes and config.learner.sets_apart(),
+        "learner.missing: not with several classes; send such values as null",
+    ),
+    Exclusion(
+        "`learner.missing`",
+        '`encoder.normalise` "l2"',
+        lambda config: config.encoder.normalise == "l2" and config.learner.sets_apart(),
+        'learner.missing: rows of length 1 do not have the values that were sent; set encoder.normalise to "none"',
+    ),
+    Exclusion(
         "`encoder.cross_scale`",
         "a learner that divides features by their size",
         lambda config: config.encoder.cross_scale != 1.0 and bool(_undone_scale(config)),

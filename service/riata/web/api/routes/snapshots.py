@@ -147,6 +147,7 @@ class Export(Document, kw_only=True):
 
     bounds : the least and the largest margin as the probability takes it, if there are limits
     shapes : of a model whose numeric columns have shapes
+    apart  : values in whose place a row has an indicator of the feature, whose hash is null for all, and the value
     """
 
     model: Source
@@ -158,6 +159,7 @@ class Export(Document, kw_only=True):
     weights: list[NamedSlot]
     bounds: list[float] | UnsetType = UNSET
     shapes: ExportedShapes | UnsetType = UNSET
+    apart: list[Object] | UnsetType = UNSET
     figures: Object
     classes: list[ExportedClass] | UnsetType = UNSET
 
@@ -234,6 +236,8 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
         document["bounds"] = list(weights.bounds)
     if weights.shapes is not None:
         document["shapes"] = named_shapes(weights.shapes, names)
+    if weights.apart is not None:
+        document["apart"] = weights.apart.document()
     if weights.heads is not None:
         of_class = zip(published.config.classes.names, weights.heads, strict=True)
         document["classes"] = [

@@ -1,0 +1,73 @@
+"""Values that are set apart, in the whole service."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from riata.scorer import model_of
+from riata.scorer.riata_scorer import Scorer
+from tests.web.serving import real_app, serving
+
+LINES = {"Content-Type": "application/x-ndjson"}
+MISSING = [{"feature": "age", "values": [999]}]
+
+
+def drawn(n: int) -> list[dict[str, Any]]:
+    """Rows of two numbers; where the age is unknown, 999 in its place, the label is likely."""
+    rng = random.Random(1)
+    rows = []
+    for _ in range(n):
+        age, gone = round(rng.gauss(0.0, 1.0), 2), rng.random() < 0.2
+        label = int(gone or rng.random() < (0.8 if age > 0.0 else 0.2))
+        rows.append({"features": {"age": 999 if gone else age, "size": round(rng.gauss(0.0, 1.0), 2)}, "label": label})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+        while client.get("/readyz").status_code != 200:
+            pass
+        client.put("/models/m", json={"learner": {"missing": MISSING}}).raise_for_status()
+        body = "\n".join(map(json.dumps, drawn(900)))
+        assert client.post("/models/m/observe?wait=applied", content=body, headers=LINES).json()["applied"]
+        yield client
+
+
+def test_every_door_sets_the_value_apart_and_the_explanation_says_so(client: httpx.Client) -> None:
+    one = client.get("/models/m/predict?age=999&size=0.5").json()
+    posted = client.post("/models/m/predict?explain=true", json={"features": {"age": 999, "size": 0.5}}).json()
+    assert posted["margin"] == one["margin"]
+    assert one["probability"] > 0.8
+    told = {part["feature"]: part["contribution"] for part in posted["contributions"]}
+    assert told["age is 999"] > 1.0
+    assert "age" not in told
+    assert posted["bias"] + sum(told.values()) == pytest.approx(posted["margin"], abs=1e-12)
+    absent = client.get("/models/m/predict?size=0.5").json()
+    assert absent["margin"] + told["age is 999"] == pytest.approx(one["margin"], abs=0.5)
+
+
+def test_exports_and_scorers_carry_it(client: httpx.Client) -> None:
+    export = client.get("/models/m/export?format=json").json()
+    assert [one["value"] for one in export["apart"]] == [999.0]
+    row = {"age": 999, "size": 0.5}
+    margin = client.post("/models/m/predict", json={"features": row}).json()["margin"]
+    assert Scorer(model_of(export)).margin(row) == margin
+
+
+def test_columns_with_shapes_are_known_features(client: httpx.Client) -> None:
+    found = client.get("/models/m/predict?age=0.25&size=0.5&other=1").json()
+    assert (found["known_features"], found["unknown_features"]) == (2, 1)
+
+
+def test_what_cannot_be_declared_is_refused(client: httpx.Client) -> None:
+    for missing, code in (([{"feature": "a", "values": [0]}], "out_of_range"), ([*MISSING, *MISSING], "conflicting_settings")):
+        answer = client.put("/models/other", json={"learner": {"missing": missing}})
+        assert answer.status_code == 422
+        assert answer.json()["code"] == code
