@@ -13,7 +13,7 @@ typedef struct {
 
 /* Whether a text says that there is no value: one of `ABSENT` of riata/wire/given.py. */
 static bool says_nothing(const u8 *p, const u8 *stop) {
-    static const char *const WORDS[] = {"", "na", "n/a", "<na>", "#n/a", "nan", "null", "none", "-", "?", "\\n", "nat"};
+    static const char *const WORDS[] = {"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"};
     u8 lower[8];
     if (stop - p >= (i64)sizeof lower)
         return false;

@@ -1,15 +1,15 @@
 """CSV files: their delimiter, what their columns are, and their rows. The cells are read by the `csv` module.
 
-A column is of numbers if every cell in the file is a number or says that there is none, and of lists if every cell is empty or a
-list of numbers as JSON writes it, such as the points of a curve. So the file is read twice, and no row is sent before every row
-has been seen.
+The kind that a field has in the model decides how its column is read. Any other column is of numbers if every cell in the file is
+a number or says that there is none, and none begins with a zero as postal codes do; and of lists if every cell is empty or a list
+of numbers as JSON writes it, such as the points of a curve. So the file is read twice, and no row is sent before every row has been
+seen.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -23,7 +23,8 @@ import msgspec
 from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
-from riata.wire.tables import ABSENT, BadRow, NoLabel, NotFinite, Roles, example, given_labels, label_of, require_positive
+from riata.cli.written_numbers import PLAIN, Form, WrittenNumbers, reads
+from riata.wire.tables import BadRow, NoLabel, NotFinite, Roles, example, given_labels, label_of, number_in, require_positive
 
 DELIMITERS: Final = ",;\t|"
 DELIMITER_NAMES: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -44,16 +45,15 @@ class _Seen:
     is_list : whether every cell is empty or in brackets; None before there is one
     """
 
-    is_number: bool = True
+    numbers: WrittenNumbers = field(default_factory=WrittenNumbers)
     is_list: bool | None = None
     empty: int = 0
     values: Counter[str] = field(default_factory=Counter)
 
     def add(self, cells: Sequence[str]) -> None:
         self.empty += sum(not cell.strip() for cell in cells)
-        if self.is_number:
-            self.is_number = all(map(_is_number, cells))
-        if not self.is_number and self.is_list is not False:
+        self.numbers.add(cells)
+        if not self.numbers.has_form and self.is_list is not False:
             held = [cell for cell in map(str.strip, cells) if cell]
             first = self.is_list or not held or _is_list(held[0])
             self.is_list = first and all(cell[0] == "[" and cell[-1] == "]" for cell in held) if held else self.is_list
@@ -75,10 +75,12 @@ def csv_rows(source: IO[bytes], name: str, layout: Layout) -> Rows:
             require_positive((value or None for value in labels), roles.positive)
         if layout.watcher is not None:
             layout.watcher.labels(given_labels(labels.items(), roles))
-    columns = [_column(one, of, roles, rows) for one, of in zip(names, seen, strict=True)]
+    columns = [_column(one, of, roles, rows, delimiter) for one, of in zip(names, seen, strict=True)]
     read = [
-        _READ.get(column.kind, _word) if column.name not in (roles.label, roles.event_id, roles.subject) else _word
-        for column in columns
+        _reader(column.kind, of.numbers.form(delimiter))
+        if column.name not in (roles.label, roles.event_id, roles.subject)
+        else _word
+        for column, of in zip(columns, seen, strict=True)
     ]
     about = f"{size_of(rows, len(names))}, separated by {DELIMITER_NAMES[delimiter]}"
     if layout.watcher is not None:
@@ -182,14 +184,22 @@ def _rows(
     text.detach()
 
 
-def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
-    kind = "category" if name in roles.category else "number" if seen.is_number else "list" if seen.is_list else "category"
+def _column(name: str, seen: _Seen, roles: Roles, rows: int, delimiter: str) -> Column:
+    form, known = seen.numbers.form(delimiter), roles.kinds.get(name)
+    own = "list" if form is None and seen.is_list else "category" if form is None or seen.numbers.zeros else "number"
+    kind = known or own
     if name == roles.label:
-        return Column(name, kind, _label_about(name, seen, roles))
+        return Column(name, kind, _label_about(name, seen, roles, form))
     about = [f"{seen.empty:,} empty"] if seen.empty else []
-    if kind == "category" and name not in roles.category:
-        words = [value for value in seen.values if not _is_number(value)]
-        if 2 * len(words) < len(seen.values):
+    if known not in (None, own) and name not in roles.named:
+        about.append("known to the model")
+    if kind == "number" and form not in (None, PLAIN):
+        about.append(f"written as {seen.numbers.example!r}")
+    if kind == "category" and known is None:
+        words = [value for value in seen.values if not reads(number_in, value)]
+        if form is not None:
+            about.append(f"{seen.numbers.zeros!r} begins with a zero: --number {name}?")
+        elif 2 * len(words) < len(seen.values):
             about.append(f"most cells are numbers, but {words[0]!r} is not")
     if (
         kind == "category"
@@ -201,10 +211,10 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int) -> Column:
     return Column(name, kind, ", ".join(about))
 
 
-def _label_about(name: str, seen: _Seen, roles: Roles) -> str:
+def _label_about(name: str, seen: _Seen, roles: Roles, form: Form | None) -> str:
     """The values of the label and what they mean. Raises `BadInput` (code `bad_label`) if they are words without a meaning."""
     common = [(value, count) for value, count in seen.values.most_common() if value]
-    if not seen.is_number and not roles.classes:
+    if form != PLAIN and not roles.classes:
         meant, unknown = _meant(common, roles)
         if len({*meant.values()}) < _CLASSES or sum(unknown.values()) > seen.values.total() / 2:
             words = ", ".join(repr(value) for value, _ in common[:LABELS_SHOWN])
@@ -253,28 +263,19 @@ def _is_list(cell: str) -> bool:
     return isinstance(points, list) and all(isinstance(p, list) and {*map(type, p)} <= {int, float} for p in points)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        _number(cell)
-    except ValueError:
-        return False
-    return True
+def _reader(kind: str, form: Form | None) -> Callable[[str], Any]:
+    """Return what reads a cell of a column of this kind. What a number or a time is written as is for the service to read."""
+    if kind in ("category", "list"):
+        return _word if kind == "category" else _list
+    number = (form or PLAIN).number
 
+    def read(cell: str) -> float | str | None:
+        try:
+            return number(cell)
+        except ValueError:
+            return _word(cell)
 
-def _number(cell: str) -> float | None:
-    """The number in a cell, None if it says that there is none. Raises `ValueError`."""
-    try:
-        found = float(cell)
-    except ValueError:
-        if cell.strip().lower() in ABSENT:
-            return None
-        raise
-    if "_" in cell or math.isinf(found):
-        raise ValueError
-    return None if math.isnan(found) else found
-
-
-_READ: Final[dict[str, Callable[[str], Any]]] = {"number": _number, "list": _list}
+    return read
 
 
 # The names of the columns of a CSV file: its first line, or what --header gives if the first line is data.

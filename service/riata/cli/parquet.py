@@ -84,7 +84,9 @@ def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
     """The kind of a column by its type. Raises `BadInput` (code `bad_column`) if no feature can have it."""
     if types.is_dictionary(type_):
         type_ = type_.value_type
-    if name in roles.category or types.is_string(type_) or types.is_large_string(type_) or types.is_boolean(type_):
+    if (known := roles.kinds.get(name)) is not None:
+        return known
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_boolean(type_):
         return "category"
     if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_) or types.is_null(type_):
         return "number"

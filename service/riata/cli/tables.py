@@ -13,6 +13,7 @@ from riata.wire.given import Given
 from riata.wire.tables import BadRow, Roles
 
 TABLES: Final = ("csv", "parquet")
+KINDS: Final = ("number", "category", "boolean", "time", "unix_s", "unix_ms")  # of fields, as in `encoder.fields`
 CLASSES: Final = "classes"  # a convention of labels: they are names
 LABEL_NAMES: Final = ("label", "target", "class", "outcome", "y")
 SHOWN_MAX: Final = 12  # columns of a kind
@@ -24,6 +25,9 @@ DropOption = Annotated[list[str] | None, typer.Option("--drop", help="CSV, Parqu
 CategoryOption = Annotated[
     list[str] | None,
     typer.Option("--category", help="CSV, Parquet: a column whose numbers are names, as postal codes. Repeatable."),
+]
+NumberOption = Annotated[
+    list[str] | None, typer.Option("--number", help="CSV, Parquet: a column of numbers, such as 007 or 1,5. Repeatable.")
 ]
 PositiveOption = Annotated[
     str | None, typer.Option("--positive", help="CSV, Parquet: the value of the label that means 1; every other one means 0.")
@@ -84,7 +88,7 @@ class Layout:
         if self.roles.subject is not None:
             told = "rows in NDJSON and Arrow say it themselves, as `subject`; VW text and svmlight cannot: send NDJSON or a table"
             raise BadInput(f"{name}: --subject names a column of CSV and Parquet; {told}", "bad_option")
-        if replace(self.roles, classes=False) != Roles() or self.header is not None:
+        if replace(self.roles, classes=False, kinds={}) != Roles() or self.header is not None:
             raise BadInput(f"{name}: options about columns are for CSV and Parquet; or say --format csv", "bad_option")
 
 
@@ -101,15 +105,21 @@ def layout_of(
     labels: str | None = None,
     watcher: Watcher | None = None,
     header: str | None = None,
+    number: list[str] | None = None,
 ) -> Layout:
     """Return the layout that options ask for. labels : the convention of labels, if one was given."""
-    left_out, category_names = frozenset(drop or ()), frozenset(category or ())
-    roles = Roles(label, None, event_id, left_out, category_names, positive, classes=labels == CLASSES, subject=subject)
+    if twice := {*(category or ())} & {*(number or ())}:
+        raise BadInput(f"--number {min(twice)}: the column is named with --category too; give one of them", "bad_option")
+    kinds = dict.fromkeys(category or (), "category") | dict.fromkeys(number or (), "number")
+    roles = Roles(
+        label, None, event_id, frozenset(drop or ()), kinds, frozenset(kinds), positive,
+        classes=labels == CLASSES, subject=subject,
+    )  # fmt: skip
     return Layout(form, roles, labelled, watcher=watcher, header=header)
 
 
 class Column(NamedTuple):
-    """What is known of a column before its rows are read. kind: number, category, time or list. about: for people."""
+    """What is known of a column before its rows are read. kind: that of its field, or list. about: for people."""
 
     name: str
     kind: str
@@ -123,6 +133,16 @@ class Rows(NamedTuple):
     roles: Roles
     about: str
     lines: Iterator[tuple[int, bytes]]
+
+
+def with_known(layout: Layout, kinds: Mapping[str, str]) -> Layout:
+    """Return a layout whose columns are read by the kinds that the model knows. Says which options contradict these."""
+    for name in sorted(layout.roles.named & kinds.keys()):
+        given, known = layout.roles.kinds[name], kinds[name]
+        if given != known:
+            told = f"--{given} {name}: the model reads the field as {known}, whatever it is sent"
+            typer.echo(f"{told}; change that with `riata fields set MODEL {name}={given}`", err=True)
+    return replace(layout, roles=layout.roles.with_known(kinds))
 
 
 def found_roles(layout: Layout, names: list[str], hidden: frozenset[str]) -> Roles:
@@ -158,7 +178,7 @@ def shown(name: str, rows: Rows, labelled: bool = True) -> str:
             kind = "dropped"
         kinds.setdefault(kind, []).append(column.name + (f" ({column.about})" if column.about else ""))
     lines = [f"{name}: {rows.about}"]
-    order = ("label", "event id", "subject", "dropped", "number", "category", "time", "list")
+    order = ("label", "event id", "subject", "dropped", *KINDS, "list")
     for kind in sorted(kinds, key=order.index):
         found = kinds[kind]
         more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""

@@ -39,7 +39,7 @@ from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
 from riata.native.library import core, struct
 from riata.native.reading import hash_of
-from riata.wire.given import ABSENT
+from riata.wire.given import ABSENT, plain_number
 from riata.wire.names import Names
 
 NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS = 1, 2, 3, 4, 5, 6  # as in `service/native/fields.h`
@@ -340,7 +340,7 @@ def category_text(value: float | bool) -> str:
     """Return the text of a number or a truth as a category."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(int(value)) if value == value and abs(value) < 2**53 and value == int(value) else repr(value)
+    return plain_number(value)
 
 
 def _as_category(value: Any) -> tuple[Value, int | None]:

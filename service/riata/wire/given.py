@@ -21,7 +21,7 @@ Kind = Literal["number", "truth", "text", "several", "tag", "other"]
 DISTINCT_MAX: Final = 1000  # labels that are counted, so that the memory is bounded
 FORMS: Final[dict[str, frozenset[float]]] = {"0/1": frozenset({0.0, 1.0}), "-1/+1": frozenset({-1.0, 1.0})}
 OWN: Final = {"0/1": "0 and 1", "-1/+1": "-1 and 1", "real": "numbers", "classes": "names of classes"}
-ABSENT: Final = frozenset({"", "na", "n/a", "<na>", "#n/a", "nan", "null", "none", "-", "?", "\\n", "nat"})
+ABSENT: Final = frozenset({"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"})
 # What the service adds for those who mean it.
 BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 _TRUTHS: Final = frozenset({"true", "false"})

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.wire.given import DISTINCT_MAX, Given, given_value
+from riata.wire.given import ABSENT, DISTINCT_MAX, Given, given_value, plain_number
 
 # Values of other programs as JSON has them: numbers, texts, lists. NaN, None, NaT and NA are absent, numpy scalars are numbers,
 # and points in time are days since 1970.
@@ -131,7 +131,8 @@ def arrow_cells(column: Any) -> list[Any]:
         unit = found[1] or found[2]
         days = column.cast("int32" if unit == "32" else "int64").to_pylist()
         by = 1000 if unit == "ns" else 1
-        return [None if day is None else day // by / _PER_DAY[unit] for day in days]
+        kind: type[float] = float if found[1] and str(column.type).startswith("duration") else Days if found[1] else Day
+        return [None if day is None else kind(day // by / _PER_DAY[unit]) for day in days]
     try:
         cells: list[Any] = column.to_pylist()
     except Exception:  # one bad value among them, such as text that is not UTF-8
@@ -240,7 +241,6 @@ def looked_at(rows: Iterable[Any], label: Callable[[Any], Any], positive: str) -
 ID_BYTES: Final = 16  # of an event id
 YES: Final = frozenset({"1", "true", "yes", "y", "t"})
 NO: Final = frozenset({"0", "false", "no", "n", "f"})
-ABSENT: Final = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})  # words that say that there is no value
 _SHOWN_MAX: Final = 64
 VALUES_MAX: Final = 200_000  # of a request, so that wide tables and long curves stay below the size of a body
 _ROWS_AT_ONCE: Final = 1000  # of a table, converted to objects of Python
@@ -272,7 +272,8 @@ class Roles:
     weight, event_id, subject : of the row
     drop     : left out
     ignored  : left out too, and may be missing
-    category : numbers that are names, such as postal codes
+    kinds    : kinds of fields by column, as in `encoder.fields`
+    named    : columns whose kind the user says; the model knows the others
     positive : the value of the label that means 1; every other value means 0
     classes  : whether labels are names of classes, which stay as they are
     """
@@ -281,7 +282,8 @@ class Roles:
     weight: str | None = None
     event_id: str | None = None
     drop: frozenset[str] = frozenset()
-    category: frozenset[str] = frozenset()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
     positive: str | None = None
     ignored: frozenset[str] = frozenset()
     classes: bool = False
@@ -289,9 +291,13 @@ class Roles:
 
     def require(self, names: Sequence[str]) -> None:
         """Raise `BadInput` (code `no_column`) if a column that is named here is not in a table with these columns."""
-        for name in (self.label, self.weight, self.event_id, self.subject, *sorted(self.drop), *sorted(self.category)):
+        for name in (self.label, self.weight, self.event_id, self.subject, *sorted(self.drop), *sorted(self.named)):
             if name is not None and name not in names:
                 raise BadInput(f"no column {name!r}; {nearest(name, names)}", "no_column")
+
+    def with_known(self, kinds: Mapping[str, str]) -> Roles:
+        """Return these roles with kinds that the model knows; those that the user says stay."""
+        return replace(self, kinds={**kinds, **self.kinds}) if kinds else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +376,8 @@ def example(items: Iterable[tuple[str, Any]], roles: Roles, row: int) -> dict[st
             elif name == roles.subject:
                 made["subject"] = str(said)
             else:
-                features[name] = str(said) if name in roles.category else said
+                kind = roles.kinds.get(name)
+                features[name] = said if kind is None else as_kind(kind, value, said)
         except ValueError as error:
             raise BadRow(row, name, str(error), _code(error)) from None
         except Exception as error:  # a value of another program's type, whose methods may raise anything
@@ -509,6 +516,67 @@ def _feature(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {require_unicode(str(name)): said for name, item in value.items() if (said := plain(item)) is not None}
     return plain(value)
+
+
+def as_kind(kind: str, value: Any, said: Any) -> Any:
+    """Return a value of a table for a field of this kind. A category is a text, and a point in time is one if the service reads
+    numbers of the kind otherwise. said : what `_feature` returned for the value"""
+    if isinstance(said, float | int) and kind in _TEXTS and is_moment(value):
+        return moment_text(float(said), is_date=_is_date(value) or (kind == "category" and said == int(said)))
+    if kind == "category" and isinstance(said, float | int):
+        return str(said).lower() if isinstance(said, bool) else plain_number(said)
+    if kind == "number" and isinstance(said, str):
+        try:
+            return number_in(said)
+        except ValueError:
+            return said
+    return said
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text writes with a decimal point, None if it says that there is none. Raises `ValueError`."""
+    try:
+        found = float(text)
+    except ValueError:
+        if text.strip().lower() in ABSENT:
+            return None
+        raise
+    if "_" in text or math.isinf(found):
+        raise ValueError
+    return None if math.isnan(found) else found
+
+
+_TEXTS: Final = frozenset({"category", "time", "unix_s", "unix_ms"})  # kinds in which points in time are sent as texts
+
+
+class Days(float):
+    """A point in time as days since 1970. is_date : whether it has no time of day"""
+
+    is_date = False
+
+
+class Day(Days):
+    """A date."""
+
+    is_date = True
+
+
+def is_moment(value: Any) -> bool:
+    """Whether a value is a point in time."""
+    return isinstance(value, Days | date) or (hasattr(value, "dtype") and value.dtype.kind == "M")
+
+
+def _is_date(value: Any) -> bool:
+    return value.is_date if isinstance(value, Days) else isinstance(value, date) and not isinstance(value, datetime)
+
+
+def moment_text(days: float, *, is_date: bool) -> str:
+    """Return days since 1970 in the form of RFC 3339, to the microsecond; as a number if that has no year for it."""
+    try:
+        found = EPOCH + timedelta(microseconds=round(days * DAY_US))
+    except OverflowError:
+        return plain_number(days)
+    return found.date().isoformat() if is_date else found.isoformat().replace("+00:00", "Z")
 
 
 def label_of(value: float | int | str | list[Any], positive: str | None = None) -> float | int:
