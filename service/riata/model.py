@@ -28,7 +28,7 @@ from riata.wire.given import LabelTally
 from riata.wire.parse import Context, parse_examples
 from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
-from riata.wire.tables import Roles, example, examples_of, labels_of
+from riata.wire.tables import Roles, example, examples_of, is_moment, labels_of
 
 Prediction = dict[str, Any]
 NDJSON: Final = READERS[0].line_type  # of JSON, a row a line
@@ -77,6 +77,11 @@ class Model:
         return self._state.config.classes.names
 
     @property
+    def fields(self) -> dict[str, str]:
+        """The kinds of the fields that have one, by name."""
+        return {} if self._names.kinds is None else self._names.kinds.documents()
+
+    @property
     def metrics(self) -> dict[str, Any]:
         """The progressive figures: each row was predicted before it was learnt."""
         return self._state.progressive.figures()
@@ -88,7 +93,7 @@ class Model:
 
     def learn_one(self, features: Mapping[str, Any], label: float | str, *, weight: float | None = None) -> None:
         """Learn one row."""
-        row = {**example(features.items(), Roles(), 0), "label": label}
+        row = {**example(features.items(), self._roles(features), 0), "label": label}
         self._learn([row if weight is None else {**row, "weight": weight}], 0)
 
     def learn_many(
@@ -103,7 +108,7 @@ class Model:
         """Learn rows in their order and return how many. If a row cannot be learnt, none of its 10,000 is. Nothing is learnt if
         all labels are those of another setting (`OtherLabels`)."""
         learnt, named = 0, self.labels == "classes"
-        roles = Roles(label, weight, None, frozenset(drop), positive=positive, classes=named)
+        roles = Roles(label, weight, None, frozenset(drop), self.fields, positive=positive, classes=named)
         tally = LabelTally(self.labels)
         for given, count in (labels_of(rows, roles) or {}).items():
             tally.add(given, count)
@@ -115,12 +120,13 @@ class Model:
     def predict_one(self, features: Mapping[str, Any]) -> Prediction:
         """Return probability, margin, label and std_error of one row, how many of its features have a weight and how many have
         none, and of several classes `probabilities`; None is unknown."""
-        return documents(self._scores([example(features.items(), Roles(), 0)], 0), self.classes)[0]
+        return documents(self._scores([example(features.items(), self._roles(features), 0)], 0), self.classes)[0]
 
     def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[Prediction]:
         """Return one answer a row, as `predict_one`. A label that is named is not looked at."""
         found: list[Prediction] = []
-        for part in examples_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label})), ROWS_PER_REQUEST_MAX):
+        roles = Roles(drop=frozenset(drop), ignored=frozenset({label}), kinds=self.fields)
+        for part in examples_of(rows, roles, ROWS_PER_REQUEST_MAX):
             found += documents(self._scores(part, len(found)), self.classes)
         return found
 
@@ -129,6 +135,9 @@ class Model:
         config = self._state.config
         parsed = parse_examples(body, content_type, Context(config.encoder, config.labels, kinds=self._names.kinds), False)
         return self._model().score(parsed.batch), parsed.errors
+
+    def _roles(self, features: Mapping[str, Any]) -> Roles:
+        return Roles(kinds=self.fields if any(map(is_moment, features.values())) else {})
 
     def _scores(self, rows: list[dict[str, Any]], first: int) -> Scores:
         scores, errors = self.score_body(_body([{"features": row["features"]} for row in rows], first))

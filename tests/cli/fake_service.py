@@ -32,6 +32,7 @@ class FakeService:
     def __init__(self) -> None:
         self.rows: dict[str, list[bytes]] = {"default": []}
         self.documents: dict[str, dict[str, Any]] = {"default": {"labels": "0/1"}}
+        self.fields: dict[str, list[dict[str, Any]]] = {}
         self.requests: list[httpx.Request] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -66,6 +67,7 @@ class FakeService:
         documents: dict[str, Any] = {
             "": {"config": self.documents[model], "non_zeros": 3, "seq_logged": examples, "seq_applied": examples},
             "path": PATH,
+            "fields": {"fields": self.fields.get(model, []), "meets": True, "wide": False},
             "metrics": {"cumulative": figures, "faded": {**figures, "half_life": 10000}, "non_zeros": 3},
             "weights": {"weights": [{"feature": "age", "weight": 0.5, "slot": 1, "names": ["age"]}]},
         }

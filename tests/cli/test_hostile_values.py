@@ -22,7 +22,7 @@ from riata.cli.feed_rows import Layout as FeedLayout
 from riata.cli.feed_rows import Message, event_of
 from riata.cli.open_table import open_rows
 from riata.cli.refusals import LeftOut
-from riata.cli.tables import Layout
+from riata.cli.tables import KINDS, Layout
 from riata.client.calls import Sent
 from riata.client.observing import observe_parts
 from riata.wire.row_ids import RowIds
@@ -224,7 +224,7 @@ ROLES = [
     Roles("label", classes=True),
     Roles("label", positive="1"),
     Roles("label", "a", "b", subject="c"),
-    Roles("label", category=frozenset("abc")),
+    *(Roles("label", kinds=dict.fromkeys("abc", kind)) for kind in KINDS),
 ]
 
 

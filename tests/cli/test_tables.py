@@ -62,10 +62,10 @@ def test_the_columns_are_shown_before_a_row_is_sent(churn: Path, service: FakeSe
 
 
 def test_a_column_of_numbers_with_one_word_is_a_category_that_names_the_word(tmp_path: Path, service: FakeService) -> None:
-    (tmp_path / "spent.csv").write_text('spent,label\n3.5,1\n"1,200.0",0\n0,1\n,0\n')
+    (tmp_path / "spent.csv").write_text('spent,label\n3.5,1\n"1,20.0",0\n0,1\n,0\n')
     done = run("observe", str(tmp_path / "spent.csv"))
-    assert done.stderr.splitlines()[2] == "  category  spent (1 empty, most cells are numbers, but '1,200.0' is not)"
-    assert [json.loads(row)["features"] for row in service.rows["default"]][1] == {"spent": "1,200.0"}
+    assert done.stderr.splitlines()[2] == "  category  spent (1 empty, most cells are numbers, but '1,20.0' is not)"
+    assert [json.loads(row)["features"] for row in service.rows["default"]][1] == {"spent": "1,20.0"}
 
 
 def test_a_row_is_on_the_line_on_which_it_ends_in_the_file(churn: Path) -> None:
@@ -80,7 +80,7 @@ def test_the_delimiter_is_found(text: str, mark: str, tmp_path: Path, capfd: pyt
     path = tmp_path / "rows.tsv.gz"
     path.write_bytes(gzip.compress(text.encode()))
     (row,) = rows_of(path)
-    assert row == {"features": {"a": "1,5" if mark == "semicolon" else "x"}, "label": 1.0}
+    assert row == {"features": {"a": 1.5 if mark == "semicolon" else "x"}, "label": 1.0}
     assert f"separated by {mark}s" in capfd.readouterr().err
 
 

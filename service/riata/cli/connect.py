@@ -80,6 +80,17 @@ def connected(url: str, say: Callable[[str], None] | None = None) -> Iterator[Ri
         yield client
 
 
+def kinds_of(riata: Riata, model: str) -> dict[str, str]:
+    """Return the kinds of the fields that a model knows; none if there is no such model, or without the right to read them."""
+    from riata.client.calls import kinds_in
+    from riata.client.errors import ApiRefused
+
+    try:
+        return kinds_in(riata.fields(model))
+    except ApiRefused:
+        return {}
+
+
 def require_format(form: str) -> None:
     """Raise `BadInput` if the option --format is none of its choices."""
     from riata.base.errors import nearest

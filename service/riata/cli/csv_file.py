@@ -1,9 +1,9 @@
 """CSV files: their delimiter, what their columns are, and their rows. The cells are read by the `csv` module.
 
-The kind that a field has in the model decides how its column is read. Any other column is of numbers if every cell in the file is
-a number or says that there is none, and none begins with a zero as postal codes do; and of lists if every cell is empty or a list
-of numbers as JSON writes it, such as the points of a curve. So the file is read twice, and no row is sent before every row has been
-seen.
+The kind that a field has in the model decides how its column is read. Any other column is of numbers if every cell in the file
+is a number or says that there is none, and none begins with a zero as postal codes do; and of lists if every cell is empty or a
+list of numbers as JSON writes it, such as the points of a curve. So the file is read twice, and no row is sent before every row
+has been seen.
 """
 
 from __future__ import annotations

@@ -54,6 +54,10 @@ class FileSegments(FileReading):
         self._segments: list[Segment] = []
         self._builder = self._begin(0)
 
+    def kinds(self) -> dict[str, str]:
+        """Return the kinds of the fields so far."""
+        return {} if self.names.kinds is None else self.names.kinds.documents()
+
     def finish(self) -> list[Segment]:
         """Write what is left, and return all segments, oldest first."""
         if not self._builder.is_empty:
@@ -129,7 +133,8 @@ def data_of_files(
 
         for file in files:
             left = LeftOut()
-            with open_rows(file, replace(layout, watcher=left)) as source:
+            known = layout.known if reading is None else reading.kinds
+            with open_rows(file, replace(layout, watcher=left, known=known)) as source:
                 start = _beginning(source, file, layout.line_form)
                 if reading is None or config is None:
                     config = make_config(start.beginning)

@@ -42,7 +42,16 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOption, LabelOption, PositiveOption, layout_of
+from riata.cli.tables import (
+    CategoryOption,
+    DropOption,
+    EventIdOption,
+    HeaderOption,
+    LabelOption,
+    NumberOption,
+    PositiveOption,
+    layout_of,
+)
 from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -123,6 +132,7 @@ def fit(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    number: NumberOption = None,
     header: HeaderOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
@@ -139,8 +149,9 @@ def fit(
     """
     _require(form, online, batch, progress_table, subject)
     settings = _settings(setting or [], {"encoder.bits": bits, POSITIVE_WEIGHT: label_weight})
-    table = layout_of(form, label, drop, category, positive, event_id, labels=labels, header=header)
+    table = layout_of(form, label, drop, category, positive, event_id, labels=labels, header=header, number=number)
     request = Request(file, table, labels, learner, settings, model_file, threads, out, as_json, interactions or (), curve or ())
+    request = replace(request, layout=replace(table, known=request.kinds))
     if online:
         return _fit_online(request, strict, progress_table)
     more = {"k": k, "memory_bytes_max": memory_bytes_max, "at_once": at_once, "machines": machines, "eta": eta, "rounds": rounds}

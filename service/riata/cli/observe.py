@@ -7,9 +7,9 @@ import os
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -39,6 +39,7 @@ from riata.cli.tables import (
     EventIdOption,
     HeaderOption,
     LabelOption,
+    NumberOption,
     PositiveOption,
     SubjectOption,
     layout_of,
@@ -86,6 +87,7 @@ def observe(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    number: NumberOption = None,
     header: HeaderOption = None,
     positive: PositiveOption = None,
     event_id: EventIdOption = None,
@@ -96,7 +98,8 @@ def observe(
 ) -> None:
     """Send a file of labelled rows to a running service.
 
-    Of a CSV or Parquet file the command shows what each column is before anything is sent: label, number or category.
+    Of a CSV or Parquet file the command shows what each column is before anything is sent: label, number or category. Fields that
+    the model knows are read by their kinds (`riata fields`).
     Every row counted as accepted is durable. Rejected rows are counted by code, the first ten are reported with line and column,
     and the exit code is then 1.
 
@@ -104,7 +107,7 @@ def observe(
     the file. So a file may be sent again after Ctrl-C or a crash, or when it has grown or was corrected: only rows that are new
     are learnt. Rows of stdin have ids with --source NAME only.
     """
-    from riata.cli.connect import behind
+    from riata.cli.connect import behind, kinds_of
     from riata.cli.model_setup import POSITIVE_WEIGHT, ensure_model
     from riata.cli.open_table import open_rows
     from riata.cli.progress import row_progress
@@ -115,8 +118,13 @@ def observe(
         raise BadInput("--learner, --label-weight and -q apply to a new model only; give its --labels too", "bad_option")
     settings = [] if label_weight is None else [f"{POSITIVE_WEIGHT}={label_weight}"]
     sending = Sending(model, source_of(file, source, again), file)
-    layout = layout_of(form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending, header=header)
-    with sending.ending(), open_rows(file, layout) as opened, connected(url) as riata:
+    layout = layout_of(
+        form, label, drop, category, positive, event_id, subject, labels=labels, watcher=sending, header=header, number=number
+    )
+    with sending.ending(), ExitStack() as stack:
+        service = cache(lambda: stack.enter_context(connected(url)))
+        layout = replace(layout, known=lambda: kinds_of(service(), model))
+        opened, riata = stack.enter_context(open_rows(file, layout)), service()
         begin = partial(read_rows, opened, file, layout.line_form)
         rows = sending.judge(opened, begin, setting_of(riata, model, labels))
         crosses = crosses_of(interactions or (), rows.form, rows.head)

@@ -19,7 +19,7 @@ import typer
 from riata.cli.csv_file import csv_rows
 from riata.cli.parquet import parquet_rows
 from riata.cli.source import can_go_back, open_source
-from riata.cli.tables import TABLES, Layout, shown
+from riata.cli.tables import TABLES, Layout, shown, with_known
 
 SUFFIXES: Final = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 PARQUET_MAGIC: Final = b"PAR1"
@@ -49,6 +49,7 @@ def as_lines(source: BufferedReader, name: str, layout: Layout) -> Iterator[Buff
             shutil.copyfileobj(source, copy)
             copy.seek(0)
             whole = copy
+        layout = with_known(layout)
         if layout.kept is not None:  # a table has it as the id of its rows: it is no feature
             layout = replace(layout, roles=replace(layout.roles, event_id=layout.kept))
         rows = (csv_rows if form == "csv" else parquet_rows)(whole, name, layout)

@@ -84,7 +84,7 @@ def _learnt(request: Request) -> bytes:
     from riata.run.files.fit import Fit
 
     left = LeftOut()
-    with open_rows(request.file, replace(request.layout, watcher=left)) as source:
+    with open_rows(request.file, replace(request.layout, watcher=left, known=request.kinds)) as source:
         start = recognised(head_of(source), request.file, request.layout.line_form)
         run = Fit(request.config(start), line_type(start.form))
         run.begin_after(start.header, start.lines)

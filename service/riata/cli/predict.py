@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,9 +19,19 @@ from riata.cli.connect import (
     RowsPerRequest,
     UrlOption,
     connected,
+    kinds_of,
     require_format,
 )
-from riata.cli.tables import CategoryOption, DropOption, EventIdOption, HeaderOption, LabelOption, Layout, layout_of
+from riata.cli.tables import (
+    CategoryOption,
+    DropOption,
+    EventIdOption,
+    HeaderOption,
+    LabelOption,
+    Layout,
+    NumberOption,
+    layout_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +86,7 @@ def predict(
     label: LabelOption = None,
     drop: DropOption = None,
     category: CategoryOption = None,
+    number: NumberOption = None,
     header: HeaderOption = None,
     event_id: EventIdOption = None,
     kept: Annotated[
@@ -97,17 +109,18 @@ def predict(
     from riata.cli.source import chunks, read_rows
 
     asking = Asking()
-    layout = replace(_layout(form, label, drop, category, event_id, kept), header=header, watcher=asking)
+    layout = replace(_layout(form, label, drop, category, number, event_id, kept), header=header, watcher=asking)
     with ExitStack() as stack:
-        source = stack.enter_context(open_rows(file, layout))
+        options = {"model": model, "explain": explain, "remember": remember, "level": level}
+        service = cache(lambda: stack.enter_context(connected(url)))
+        if model_file is None:
+            ask, known = answers_of_service(service, options)
+        else:
+            ask, known = answers_of_file(_alone(model_file, explain or remember or level is not None))
+        source = stack.enter_context(open_rows(file, replace(layout, known=known)))
         rows = read_rows(source, file, layout.line_form)
         beside = Kept(kept, is_table(source))
         write = stack.enter_context(writer_to(out, kept))
-        options = {"model": model, "explain": explain, "remember": remember, "level": level}
-        if model_file is None:
-            ask = answers_of_service(stack.enter_context(connected(url)), options)
-        else:
-            ask = answers_of_file(_alone(model_file, explain or remember or level is not None))
         advance = stack.enter_context(row_progress("predicted"))
         features = unknown = 0
         for chunk in chunks(_unlabelled(rows, beside), rows_per_request, rows.header):
@@ -145,12 +158,18 @@ def _counted(answers: Answers) -> tuple[int, int]:
 
 
 def _layout(
-    form: str, label: str | None, drop: list[str] | None, category: list[str] | None, event_id: str | None, kept: str | None
+    form: str,
+    label: str | None,
+    drop: list[str] | None,
+    category: list[str] | None,
+    number: list[str] | None,
+    event_id: str | None,
+    kept: str | None,
 ) -> Layout:
 
     require_format(form)
     require_free(kept, event_id)
-    return replace(layout_of(form, label, drop, category, None, event_id, labelled=False), kept=kept)
+    return replace(layout_of(form, label, drop, category, None, event_id, number=number, labelled=False), kept=kept)
 
 
 def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:
@@ -164,6 +183,7 @@ def _unlabelled(rows: Rows, beside: Kept) -> Iterator[tuple[int, bytes]]:
 
 Answers = Sequence[dict[str, Any]]
 Ask = Callable[[Chunk, str], Answers]  # of the rows of a chunk, which is in this format. Raises `NotPredicted`
+Kinds = Callable[[], Mapping[str, str]]  # of the fields that the model knows
 COLUMNS: Final = ("probability", "margin", "label", "std_error")
 FIGURES: Final = frozenset({*COLUMNS, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"})
 SUFFIXES: Final = (".csv", ".parquet", ".ndjson")
@@ -248,24 +268,24 @@ def _error(line: int, code: str, detail: str) -> dict[str, Any]:
     return {"line": line, "error": code, "detail": detail}
 
 
-def answers_of_service(riata: Riata, options: dict[str, Any]) -> Ask:
+def answers_of_service(service: Callable[[], Riata], options: dict[str, Any]) -> tuple[Ask, Kinds]:
     """Ask a service, with these options of `Riata.predict`."""
     from riata.client import ApiRefused
 
     def ask(chunk: Chunk, form: str) -> Answers:
         try:
-            answers: Answers = riata.predict(chunk.body, content_type=line_type(form), **options)
+            answers: Answers = service().predict(chunk.body, content_type=line_type(form), **options)
         except ApiRefused as error:
             if error.code != NotPredicted.code:
                 raise
             raise NotPredicted(error.detail, error.errors) from None
         return answers
 
-    return ask
+    return ask, lambda: kinds_of(service(), options["model"])
 
 
-def answers_of_file(path: Path) -> Ask:
-    """Ask the model in a file. Raises `BadInput` if there is none."""
+def answers_of_file(path: Path) -> tuple[Ask, Kinds]:
+    """Ask the model in a file, also for the kinds of its fields. Raises `BadInput` if there is none."""
     from riata.client.errors import RowProblem
     from riata.model import Model, documents
 
@@ -280,7 +300,7 @@ def answers_of_file(path: Path) -> Ask:
             raise NotPredicted("rows cannot be predicted", problems)
         return documents(scores, model.classes)
 
-    return ask
+    return ask, lambda: model.fields
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
@@ -68,6 +68,7 @@ class Layout:
     labelled : whether rows are to be learnt; if not, the label may be missing, and is not looked at
     kept     : a column that is no feature and is wanted beside the predictions
     header   : names of the columns of a CSV file whose first line is a row
+    known    : returns the kinds of the fields that the model knows
     watcher  : is told of the rows of a table as they are read, and of those that are left out; None: the first bad row ends it
     """
 
@@ -77,6 +78,7 @@ class Layout:
     kept: str | None = None
     watcher: Watcher | None = None
     header: str | None = None
+    known: Callable[[], Mapping[str, str]] = dict
 
     @property
     def line_form(self) -> str:
@@ -135,14 +137,14 @@ class Rows(NamedTuple):
     lines: Iterator[tuple[int, bytes]]
 
 
-def with_known(layout: Layout, kinds: Mapping[str, str]) -> Layout:
+def with_known(layout: Layout) -> Layout:
     """Return a layout whose columns are read by the kinds that the model knows. Says which options contradict these."""
-    for name in sorted(layout.roles.named & kinds.keys()):
-        given, known = layout.roles.kinds[name], kinds[name]
-        if given != known:
-            told = f"--{given} {name}: the model reads the field as {known}, whatever it is sent"
+    known = layout.known()
+    for name in sorted(layout.roles.named & known.keys()):
+        if (given := layout.roles.kinds[name]) != known[name]:
+            told = f"--{given} {name}: the model reads the field as {known[name]}, whatever it is sent"
             typer.echo(f"{told}; change that with `riata fields set MODEL {name}={given}`", err=True)
-    return replace(layout, roles=layout.roles.with_known(kinds))
+    return replace(layout, roles=layout.roles.with_known(known))
 
 
 def found_roles(layout: Layout, names: list[str], hidden: frozenset[str]) -> Roles:

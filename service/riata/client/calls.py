@@ -297,6 +297,11 @@ def read_observed(body: bytes) -> Observed:
     return Observed(**counts, durability=str(answer.get("durability", "")), errors=errors, codes=codes_of(answer))
 
 
+def kinds_in(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kinds of fields by name, from the answer about the fields of a model."""
+    return {str(one["name"]): str(one["kind"]) for one in answer.get("fields", ())}
+
+
 def codes_of(answer: Mapping[str, Any]) -> dict[str, int]:
     """Return how many rows an answer says were rejected, by code."""
     found = answer.get("rejected_codes")
