@@ -129,8 +129,8 @@ def started(checkout: Path) -> Measure:
 def row(name: str, found: Found) -> list[str]:
     """A line of the table: medians of now, and how many times as fast it is as before."""
     faster = [contest.times_faster(found, NOW, BEFORE, of) for of in ("seconds", "cpu_s")]
-    cpu_us = 1e6 * contest.per_unit(found[NOW], "cpu_s")
-    return [name, f"{1.0 / contest.per_unit(found[NOW]):,.0f}", f"{cpu_us:,.1f}", *(f"{ratio:.2f}" for ratio in faster)]
+    now_us = [1e6 * contest.per_unit(found[NOW], of) for of in ("seconds", "cpu_s")]
+    return [name, *(f"{us:,.1f}" for us in now_us), *(f"{ratio:.2f}" for ratio in faster)]
 
 
 def main() -> int:
@@ -153,7 +153,7 @@ def main() -> int:
         for name, run in work(options.quick).items():
             sides = [Side(side, partial(run, version)) for side, version in versions.items()]
             rows.append(row(name, contest.contest(sides, repeats, lambda _: "")))
-    sys.stdout.write(report.table(["", "now, a second", "CPU µs now", "rate, now : before", "CPU, before : now"], rows))
+    sys.stdout.write(report.table(["", "µs now", "CPU µs now", "before : now", "CPU, before : now"], rows))
     sys.stdout.write(f"Memory at rest, MiB: {memories[BEFORE]:.0f} before, {memories[NOW]:.0f} now. {repeats} rounds.\n")
     sys.stdout.write(report.conditions("python -m tests.bench.before CHECKOUT", ["numpy"]))
     return 0

@@ -226,7 +226,7 @@ READING: Final = """## Conclusions
   the intercept, which is too small.
 - **Missing cross curvature makes it too small.** On correlated dense rows diag and blocks that are too small are wrong. This
   gets worse as t grows, and is worse for rows unlike the training rows (20 % for diag).
-- **It can also be too large.** A penalty reduces the scatter of the weights to 0.7 to 0.9 of the standard error.
+- **It can also be too large**: a penalty reduces the scatter to 0.7 to 0.9 of it.
 
 So it is reliable in exact mode, or with k above the number of features, at a small gamma and after some ten thousand events.
 Otherwise it is a lower bound.
