@@ -15,8 +15,7 @@ import httpx
 import pytest
 
 from riata.base.errors import BadInput
-from riata.store.payload import decode_batch
-from riata.store.sqlite.store import read_sqlite
+from tests.cli.test_feed import fed
 from tests.cli.test_verbs import run
 from tests.running import HANG_S, ROOT, Running
 
@@ -50,19 +49,6 @@ def kept(broker: str, topic: str, count: int) -> list[Any]:
         found += consumer.consume(count, timeout=1)
     consumer.close()
     return found
-
-
-def logged(directory: Path) -> list[float]:
-    """The values of the events of the log, in its order."""
-    store = read_sqlite(directory)
-    values: list[float] = []
-    at, head = 0, store.head("default")
-    while at < head.seq:
-        for record in store.read("default", at):
-            at = record.last
-            values += decode_batch(record.payload).value.tolist() if record.kind == "observe" else []
-    store.close()
-    return values
 
 
 def learnt(service: Running) -> int:
@@ -99,7 +85,7 @@ def test_a_topic_is_fed_once_in_the_order_of_its_partitions(broker: str, tmp_pat
         refused = kept(broker, f"{topic}.refused", 2)
     finally:
         service.kill()
-    values = logged(tmp_path / "data")
+    values = fed(tmp_path / "data")
     assert sorted(values) == [*map(float, range(1, 401)), 2000.0, 2001.0]
     for partition in range(PARTITIONS):
         mine = [value for value in values if value <= 400 and int(value - 1) % PARTITIONS == partition]

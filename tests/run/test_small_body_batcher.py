@@ -16,12 +16,12 @@ from riata.run.log import small_body_batcher
 from riata.run.log.small_body_batcher import BODY_BYTES_MAX
 from riata.run.outcome import Observed, RowsRefused
 from riata.store.payload import decode_batch
-from riata.store.store import Append, Appended
 from riata.web.api.observe import RowNames, parse_with_ids
 from riata.wire.batch import Batch, slice_rows
 from riata.wire.parse import read_together
-from tests.doubles.memory_store import Faults, MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, run_with
+from tests.run.test_log_thread import Counting
 
 JSON = "application/json"
 LINES = "application/x-ndjson"
@@ -34,18 +34,6 @@ class Asked(NamedTuple):
     atomic: bool = False
     wait_applied: bool = False
     model: str = "m"
-
-
-class Counting(MemoryStore):
-    """Records the number of appends in each group."""
-
-    def __init__(self, faults: Faults | None = None) -> None:
-        super().__init__(faults=faults)
-        self.groups: list[int] = []
-
-    def append(self, group: Sequence[Append]) -> list[Appended]:
-        self.groups.append(len(group))
-        return super().append(group)
 
 
 def row(at: int, **more: object) -> bytes:
