@@ -27,7 +27,6 @@ from riata.run.engine_settings import ArchiveSettings, EngineSettings, RefitSett
 from riata.run.engine_shared import SharedEngine
 from riata.run.service import Service
 from riata.run.state.crash_note import NAME as CRASH_NOTE
-from riata.run.traced_service import TracedService
 from riata.run.writer.checkpointer import Retention
 from riata.run.writer.stopping import leave
 from riata.store.redis.url import read_url
@@ -43,7 +42,7 @@ from riata.web.server.bounds import TARGET_BYTES_MAX, Bounds, ListenerState
 from riata.web.server.health_listener import health_app, health_listener
 from riata.web.server.server import build_server, is_loopback, listen, require_safe_host, run
 from riata.web.settings import WebSettings
-from riata.web.traced import trace_requests
+from riata.web.traced import TracedService, trace_requests
 
 if TYPE_CHECKING:
     from riata.store.redis.store import RedisSettings

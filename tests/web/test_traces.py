@@ -27,13 +27,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from riata.base.settings import Settings
 from riata.run.admin import Admin
 from riata.run.service import Service
-from riata.run.traced_service import TracedService
 from riata.web import spans as spans_module
 from riata.web.app import create_app
 from riata.web.server.fast_path import FastPath
 from riata.web.settings import INLINE_BYTES_MAX
 from riata.web.spans import Spans, open_spans
-from riata.web.traced import TracedRequests, trace_requests
+from riata.web.traced import TracedRequests, TracedService, trace_requests
 from riata.wiring import build_engine
 from tests.cli.test_verbs import run
 from tests.redis_server import RedisServer
