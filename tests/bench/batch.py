@@ -9,7 +9,7 @@ columns.
 
 Writes batch.md. Takes half an hour. skglm, celer and glmnet are not among the packages of the tests, and are left out if they
 cannot be imported: `pip install --no-deps --target DIR skglm celer python-glmnet`, and DIR in PYTHONPATH. A peer that takes more
-than PATIENCE times liblinear's time to a looser tolerance is not measured further.
+than PATIENCE times our time, and more than SECONDS, to a looser tolerance is not measured further.
 
 glmnet leaves out columns that are constant, as is the column of ones: so the first of its ones is 1 + 2^-30 for every peer.
 """
@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from multiprocessing import get_context
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -176,7 +177,9 @@ GAP: Final = 1e-6
 SHARES: Final = {"strong": 0.1, "middle": 0.03, "weak": 0.01}
 LADDER: Final = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 REPEATS: Final = 3
-PATIENCE: Final = 5.0
+PATIENCE: Final = 20.0
+SECONDS: Final = 10.0
+TRIAL: Final = 200  # rows that a peer is compiled with
 NOT_CONSTANT: Final = 2.0**-30
 MANY_ROWS: Final = 200_000  # from which on two threads are measured
 OURS: Final = ("ours", "two threads")
@@ -262,18 +265,30 @@ def timed(fit: Callable[[], Any]) -> tuple[Any, float, float]:
     return fit(), time.process_time() - began, time.perf_counter() - at
 
 
-def ready(x: Any, y: Any, gamma: float, best: float) -> dict[str, Callable[[], Any]]:
-    """The peers, each with the loosest tolerance that suffices."""
+def within(seconds: float, fit: Callable[[], Any]) -> Any:
+    """What a fit finds in a process of its own; None if it takes longer."""
+    context = get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: writer.send(fit()))
+    process.start()
+    found = reader.recv() if reader.poll(seconds) else None
+    process.kill()
+    process.join()
+    return found
+
+
+def ready(x: Any, y: Any, gamma: float, best: float, seconds: float) -> dict[str, Callable[[], Any]]:
+    """The peers, each with the loosest tolerance that suffices, if it takes at most `seconds`."""
     fits: dict[str, Callable[[], Any]] = {}
-    patience = float("inf")
     for name, fit in peers().items():
-        fit(x, y, gamma, LADDER[0])  # compiles
+        fit(x[:TRIAL], y[:TRIAL], gamma, LADDER[0])  # compiles
         for tolerance in LADDER:
-            beta, seconds, _ = timed(partial(fit, x, y, gamma, tolerance))
+            ran = partial(fit, x, y, gamma, tolerance)
+            beta = within(seconds, ran)
+            if beta is None:
+                break
             if best - objective(x, y, gamma, beta) <= GAP * abs(best):
-                fits[name] = partial(fit, x, y, gamma, tolerance)
-                patience = min(patience, PATIENCE * max(seconds, 0.1))
-            if name in fits or seconds > patience:
+                fits[name] = ran
                 break
     return fits
 
@@ -288,8 +303,9 @@ def measure(matrix: Matrix, data: DataInMemory, penalty: str, repeats: int) -> C
     problem = Problem(data, "logistic", gamma, gamma)
     chosen = auto(problem, Serial(), GAP)
     best = Rmmp(tolerance=1e-9).solve(problem, Serial()).certificate.objective
-    fits = {"ours": partial(chosen.solver.solve, problem, Serial())} | ready(x, y, gamma, best)
-    solution = chosen.solver.solve(problem, Serial())
+    solution, _, passed = timed(partial(chosen.solver.solve, problem, Serial()))
+    patience = max(SECONDS, PATIENCE * passed)
+    fits = {"ours": partial(chosen.solver.solve, problem, Serial())} | ready(x, y, gamma, best, patience)
     with Threads(2) as pool:
         if n >= MANY_ROWS:
             fits["two threads"] = partial(chosen.solver.solve, problem, pool)
@@ -310,8 +326,8 @@ def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
 
 
 def ratio(seconds: dict[str, float], ours: str) -> float:
-    """Our time over that of the fastest peer."""
-    return seconds[ours] / min(of for name, of in seconds.items() if name not in OURS)
+    """Our time over that of the fastest peer; 0 if none reached the objective."""
+    return seconds[ours] / min((of for name, of in seconds.items() if name not in OURS), default=math.inf)
 
 
 def row_of(cell: Cell) -> list[str]:
@@ -328,7 +344,7 @@ def summary(cells: list[Cell]) -> str:
     """The geometric mean of the ratios, and the cells that are lost."""
     ratios = {f"{cell.data} {cell.penalty}": ratio(medians(cell.seconds), "ours") for cell in cells}
     lost = ", ".join(f"{name} ({of:.2f})" for name, of in ratios.items() if of > 1.0) or "none"
-    mean = statistics.geometric_mean(ratios.values())
+    mean = statistics.geometric_mean(of for of in ratios.values() if of > 0.0)
     return f"The geometric mean of the ratios is {mean:.2f}. Cells that are lost (ratio above 1): {lost}."
 
 

@@ -17,6 +17,7 @@ by Armijo's rule (`best_share`): without it, a start that is not zero may diverg
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
@@ -119,8 +120,9 @@ def choose_active(beta: F64, omega: F64, gamma: F64, members: I64, most: int) ->
 # Columns of S are gathered by one pass. The optimum on S is found on them (`column_ascent`), and the next pass over all rows
 # certifies it, and finds which weights outside S violate their condition. If there are some, S and its columns are gathered anew.
 #
-# A sample gives the first S: the optimum of one row in SAMPLE, under a penalty that is as much smaller, is where the passes
-# begin. Up to HELD_FIRST features S is all of them, and needs no sample.
+# A sample gives the first S: the optimum of one row in SAMPLE is where the passes begin. Its penalty falls with the root of the
+# rows, as the noise of a gradient does: as much smaller as the rows are fewer, it would let in features that fit their noise.
+# Up to HELD_FIRST features S is all of them, and needs no sample.
 
 FEATURE_BYTES: Final = 24  # by rows and by columns; later by columns, and its product with h
 ROW_BYTES: Final = 96  # of what is held by rows and by columns, and of the state of `solve_columns`
@@ -161,8 +163,8 @@ def sample_of(problem: Problem, pool: Pool, bytes_max: int) -> Problem | None:
     rows = gather(data, pool, np.arange(data.features), bytes_max, SAMPLE)
     if rows is None or not rows.rows:
         return None
-    share = rows.rows / data.rows
-    return replace(problem, data=rows, gamma=share * problem.penalties, gamma_intercept=share * problem.gamma_intercept)
+    root = math.sqrt(rows.rows / data.rows)
+    return replace(problem, data=rows, gamma=root * problem.penalties, gamma_intercept=root * problem.gamma_intercept)
 
 
 class HeldColumns:
