@@ -16,7 +16,7 @@ import httpx
 import pytest
 import redis
 
-from riata.cli.feed_rows import Layout, Message, event_of
+from riata.cli.feed_rows import FieldsSeen, Layout, Message, event_of
 from riata.cli.redis_stream import RedisStream
 from riata.store.payload import decode_batch
 from riata.store.sqlite.store import read_sqlite
@@ -53,6 +53,18 @@ def test_the_fields_of_a_message_are_features_as_in_a_query() -> None:
     features = {"age": 41.5, "n": -3, "country": "de", "t": "true", "zip": "01234", "e": 1000.0, "inf": "NaN"}
     assert row(given, FLAT) == {"features": features, "label": 1, "event_id": "s/7-1"}
     assert row({"a": "1", "y": "-1"}, Layout("s", None, "y")) == {"features": {"a": 1}, "label": -1, "event_id": "s/7-1"}
+
+
+def test_the_first_value_of_a_field_or_its_kind_in_the_model_decides_how_a_text_is_read() -> None:
+    ids, fields = ["12e45678", "12345678", "68fd1e64", "00501", "1e5"], FieldsSeen({"zip": "category"}, meets=True)
+    rows = []
+    for one in ids:
+        content = {b"site_id": one.encode(), b"age": b"30", b"zip": b"94107.0", b"gap": b"NA", b"label": b"1"}
+        rows.append(json.loads(event_of(Message("7-1", content), FLAT, fields))["features"])
+    assert rows == [{"site_id": one, "age": 30, "zip": "94107", "gap": "NA"} for one in ids]
+    assert fields.kinds == {"zip": "category", "site_id": "category", "age": "number"}
+    by_value = [row({"site_id": one, "label": "1"}, FLAT)["features"]["site_id"] for one in ids]
+    assert by_value == ["12e45678", 12345678, "68fd1e64", "00501", 100000.0]
 
 
 def test_a_field_may_hold_the_row_or_a_cloud_event_or_the_label_of_a_prediction() -> None:

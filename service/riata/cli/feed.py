@@ -12,7 +12,7 @@ import typer
 
 from riata.base.errors import BadInput
 from riata.cli.connect import DEFAULT_URL, ModelOption, UrlOption, connected
-from riata.cli.feed_rows import VALUE, Layout, Message, event_of
+from riata.cli.feed_rows import VALUE, FieldsSeen, Layout, Message, event_of
 from riata.cli.model_setup import HEAD_ROWS
 from riata.cli.source import BODY_BYTES
 from riata.wire.given import BY_ROW, OtherLabels
@@ -172,6 +172,7 @@ class Feeder:
     layout: Layout
     advance: Callable[[int], None]
     tally: Tally = field(default_factory=Tally)
+    fields: FieldsSeen | None = None
 
     def turn(self, most: int) -> bool:
         """Feed up to `most` messages; return whether there was one. A message whose acknowledgement is lost comes again."""
@@ -181,6 +182,8 @@ class Feeder:
             self._show(f"message {name}: it was delivered, and left the stream before it was fed")
         if not found:
             return False
+        if self.fields is None:
+            self.fields = patiently(self._fields)
         refused: dict[str, str] = {}
         rows, sent = [], []
         for message in found:
@@ -188,7 +191,7 @@ class Feeder:
                 self.tally.tombstones += 1
                 continue
             try:
-                rows.append(event_of(message, self.layout))
+                rows.append(event_of(message, self.layout, self.fields))
                 sent.append(message)
             except ValueError as error:
                 refused[message.id] = f"not_a_row: {error}"
@@ -199,6 +202,19 @@ class Feeder:
         patiently(lambda: self.messages.acknowledge(found, refused))
         self.advance(len(found))
         return True
+
+    def _fields(self) -> FieldsSeen:
+        """Ask for the fields of the model; without the right to read them, values are read one by one."""
+        from riata.client import ApiRefused
+        from riata.client.calls import kinds_in
+
+        if self.layout.row_field is not None:
+            return FieldsSeen()
+        try:
+            answer = self.riata.fields(self.model)
+        except ApiRefused:
+            return FieldsSeen()
+        return FieldsSeen(kinds_in(answer), answer["meets"] and not answer["wide"])
 
     def _send_all(self, rows: Sequence[bytes]) -> Iterator[RowProblem]:
         """Send rows in requests that are not too large; yield the problems of those that the service refuses."""

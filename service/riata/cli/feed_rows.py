@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
+
+from riata.wire.given import ABSENT
 
 CLOUD_EVENT: Final = "specversion"  # the attribute that every CloudEvent has
 _SHOWN_MAX: Final = 64
+_WHOLE: Final = re.compile(r"^(-?(?:0|[1-9][0-9]*))\.0+$")  # of a source without types: the text of its digits
 VALUE: Final = b"value"  # the field of a message that has a value and no fields
 
 
@@ -33,11 +38,28 @@ class Layout:
     event_id: str | None = None
 
 
-def event_of(message: Message, layout: Layout) -> bytes:
+@dataclass(slots=True)
+class FieldsSeen:
+    """The kinds of the fields of a model, as far as a feeder knows. meets: whether the first value of another field decides."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    meets: bool = False
+
+    def value(self, name: str, text: str) -> float | int | str:
+        """Return the value of a field as JSON has it: by the kind of the field, or a number if JSON reads the text as one."""
+        kind, number = self.kinds.get(name), _number(text)
+        if kind is None and self.meets and text.strip().lower() not in ABSENT:
+            self.kinds[name] = "category" if number is None else "number"
+        if kind == "category":
+            return _WHOLE.sub(r"\1", text)
+        return text if number is None else number
+
+
+def event_of(message: Message, layout: Layout, fields: FieldsSeen | None = None) -> bytes:
     """Return the line of NDJSON that a message is sent as. Raises `ValueError`, which says why it is no row."""
     event_id = f"{layout.stream}/{message.id}"
     if layout.row_field is None:
-        row: dict[str, Any] = _from_fields(message, layout)
+        row: dict[str, Any] = _from_fields(message, layout, fields or FieldsSeen())
     else:
         row = _from_json(message, layout.row_field)
         if CLOUD_EVENT in row:
@@ -59,13 +81,14 @@ def _own_id(row: dict[str, Any], name: str) -> str:
     return str(found)
 
 
-def _from_fields(message: Message, layout: Layout) -> dict[str, Any]:
+def _from_fields(message: Message, layout: Layout, fields: FieldsSeen) -> dict[str, Any]:
     texts = {_text(name): _text(value) for name, value in message.fields.items()}
-    features = {name: value if name == layout.event_id else _value(value) for name, value in texts.items()}
-    if layout.label not in features:
+    if layout.label not in texts:
         raise ValueError(f"it has no field {layout.label!r} for the label; --label names another")
-    label = features.pop(layout.label)
-    return {"features": features, "label": label}
+    label = texts.pop(layout.label)
+    number = _number(label)
+    features = {name: text if name == layout.event_id else fields.value(name, text) for name, text in texts.items()}
+    return {"features": features, "label": label if number is None else number}
 
 
 def _from_json(message: Message, name: str) -> dict[str, Any]:
@@ -104,15 +127,14 @@ def _decoded(content: bytes) -> Any:
         raise ValueError(f"not UTF-8 JSON: {error}") from None
 
 
-def _value(text: str) -> float | int | str:
-    """Return a number if JSON would read the text as one, as in a query; otherwise the text."""
+def _number(text: str) -> float | int | None:
+    """Return the number that a text is in JSON; None if it is none, or none that a double holds."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):  # lists inside lists, thousands deep
-        return text
-    if type(value) in (int, float) and text.strip() == text and text[-1:].isdigit():
-        return value  # type: ignore[no-any-return]
-    return text
+        return None
+    is_number = type(value) in (int, float) and text.strip() == text and text[-1:].isdigit()
+    return value if is_number and abs(value) < inf else None
 
 
 def _text(content: bytes) -> str:

@@ -55,6 +55,7 @@ VERBS: Final = (
     Verb("models", "models:app", "List, create and drop the models of a running service."),
     Verb("metrics", "show:metrics", "Show how well a model predicts, and its learning curve.", of_model=True),
     Verb("weights", "show:weights", "Show the weights of a model that are largest in magnitude.", of_model=True),
+    Verb("fields", "fields:app", "Show and change the kinds of the fields of a model."),
     Verb("shapes", "show:shapes", "Show what the values of numeric columns add to the margin.", of_model=True),
     Verb("explain", "show:explain", "Predict one row and show what each of its features adds to the margin.", of_model=True),
     Verb(

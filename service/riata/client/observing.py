@@ -16,13 +16,14 @@ from riata.client.calls import (
     codes_of,
     get_model,
     is_body,
+    kinds_in,
     observe,
     read_json,
     read_observed,
 )
 from riata.client.errors import ApiRefused, RowProblem
 from riata.wire.given import OWN, LabelTally
-from riata.wire.tables import VALUES_MAX, BadRow, Roles, labels_of, numbered_examples
+from riata.wire.tables import VALUES_MAX, BadRow, Roles, has_moments, labels_of, numbered_examples
 
 
 class MostlyRefused(ApiRefused):
@@ -58,6 +59,7 @@ def observing(rows: Rows, roles: Roles, sent: Sent, source: str | None) -> Gener
     """
     if is_body(rows, sent.content_type):
         return _mostly_accepted(read_observed((yield observe(rows, sent))))
+    roles = yield from by_kinds(rows, roles, sent.model)
     sent = yield from judged(rows, roles, sent)
     told = Told()
     for numbers, call in observe_parts(rows, roles, sent, source, told.bad):
@@ -68,6 +70,17 @@ def observing(rows: Rows, roles: Roles, sent: Sent, source: str | None) -> Gener
     if not told.answers and not told.bad:
         return read_observed((yield observe(b"", sent)))
     return _mostly_accepted(told.merged())
+
+
+def by_kinds(rows: Rows, roles: Roles, model: str) -> Generator[Call, bytes, Roles]:
+    """Return the roles of columns with the kinds that the model knows, if rows hold points in time, which are sent as the kinds
+    ask. Without the right to read the model they are days since 1970."""
+    if not has_moments(rows):
+        return roles
+    try:
+        return roles.with_known(kinds_in(read_json((yield get_model(model, "/fields")))))
+    except ApiRefused:
+        return roles
 
 
 def judged(rows: Rows, roles: Roles, sent: Sent) -> Generator[Call, bytes, Sent]:

@@ -17,7 +17,7 @@ from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import JSON, NDJSON, Attempts, Call, Observed, Patience, Rows, Steps, ended, restore
 from riata.client.errors import ApiNotFound, ApiRefused, Unreachable
-from riata.client.observing import observing
+from riata.client.observing import by_kinds, observing
 from riata.wire.tables import Roles
 
 Result = TypeVar("Result")
@@ -118,7 +118,8 @@ class Riata:
         if calls.is_body(rows, content_type):
             return calls.read_predictions(self._send(calls.predict(rows, model, content_type, *options)))
         found: list[dict[str, Any]] = []
-        for part in calls.bodies_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label}))):
+        roles = self._follow(by_kinds(rows, Roles(drop=frozenset(drop), ignored=frozenset({label})), model), self._send)
+        for part in calls.bodies_of(rows, roles):
             call = calls.predict(part, model, content_type, *options)
             try:
                 found += calls.read_predictions(self._send(call))

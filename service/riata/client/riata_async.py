@@ -13,7 +13,7 @@ from riata.base.errors import BadInput
 from riata.client import calls
 from riata.client.calls import NDJSON, Attempts, Call, Observed, Patience, Rows
 from riata.client.errors import ApiRefused
-from riata.client.observing import observing
+from riata.client.observing import by_kinds, observing
 from riata.client.riata import To, new_key, restoring
 from riata.wire.tables import Roles
 
@@ -92,7 +92,8 @@ class AsyncRiata:
         if calls.is_body(rows, content_type):
             return calls.read_predictions(await self._send(calls.predict(rows, model, content_type, *options)))
         found: list[dict[str, Any]] = []
-        for part in calls.bodies_of(rows, Roles(drop=frozenset(drop), ignored=frozenset({label}))):
+        roles = await self._follow(by_kinds(rows, Roles(drop=frozenset(drop), ignored=frozenset({label})), model), self._send)
+        for part in calls.bodies_of(rows, roles):
             call = calls.predict(part, model, content_type, *options)
             try:
                 found += calls.read_predictions(await self._send(call))

@@ -470,8 +470,9 @@ def _example_of(row: Any, roles: Roles, index: int) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise BadRow(index, None, f"expected a dictionary, not {type(row).__name__}", "not_an_object")
     if "prediction_id" in row or isinstance(row.get("features"), Mapping):
+        kinds = Roles(kinds=roles.kinds)
         return {
-            key: example(_named(value, index), Roles(), index)["features"] if key == "features" else _said(value, key, index)
+            key: example(_named(value, index), kinds, index)["features"] if key == "features" else _said(value, key, index)
             for key, value in _named(row, index)
         }
     return _labelled(example(_named(row, index), roles, index), roles, index)
@@ -568,6 +569,19 @@ def is_moment(value: Any) -> bool:
 
 def _is_date(value: Any) -> bool:
     return value.is_date if isinstance(value, Days) else isinstance(value, date) and not isinstance(value, datetime)
+
+
+def has_moments(rows: Any) -> bool:
+    """Whether the first rows of a table, or of a list of dictionaries, hold points in time."""
+    table = table_of(rows)
+    if table is not None:
+        return any(is_moment(value) for column in table.cells(0, _ROWS_AT_ONCE) for value in column)
+    many = [rows] if isinstance(rows, Mapping) else rows
+    return isinstance(many, Sequence) and any(map(_is_moment_in, many[:_ROWS_AT_ONCE]))
+
+
+def _is_moment_in(value: Any) -> bool:
+    return any(map(_is_moment_in, value.values())) if isinstance(value, Mapping) else is_moment(value)
 
 
 def moment_text(days: float, *, is_date: bool) -> str:
