@@ -116,15 +116,15 @@ def cpu_of(pid: int) -> float:
 
 def riata_peer(name: str, running: Running, model: str, connections: int, features: int, count: int) -> Peer:
     """A new model of a running service."""
-    control = connect(running.port)
-    control.call("PUT", f"/models/{model}", b"{}")
+    connect(running.port).call("PUT", f"/models/{model}", b"{}")  # a new connection for each use: one that idles is closed
     command = Command("http", running.port, connections, features, count, f"/models/{model}/observe", TAUGHT)
 
     def logged() -> int:
-        return int(control.call("GET", f"/models/{model}")["log"]["last_seq"]) - 1  # the first says how to learn
+        model_now = connect(running.port).call("GET", f"/models/{model}")
+        return int(model_now["log"]["last_seq"]) - 1  # the first says how to learn
 
     def predict(features: int) -> list[float]:
-        seq = logged() + 1
+        seq, control = logged() + 1, connect(running.port)
         path = f"/models/{model}/predict?min_seq={seq}"
         bodies = [json.dumps({"features": row.features}).encode() for row in rows_of(features, HELD_OUT, HELD_OUT_FROM)]
         return [float(control.call("POST", path, body)["probability"]) for body in bodies]
