@@ -16,16 +16,18 @@ from typing import Any, Final, Self
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.predict.factory import make_model
 from riata.predict.model import Model as Served
-from riata.predict.model import Origin, Scores
+from riata.predict.model import Scores
 from riata.predict.name_book import NameBook
+from riata.predict.uncertainty import Covariance
 from riata.run.candidates.exports import read_export, write_export
 from riata.run.files.fit import Fit
 from riata.run.state.config import read_config
-from riata.run.state.model_state import NO_LOG, add_unlogged, unlogged
+from riata.run.state.drift_answer import answer_unlogged
+from riata.run.state.model_state import add_unlogged, unlogged
+from riata.run.writer.published import served_model
 from riata.wire.given import LabelTally
-from riata.wire.parse import Context, parse_examples
+from riata.wire.parse import Context, explain_rows, parse_examples
 from riata.wire.parsed import RowError
 from riata.wire.readers import READERS
 from riata.wire.tables import Roles, example, examples_of, is_moment, labels_of
@@ -42,6 +44,7 @@ class Model:
     Rows are examples, `{"features": {…}, "label": 1}`, or a table: a DataFrame of pandas or polars, a dictionary of columns, or
     flat dictionaries, with `label` the name of the column of the label. Methods raise `BadInput`, which names the row. An
     `event_id` is not remembered. Of several threads, one may use it at a time.
+    An alarm of `drift` is answered after the rows of a call, or of 10,000 of them; the action `refit` only notes it.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
@@ -130,6 +133,14 @@ class Model:
             found += documents(self._scores(part, len(found)), self.classes)
         return found
 
+    def explain_one(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `bias` and `contributions` of one row, which add up to the margin, as `explain` of the service."""
+        config = self._state.config
+        context = Context(config.encoder, config.labels, kinds=self._names.kinds)
+        body = _body([{"features": example(features.items(), Roles(), 0)["features"]}], 0)
+        (row,) = explain_rows(body, NDJSON, context)
+        return self._model().explain(row, self._names.in_slot).answer()
+
     def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
         """Score the rows of a body in a format of the service, without labels. Rows at fault are returned, and have no score."""
         config = self._state.config
@@ -154,6 +165,7 @@ class Model:
         self._names.add_all(parsed.names)
         self._served = None
         refused = self._state.apply(unlogged(self._state, "observe", parsed.batch.n), parsed.batch)
+        answer_unlogged(self._state)
         if refused:
             why = next(iter(refused.values()))
             raise BadInput(f"{len(refused)} of {parsed.batch.n} rows were not learnt: {why}", "not_learnt")
@@ -161,10 +173,8 @@ class Model:
 
     def _model(self) -> Served:
         if self._served is None:
-            state = self._state
-            origin = Origin(state.name, NO_LOG, state.config.encoder, state.config.labels)
-            weights = state.served_weights()
-            self._served = make_model(origin, weights, 0, state.applied if state.has_learnt else 0)
+            sketch = self._state.learner.sketch()
+            self._served, _ = served_model(self._state, 0, None if sketch is None else Covariance.of(sketch))
         return self._served
 
 

@@ -18,6 +18,7 @@ from riata.run.candidates.exports import write_export
 from riata.run.candidates.judging import event_losses, probabilities
 from riata.run.files.reading import FileReading
 from riata.run.state.config import ModelConfig
+from riata.run.state.drift_answer import answer_unlogged
 from riata.run.state.model_state import add_unlogged, begun, unlogged
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig
@@ -60,6 +61,7 @@ class Fit(FileReading):
         if self.on_batch is not None:
             self.on_batch(batch)
         refused = self.state.apply(unlogged(self.state, "observe", batch.n), batch)
+        answer_unlogged(self.state)
         self.features += batch.nnz
         self.refused += len(refused)
 

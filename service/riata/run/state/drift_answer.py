@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from riata.run.state.config import config_payload
-from riata.run.state.model_state import ModelState
+from riata.run.state.model_state import ModelState, unlogged
 from riata.watch.drift import Alarm, DriftDetector
 
 AGAIN_EVENTS: Final = 10_000  # learnt since an answer was asked for that has not come: the store may have refused it
@@ -39,6 +39,12 @@ def answer_payload(state: ModelState) -> bytes:
     drift = state.config.drift
     keep = drift.keep if drift.action == "forget" and alarm.is_costly else None
     return config_payload(state.config, state.changes[-1] if state.changes else 0, forget=keep, alarm=alarm.document())
+
+
+def answer_unlogged(state: ModelState) -> None:
+    """Answer the open alarm of a model without a log, if there is one, by the event that a log would have."""
+    if _open_alarm(state) is not None:
+        state.apply(unlogged(state, "config", 1, answer_payload(state)))
 
 
 def _open_alarm(state: ModelState) -> Alarm | None:

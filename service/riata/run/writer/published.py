@@ -152,20 +152,15 @@ def publish(
     state: ModelState, gen: int, version: int, clock: Clock, covariance: Covariance | None = None, minute: Minute | None = None
 ) -> Published:
     """Return what will be served of `state`, without changing any bit of it. `covariance` may be of an earlier event."""
-    weights = state.served_weights()
+    model, no_std_error = served_model(state, gen, covariance)
     state.yield_to_loop()
     now_ms = clock.monotonic_ms()
     noted = None if minute is None else minute.note(state.progressive, now_ms)
     observers = state.observers.copy()
-    far = [(hash_ >> (32 - weights.bits), value) for hash_, value in state.learner.far_values()]
+    far = [(hash_ >> (32 - model.weights.bits), value) for hash_, value in state.learner.far_values()]
     figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()), far)
     state.yield_to_loop()
-    no_std_error = _no_std_error(state, weights, covariance)
-    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
-    seq = state.applied if state.has_learnt else 0
-    model = make_model(origin, weights, gen, seq, None if no_std_error else covariance)
     followed = observers.get(FollowedWeights)
-    state.yield_to_loop()
     return Published(
         model=model,
         config=state.config,
@@ -183,6 +178,15 @@ def publish(
         followed=None if followed is None else followed.history,
         pairs=observers[Pairs],
     )
+
+
+def served_model(state: ModelState, gen: int, covariance: Covariance | None) -> tuple[Model, str]:
+    """Return the model that is served of `state`, and why it has no standard errors; empty if it has them."""
+    weights = state.served_weights()
+    no_std_error = _no_std_error(state, weights, covariance)
+    origin = Origin(state.name, state.lineage, state.config.encoder, state.config.labels)
+    seq = state.applied if state.has_learnt else 0
+    return make_model(origin, weights, gen, seq, None if no_std_error else covariance), no_std_error
 
 
 def _figures(
