@@ -176,6 +176,7 @@ class Sketch:
     starts_pull                 : whether what the first rows were learnt with, a prior and weights far from the present ones, is
                                      still in the sums
     sample                      : of the rows learnt; None if none is kept
+    left_out                    : features that may have no weight outside the block, and would have one inside it
     """
 
     slot: U32
@@ -200,6 +201,7 @@ class Sketch:
     outside_tail: F64 | None = None
     starts_pull: bool = True
     sample: Sample | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from riata.learn.taylor_state import (
     FADED_LOSS,
     FADED_WEIGHT,
     FIXED,
+    GRADIENT,
     GROW,
     GROWTH,
     HALT,
@@ -246,6 +247,7 @@ class TaylorSketch(Learner):
             sample=None
             if self._sample is None
             else Sample(self._sample.rows, self._sample.margin.copy(), self.config.link, settings.floor),
+            left_out=self._left_out(scale, growth) if settings.outside == STRICT else 0,
         )
 
     def shadows(self) -> list[Shadow]:
@@ -311,6 +313,15 @@ class TaylorSketch(Learner):
             core.sketch_linearise_anew(self._state.sketch, self._native_settings, self._native_scratch, *work)
         if self.learnt == self._settings.warm_up:
             self._state.let_go()
+
+    def _left_out(self, scale: float, growth: float) -> int:
+        """Return how many features outside the block would have a weight inside it, by their gradient."""
+        slot = self._outside()
+        gradient, _ = self._columns(slot, GRADIENT)
+        gamma = np.full(len(slot), self._settings.gamma)
+        for key, own in zip(self._own.key, self._own.gamma, strict=True):
+            gamma[slot == key] = own
+        return int((np.abs(gradient) * scale > gamma * growth).sum())
 
     def _note(self, batch: Batch, margin: F64, refused: BOOL, moved: bool = False) -> None:
         """Go on with the sample. moved: all rows so far are now linearised about the present weights."""

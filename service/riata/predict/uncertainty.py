@@ -219,6 +219,8 @@ def _unfit(sketch: Sketch, rows: I64, inverse: F64) -> str:
     if sketch.sample is None:
         alike = _combinations(sketch)
         return f"{alike} columns are nearly combinations of others, and no sample of rows shows their effect" if alike else ""
+    if sketch.left_out:
+        return f"{sketch.left_out} features outside the block should have a weight; set a larger k, or mode hybrid"
     if not sketch.intercept or sketch.sample.rows.n < SAMPLE_MIN:
         return ""
     z, beta, spread = _of_sample(sketch, rows, inverse)
