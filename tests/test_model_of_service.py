@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, pairwise
 from typing import Any, Final
 
@@ -62,7 +63,7 @@ def compare(client: httpx.Client, config: dict[str, Any], rows: list[dict[str, A
         until(lambda: client.get(at).json()["seq_applied"], model._state.applied)  # an alarm is answered after the rows
     for features in [*(row["features"] for row in rows[:3]), {"a": 2.5, "word": "never"}, {"unknown": 1.0}]:
         own = {**model.predict_one(features), **model.explain_one(features)}
-        until(lambda own=own, features=features: asked(client, at, features, own), own)  # its curvature may be a moment older
+        until(partial(asked, client, at, features, own), own)  # its curvature may be a moment older
     served = client.get(f"{at}/weights?top=100").json()["weights"]
     weights, errors = model._model().weights, model._model().weight_errors()
     listed = zip(weights.slot.tolist(), weights.beta.tolist(), errors.tolist(), strict=True)
