@@ -426,7 +426,7 @@ EXPORT bool riata_learn_cells(const riata_shapes *shapes, const table *t, i64 he
     scratch c = {.start = start, .plain = plain, .beta = beta, .squares = squares, .step = step};
     four likely[HEADS_MAX];
     for (i64 i = 0; i < rows->n; i++) {
-        i64 first = rows->indptr[i], k = cells_of(shapes, rows->hash + first, rows->value + first, rows->indptr[i + 1] - first, start);
+        i64 first = rows->indptr[i], k = cells_of(shapes, rows->hash + first, rows->value + first, rows->indptr[i + 1] - first, start, NULL);
         for (i64 j = 0; j < k; j++)
             start[j] *= WIDTH;
         bool every = rows->label[i] >= 0.0 && rows->label[i] < (double)heads, learnt;

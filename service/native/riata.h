@@ -447,12 +447,16 @@ QUICK double riata_mixture_event(const riata_mixture_settings *settings, double 
 
 /* ---- shapes.c -------------------------------------------------------------------------------------------------------- */
 
-/* Write the cells of rows, in increasing order in each.
+/* Write the cells of rows.
  *   indptr, hash, value   of n rows
- *   at, cell              i64[n + 1], u32[room]: the cells of row i are at[i] to at[i + 1]
- * Returns    how many cells; -1 if there is no room for those of a row, or rows are not inside of the features */
-EXPORT i64 riata_cells(const riata_shapes *shapes, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features, i64 *at,
-                       u32 *cell, i64 room);
+ *   table    i32[columns + pairs, n]: the cell that each row has of each column and of each pair; -1 for none
+ * Returns    false if rows are not inside of the features */
+EXPORT bool riata_cells(const riata_shapes *shapes, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features, i32 *table);
+
+/* Add the lines of the cells that rows had to those of the cells that they get, f64[.., 9]: the numbers, and how often.
+ *   before, after   i32[m]: cells; -1 for none
+ *   line            f64[.., 8], as in riata_mixture */
+EXPORT void riata_move_cells(const i32 *before, const i32 *after, i64 m, const double *line, double *moved);
 
 /* Score tests of the products of two columns, and of one and the size of the other, beside an additive model.
  *   column   f64[columns, n]   of each column its values less their mean

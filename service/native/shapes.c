@@ -6,22 +6,29 @@
 
 #include "table.h"
 
-EXPORT i64 riata_cells(const riata_shapes *s, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features, i64 *at,
-                       u32 *cell, i64 room) {
+EXPORT bool riata_cells(const riata_shapes *s, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features, i32 *table) {
     if (longest_row(&(riata_rows){.indptr = indptr, .n = n, .features = features}) < 0)
-        return -1;
-    i64 found = 0;
+        return false;
+    for (i64 at = 0; at < (s->columns + s->pairs) * n; at++)
+        table[at] = -1;
     for (i64 i = 0; i < n; i++) {
-        u32 own[CELLS_MAX];
-        i64 first = indptr[i], many = cells_of(s, hash + first, value + first, indptr[i + 1] - first, own);
-        if (found + many > room)
-            return -1;
-        at[i] = found;
-        memcpy(cell + found, own, (size_t)many * sizeof *own);
-        found += many;
+        u32 own[CELLS_MAX], owner[CELLS_MAX];
+        i64 first = indptr[i], many = cells_of(s, hash + first, value + first, indptr[i + 1] - first, own, owner);
+        for (i64 at = 0; at < many; at++)
+            table[owner[at] * n + i] = (i32)own[at];
     }
-    at[n] = found;
-    return found;
+    return true;
+}
+
+EXPORT void riata_move_cells(const i32 *before, const i32 *after, i64 m, const double *line, double *moved) {
+    for (i64 at = 0; at < m; at++) {
+        if (after[at] < 0)
+            continue;
+        double *to = moved + after[at] * MOVED;
+        to[MOVED - 1] += 1.0;
+        for (i64 k = 0; before[at] >= 0 && k < MOVED - 1; k++)
+            to[k] += line[before[at] * (MOVED - 1) + k];
+    }
 }
 
 /* The score of a feature of mean m, from the sums over rows of away * x, spread * x^2, spread * x, x; away and spread by themselves sum up to

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays
 from riata.learn.frozen import check_names, check_numbers
 from riata.learn.mixed_gradient import (
     BETA,
@@ -99,19 +99,18 @@ class CellGradient:
         self._line[:, _SUMS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
 
-    def move(self, before: I64, after: I64, cells: int) -> None:
+    def move(self, before: I32, after: I32, cells: int) -> None:
         """Have other cells: the numbers of a cell become the means over its places in `after` of those of the cells in `before`.
         Cells that are not in `after` become new. Deferred truncations are applied.
 
-        before, after : i64[m]  cells; one in `before` that is none has no numbers
+        before, after : i32[c, n]  cells; -1 for one in `before` that has no numbers, and for a place in `after` that none gets
         """
         self._settle()
-        old = np.concatenate([self._line, np.zeros((1, WIDTH))])
-        count, line = np.bincount(after, minlength=cells), zero_table(cells, WIDTH)
-        taken = old[before]
-        for column in (*range(*_BEFORE.indices(WIDTH)), *range(*_SUMS.indices(WIDTH))):
-            line[:, column] = np.bincount(after, taken[:, column], cells) / np.maximum(count, 1)
-        line[:, LARGEST] = np.bincount(after, taken[:, LARGEST], cells) > 0.0
+        moved, line = np.zeros((cells, WIDTH + 1)), zero_table(cells, WIDTH)
+        core.move_cells(before, after, before.size, self._line, moved)
+        for numbers in (_BEFORE, _SUMS):
+            line[:, numbers] = moved[:, numbers] / np.maximum(moved[:, WIDTH:], 1.0)
+        line[:, LARGEST] = moved[:, LARGEST] > 0.0
         line[(line[:, _BEFORE] != 0.0).any(axis=1), TAU] = self._clock()
         self._hold(line)
 

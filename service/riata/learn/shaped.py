@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.cell_gradient import CellGradient, learn_cells
 from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
@@ -338,26 +338,17 @@ def _is_own(name: str) -> bool:
     return name in (COUNTS, PRESENT, *NAMES, *CELLS, *FAR) or name.rpartition(".")[2].startswith(OWN)
 
 
-def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[I64, I64]:
-    """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets.
-    A row that had none has a cell that nothing has."""
-    held, wanted = _owned(old, sample), _owned(new, sample)
-    before, after = [], []
-    for key, cell in wanted.items():
-        if key in held:
-            had = held[key]
-            is_new = cell >= 0
-            before.append(np.where(had >= 0, had, old.cells)[is_new])
-            after.append(cell[is_new])
-    nothing = np.zeros(0, np.int64)
-    return np.concatenate([nothing, *before]), np.concatenate([nothing, *after])
+def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[I32, I32]:
+    """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets; -1
+    for none."""
+    held, wanted = _owners(old), _owners(new)
+    both = [key for key in wanted if key in held]
+    had, gets = ([owners[key] for key in both] for owners in (held, wanted))
+    return old.cells_of(sample)[had], new.cells_of(sample)[gets]
 
 
-def _owned(shapes: Shapes, sample: Batch) -> dict[tuple[int, ...], I64]:
-    """For each column and each pair, by hashes, the cell of each row, -1 for none."""
-    row, owner, cell = shapes.owned_cells(sample)
+def _owners(shapes: Shapes) -> dict[tuple[int, ...], int]:
+    """The number of each column and of each pair behind them, by hashes."""
     column = shapes.column.tolist()
     keys = [(hash_,) for hash_ in column] + [(column[a], column[b]) for a, b in shapes.pair.tolist()]
-    table = np.full((len(keys), sample.n), -1, np.int64)
-    table[owner, row] = cell
-    return dict(zip(keys, table, strict=True))
+    return {key: number for number, key in enumerate(keys)}

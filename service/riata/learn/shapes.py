@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays, read_only
+from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
 from riata.native.library import core, struct
@@ -134,25 +134,17 @@ class Shapes:
         """The same cells with other numbers."""
         return replace(self, value=value, intercept=intercept)
 
-    def cells_of(self, rows: Batch) -> tuple[I64, U32]:
-        """The cells of each row, in increasing order: i64[n + 1] where those of a row begin, and the cells."""
-        at = np.empty(rows.n + 1, np.int64)
-        cell = np.empty(rows.nnz + rows.n * len(self.pair), np.uint32)
-        found = core.cells(self.native, *features_of(rows), at, cell, len(cell))
-        if found < 0:
+    def cells_of(self, rows: Batch) -> I32:
+        """The cell that each row has of each column and of each pair, -1 for none: i32[columns + pairs, n]."""
+        table = np.empty((len(self.column) + len(self.pair), rows.n), np.int32)
+        if not core.cells(self.native, *features_of(rows), table):
             raise ValueError("the rows of a batch are not inside of its features")
-        return at, cell[:found]
-
-    def owned_cells(self, rows: Batch) -> tuple[I64, I64, U32]:
-        """The same cells, with the row of each, and the number of its column, or that of its pair behind the columns."""
-        at, cell = self.cells_of(rows)
-        return np.repeat(np.arange(rows.n), np.diff(at)), np.searchsorted(self.cell, cell, side="right") - 1, cell
+        return table
 
     def margins(self, rows: Batch) -> F64:
         """What is added to the margin of each row; sums are not taken in the order of predictions."""
-        at, cell = self.cells_of(rows)
-        row = np.repeat(np.arange(rows.n), np.diff(at))
-        return np.asarray(self.intercept + np.bincount(row, self.value[cell], rows.n), np.float64)
+        table = self.cells_of(rows)
+        return np.asarray(self.intercept + np.where(table < 0, 0.0, self.value[table]).sum(axis=0), np.float64)
 
     def parts_of(self, row: Sequence[tuple[int, float]]) -> Iterator[tuple[tuple[int, int], ...]]:
         """The cells of a row in increasing order: number and interval of the column, or of the two columns.
@@ -254,7 +246,9 @@ def read_cells(arrays: Arrays) -> Shapes:
 
 def sorted_values(sample: Batch) -> tuple[U32, F64]:
     """Hashes and values of all features of a sample, by hash, and by value in each."""
-    order = np.lexsort((sample.value, sample.hash))
+    by_value = np.argsort(sample.value)
+    number = np.searchsorted(np.unique(sample.hash), sample.hash[by_value])
+    order = by_value[np.argsort(number.astype(np.uint16), kind="stable")]  # a radix sort; there are at most 2^16 features
     return sample.hash[order], sample.value[order]
 
 
@@ -326,7 +320,7 @@ def find_pairs(
     probability = probabilities()
     ranges = np.array([max(np.ptp(head.values_of(c)) for head in heads) for c in range(len(shapes.column))])
     chosen = np.sort(np.argsort(-ranges, kind="stable")[:PAIRED])
-    dense = np.ascontiguousarray(_intervals(shapes, sample)[chosen])
+    dense = _intervals(shapes, sample, chosen)
     k, n = dense.shape
     score, own = np.zeros((k, k)), np.zeros((k, k))
     for head in tested:
@@ -361,12 +355,9 @@ def _presence(shapes: Shapes, sample: Batch) -> BOOL:
     return found
 
 
-def _intervals(shapes: Shapes, sample: Batch) -> F64:
-    """For each column the number of the interval of each row, less the mean: f64[c, n]."""
-    row, owner, cell = shapes.owned_cells(sample)
-    c = len(shapes.column)
-    dense = np.tile(shapes.zero.astype(np.float64)[:, np.newaxis], sample.n)
-    of_column = owner < c
-    dense[owner[of_column], row[of_column]] = (cell - shapes.cell[owner])[of_column]
+def _intervals(shapes: Shapes, sample: Batch, columns: I64) -> F64:
+    """For each of these columns the number of the interval of each row, less the mean: f64[c, n]."""
+    cell = shapes.cells_of(sample)[columns]
+    dense = np.where(cell < 0, shapes.zero[columns, np.newaxis], cell - shapes.cell[columns, np.newaxis]).astype(np.float64)
     dense -= dense.sum(axis=1, keepdims=True) / sample.n  # sums of small integers are exact
     return dense
