@@ -1,35 +1,44 @@
-"""The default learner with shapes and without: log loss and cost of a row, over one pass of public streams.
+"""The default learner with shapes and without: log loss and cost of a row, over one pass of public streams; with several classes
+too; and its accuracy beside that of forests of river.
 
-Needs RIATA_SHARED. Takes about ten minutes.
+Needs RIATA_SHARED. Takes about half an hour.
 """
 
 from __future__ import annotations
 
+import csv
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
+from river import datasets, forest
+from sklearn.datasets import load_digits
 
 from riata.base.arrays import F64
-from riata.learn.registry import build_learner
+from riata.learn.one_vs_rest import OneVsRest
+from riata.learn.registry import build_learner, spec_of
 from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.maths.links import LINKS, class_probabilities
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import report
 from tests.bench.own_step import BITS, encode
 from tests.bench.peers import log_loss
 from tests.bench.sketch_runs import write_csv
-from tests.bench.streams import ASIDE, HELD_OUT, STREAMS
+from tests.bench.streams import ASIDE, HELD_OUT, NDJSON, STREAMS, Event, Stream, open_lines, shuffled
 
 BODY: Final = 1000  # rows learnt at a time
 STEADY: Final = 8192  # rows after which intervals are found seldom: the cost of a row is that of the rest
 ROUNDS: Final = 3
 
 
-def learn(batch: Batch, shapes: str) -> tuple[Any, F64, float, float]:
+def learn(batch: Batch, shapes: str, classes: int = 2) -> tuple[Any, F64, float, float]:
     """A learner after all rows, the margins before each, and microseconds a row: of all, and of those after STEADY."""
     whole, rest = [], []
+    config = TruncatedGradientConfig(shapes=shapes)  # type: ignore[arg-type]
     for _ in range(ROUNDS):
-        learner: Any = build_learner(TruncatedGradientConfig(shapes=shapes), BITS)  # type: ignore[arg-type]
+        learner: Any = build_learner(config, BITS) if classes == 2 else of_classes(config, classes)
         margins, spent = [], []
         for start in range(0, batch.n, BODY):
             begin = time.thread_time()
@@ -39,6 +48,105 @@ def learn(batch: Batch, shapes: str) -> tuple[Any, F64, float, float]:
         whole.append(1e6 * sum(spent) / batch.n)
         rest.append(1e6 * sum(late) / (BODY * len(late)) if late else float("nan"))
     return learner, np.concatenate(margins), min(whole), min(rest)
+
+
+def of_classes(config: TruncatedGradientConfig, classes: int) -> Any:
+    """A learner of several classes."""
+    return spec_of(config).build_classes(config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, classes + 1))
+
+
+def stream_of(name: str, rows: Iterable[tuple[Mapping[str, Any], Any]], shuffle: bool = False) -> Stream:
+    """A stream of rows of a table. Its labels are numbers of classes, in the order in which they come."""
+    numbers: dict[Any, int] = {}
+    events = [Event(numbers.setdefault(label, len(numbers)), tuple(pairs(row)), "") for row, label in rows]
+    return Stream(name, NDJSON, shuffled(events) if shuffle else events, "")
+
+
+def pairs(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The features of a row of a table, without zeros."""
+    for name, value in row.items():
+        try:
+            found = name, float(value)
+        except ValueError:
+            found = f"{name}={value}", 1.0
+        if found[1] != 0.0:
+            yield found
+
+
+def attacks() -> Stream:
+    """The first 60,000 connections of KDD Cup 99, with the kind of attack, in time order."""
+    rows = islice(csv.DictReader(open_lines("kddcup99_10pct.csv.gz")), 60_000)
+    return stream_of("KDD Cup 99", ((dict(list(row.items())[:-1]), list(row.values())[-1]) for row in rows))
+
+
+def digits() -> Stream:
+    """Written digits of scikit-learn: 64 numbers of 0 to 16."""
+    found = load_digits()
+    rows = ({f"pixel{at}": x for at, x in enumerate(row)} for row in found.data.tolist())
+    return stream_of("digits", zip(rows, found.target.tolist(), strict=True), shuffle=True)
+
+
+def segments() -> Stream:
+    """Pieces of pictures of river: 18 numbers."""
+    return stream_of("image segments", datasets.ImageSegments(), shuffle=True)
+
+
+def prices() -> Iterator[tuple[dict[str, float], bool]]:
+    """The rows of Elec2, in time order, as river takes them."""
+    for row in csv.DictReader(open_lines("elec2.csv.gz")):
+        *numbers, label = row
+        yield {name: float(row[name]) for name in numbers}, row[label] == "1"
+
+
+CLASS_HEADS: Final = (
+    "stream", "rows", "classes", "log loss, off", "auto", "error, off", "auto", "off, µs", "auto, µs", "columns", "pairs",
+)  # fmt: skip
+RIVER_HEADS: Final = ("stream", "rows", "off", "auto", "ARF", "AMF", "off, µs", "auto, µs", "ARF, µs", "AMF, µs")
+CLASSES: Final[tuple[Callable[[], Stream], ...]] = (attacks, digits, segments)
+RIVER: Final[dict[str, Callable[[], Iterable[tuple[Mapping[str, Any], Any]]]]] = {
+    "Bananas": datasets.Bananas,
+    "Phishing": datasets.Phishing,
+    "Elec2": lambda: prices(),
+}
+FORESTS: Final[dict[str, Callable[[], Any]]] = {
+    "ARF": lambda: forest.ARFClassifier(seed=1),
+    "AMF": lambda: forest.AMFClassifier(seed=1),
+}
+
+
+def class_line(stream: Stream) -> list[str]:
+    """Log loss, error and cost of several classes."""
+    batch, _ = encode(stream)
+    classes, label = int(batch.label.max()) + 1, batch.label.astype(np.int64)
+    cells = []
+    for shapes in ("off", "auto"):  # the last learner is the one with shapes
+        learner, margin, whole, _ = learn(batch, shapes, classes)
+        probability, winner = class_probabilities(margin, LINKS["logistic"].code)
+        loss = -np.log(np.maximum(probability[np.arange(batch.n), label], 1e-15)).mean()
+        cells.append((f"{loss:.4f}", f"{np.mean(winner != label):.4f}", f"{whole:.1f}"))
+    found = learner.weights().cells
+    counts = ["-", "-"] if found is None else [str(len(found.column)), str(len(found.pair))]
+    return [stream.name, f"{batch.n:,}", str(classes), *(cell for both in zip(*cells, strict=True) for cell in both), *counts]
+
+
+def accuracy(make: Callable[[], Any], rows: list[tuple[Mapping[str, Any], Any]]) -> tuple[float, float]:
+    """The accuracy of predictions before learning of a model of river, and microseconds a row."""
+    model, right, begin = make(), 0, time.thread_time()
+    for row, label in rows:
+        right += bool(model.predict_one(row)) == label
+        model.learn_one(row, label)
+    return right / len(rows), 1e6 * (time.thread_time() - begin) / len(rows)
+
+
+def river_line(name: str, rows: list[tuple[Mapping[str, Any], Any]]) -> list[str]:
+    """Accuracy and cost of the default learner and of forests."""
+    batch, _ = encode(stream_of(name, rows))
+    cells = []
+    for shapes in ("off", "auto"):
+        _, margin, whole, _ = learn(batch, shapes)
+        cells.append((float(np.mean((margin > 0.0) == (batch.label > 0.5))), whole))
+    cells += [accuracy(make, rows) for make in FORESTS.values()]
+    return [name, f"{batch.n:,}", *(f"{right:.4f}" for right, _ in cells), *(f"{spent:,.0f}" for _, spent in cells)]
 
 
 def linear(columns: int, rows: int) -> Batch:
@@ -69,15 +177,23 @@ def main() -> int:
     lines += [line_of(f"linear, {columns} columns (made up)", linear(columns, 20_000)) for columns in (10, 200)]
     heads = ["stream", "rows", "off", "auto", "ratio", "columns", "pairs", "off, µs", "auto, µs", "ratio of late rows"]
     shaped = sorted(float(line[4]) for line in lines if line[5] != "-")
+    several = [class_line(make()) for make in CLASSES]
+    beside = [river_line(name, list(make())) for name, make in RIVER.items()]
     text = (
         "# Shapes: loss and cost\n\n"
         "Progressive log loss over one pass of the default learner with `shapes` off and auto, and processor time of a row that "
-        f"is ready in memory (the least of {ROUNDS} runs). Finding intervals takes 5 to 30 ms, at row 128 and whenever the "
-        f"number of rows has doubled; *late rows* are those after row {STEADY:,}.\n\n"
+        f"is ready in memory (the least of {ROUNDS} runs). Intervals are found at row 128 and whenever the number of rows has "
+        f"doubled; *late rows* are those after row {STEADY:,}.\n\n"
         f"Of {len(lines)} streams {len(shaped)} have shapes: ratio of losses {shaped[0]:.3f} to {shaped[-1]:.3f}, median "
         f"{np.median(shaped):.3f}. The constants were chosen on magic04, churn, adult, spambase, elec2 and made-up streams.\n\n"
         "[shapes.csv](shapes.csv) has all streams. Those with shapes:\n\n"
         + report.table(heads, [line for line in lines if line[5] != "-"])
+        + "\n## Several classes\n\n"
+        + report.table(CLASS_HEADS, several)
+        + "\n## Beside forests of river\n\nAccuracy of predictions before learning, one pass, and processor time of a row. ARF "
+        "and AMF have river's defaults, and read dictionaries.\n\n"
+        + report.table(RIVER_HEADS, beside)
+        + "\n"
         + report.conditions("python -m tests.bench.shapes", ["numpy"])
     )
     report.publish("shapes", text, write=not asked.no_write)

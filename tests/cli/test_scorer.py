@@ -149,11 +149,8 @@ def test_both_scorers_set_values_apart(tmp_path: Path) -> None:
     require_margins(tmp_path, export, rows, margins)
 
 
-def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:
-    """Fail unless both scorers give these margins."""
-    document = json.loads(json.dumps(model_of(export)))
-    scorer = Scorer(document)
-    assert [scorer.margin(row) for row in rows] == margins
+def in_javascript(tmp_path: Path, document: dict[str, Any], rows: list[dict[str, Any]], asked: str) -> list[Any]:
+    """What the scorer in JavaScript gives for each row."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node to run the scorer in JavaScript")
@@ -163,12 +160,57 @@ def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str,
     (tmp_path / "run.mjs").write_text(
         'import { Scorer } from "./riata_scorer.mjs"; import { readFileSync } from "node:fs";'
         'const { model, rows } = JSON.parse(readFileSync("in.json", "utf8")); const scorer = new Scorer(model);'
-        "console.log(JSON.stringify(rows.map((row) => [scorer.margin(row), scorer.probability(row)])));"
+        f"console.log(JSON.stringify(rows.map((row) => {asked})));"
     )
     done = subprocess.run([node, "run.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True)
-    found = json.loads(done.stdout)
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:
+    """Fail unless both scorers give these margins."""
+    document = json.loads(json.dumps(model_of(export)))
+    scorer = Scorer(document)
+    assert [scorer.margin(row) for row in rows] == margins
+    found = in_javascript(tmp_path, document, rows, "[scorer.margin(row), scorer.probability(row)]")
     assert [margin for margin, _ in found] == margins
     assert [p for _, p in found] == pytest.approx([scorer.probability(row) for row in rows], rel=1e-14)
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_both_scorers_give_the_margins_and_probabilities_of_several_classes(tmp_path: Path, shaped: bool) -> None:
+    chance = random.Random(3)
+    names = ["cheap", "middle", "dear", "10"]
+    model = Model({"labels": "classes", "learner": {"shapes": "auto" if shaped else "off"}})
+    known = [measured(chance) for _ in range(700)]
+    model.learn_many([{"features": row, "label": names[min(3, int(2 * abs(row.get("price", 0.0))))]} for row in known])
+    weights = model._state.learner.weights()
+    assert (weights.cells is not None) == shaped
+    heads = [
+        {
+            "class": name,
+            "intercept": head.intercept,
+            "weights": [
+                {"slot": slot, "weight": beta} for slot, beta in zip(head.slot.tolist(), head.beta.tolist(), strict=True)
+            ],
+            **({} if head.shapes is None else {"shapes": head.shapes.document()}),
+        }
+        for name, head in zip(model._state.config.classes.names, weights.heads or (), strict=True)
+    ]
+    export = {**exported(model), "classes": heads}
+    document = json.loads(json.dumps(model_of(export)))
+    assert document["format"] == 4
+    scorer, rows = Scorer(document), [*known[-60:], {}]
+    answers = model.predict_many([{"features": row} for row in rows])
+    for row, answer in zip(rows, answers, strict=True):
+        assert scorer.margins(row)[answer["label"]] == max(scorer.margins(row).values()) == answer["margin"]
+        assert scorer.probabilities(row) == pytest.approx(answer["probabilities"], rel=1e-12)
+    with pytest.raises(ValueError, match="several classes"):
+        scorer.margin({})
+    found = in_javascript(tmp_path, document, rows, "[scorer.margins(row), scorer.probabilities(row)]")
+    assert [margins for margins, _ in found] == [scorer.margins(row) for row in rows]
+    for row, (_, probabilities) in zip(rows, found, strict=True):
+        assert probabilities == pytest.approx(scorer.probabilities(row), rel=1e-12)
 
 
 def test_mlflow_loads_the_directory_and_gives_the_same_margins(tmp_path: Path) -> None:

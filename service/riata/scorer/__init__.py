@@ -17,7 +17,7 @@ PYFUNC: Final = "riata_pyfunc.py"
 MODEL: Final = "model.json"
 FORMAT: Final = 2
 NEWER: Final = 3  # of models with shapes or with bounds of the margin
-NEWEST: Final = 4  # of models with values that are set apart
+NEWEST: Final = 4  # of models of several classes, or with values that are set apart
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -27,8 +27,7 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
 
     posterior : whether probabilities are means over a posterior, which a scorer cannot compute: it then gives margins only
 
-    Raises `BadInput` (code `not_portable`) for several classes, and for an encoder with texts or curves, or with a field that
-    is crossed with itself.
+    Raises `BadInput` (code `not_portable`) for an encoder with texts or curves, or with a field that is crossed with itself.
     """
     encoder = export["config"]["encoder"]
     if encoder["text"]:
@@ -44,8 +43,6 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         )
     if any(len(set(cross)) < len(cross) for cross in encoder["crosses"]):
         raise BadInput("a portable scorer cannot cross a field with itself", "not_portable")
-    if export["config"]["labels"] == "classes":
-        raise BadInput("a portable scorer has one margin, and this model has several classes; ask the service", "not_portable")
     real = export["config"]["labels"] == "real"
     document = {
         "format": FORMAT,
@@ -56,19 +53,31 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "crosses": encoder["crosses"],
         "cross_scale": encoder["cross_scale"],
         "link": "none" if real or posterior else export["link"],
+    }
+    if "apart" in export:
+        document |= {"format": NEWEST, "apart": [[one["hash"], one["value"]] for one in export["apart"]]}
+    if export["config"]["labels"] == "classes":
+        classes = [{"class": one["class"], **_head_of(one)} for one in export["classes"]]
+        return document | {"format": NEWEST, "classes": classes}
+    document |= _head_of(export)
+    if "bounds" in export:
+        document |= {"bounds": export["bounds"]}
+    newer = "bounds" in document or "shapes" in document
+    return document | {"format": max(document["format"], NEWER if newer else FORMAT)}
+
+
+def _head_of(export: Mapping[str, Any]) -> dict[str, Any]:
+    """What a margin is computed from: of a model, or of a class."""
+    head = {
         "intercept": export["intercept"],
         "slots": [weight["slot"] for weight in export["weights"]],
         "weights": [weight["weight"] for weight in export["weights"]],
     }
-    if "bounds" in export:
-        document |= {"format": NEWER, "bounds": export["bounds"]}
     if "shapes" in export:
         shapes = export["shapes"]
         columns = [{name: value for name, value in column.items() if name != "names"} for column in shapes["columns"]]
-        document |= {"format": NEWER, "shapes": {**shapes, "columns": columns}}
-    if "apart" in export:
-        document |= {"format": NEWEST, "apart": [[one["hash"], one["value"]] for one in export["apart"]]}
-    return document
+        head["shapes"] = {**shapes, "columns": columns}
+    return head
 
 
 def files_of(document: Mapping[str, Any], mlflow: bool) -> dict[str, bytes]:

@@ -18,9 +18,12 @@ class Pyfunc:
     def __init__(self, document: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
         self._scorer = importlib.import_module("riata_scorer").Scorer(document)
+        self._is_of_classes = "classes" in document
+        self._names = [one["class"] for one in document["classes"]] if self._is_of_classes else ["margin", "probability"]
 
     def predict(self, model_input: Any) -> Any:
-        """Return margin and probability of each row: of a DataFrame as a DataFrame, of a list of dictionaries as a list of them.
+        """Return margin and probability of each row, or the probability of each of several classes: of a DataFrame as a
+        DataFrame, of a list of dictionaries as a list of them.
 
         Cells that are NaN or None are absent. Raises `ValueError` for what is no feature.
         """
@@ -29,10 +32,12 @@ class Pyfunc:
         scored = [self._scored({name: _plain(value) for name, value in row.items()}) for row in rows]
         if not is_table:
             return scored
-        columns = {name: [one[name] for one in scored] for name in ("margin", "probability")}
+        columns = {name: [one[name] for one in scored] for name in self._names}
         return model_input[[]].assign(**columns)  # the rows and their index, without a column
 
     def _scored(self, features: Mapping[str, Any]) -> dict[str, float | None]:
+        if self._is_of_classes:
+            return dict(self._scorer.probabilities(features))
         return {"margin": self._scorer.margin(features), "probability": self._scorer.probability(features)}
 
 

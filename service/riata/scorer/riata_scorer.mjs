@@ -4,7 +4,9 @@
 //     const scorer = new Scorer(JSON.parse(text));   // of model.json
 //     scorer.margin({ age: 40, country: "de", tags: ["new"], user: { city: "paris" } });
 //
-// The margin has the bits of the service's. Names and strings have to be in Unicode normal form C.
+//     scorer.probabilities({ age: 40 });             // of several classes
+//
+// Margins have the bits of the service's. Names and strings have to be in Unicode normal form C.
 
 const M1 = 0x9e3779b97f4a7c15n, M2 = 0xd6e8feb86659fd93n, ALL = 2n ** 64n - 1n;
 const NUMBER = 0n, FIELD_EQUALS = 1n, FIELD_NAMESPACE = 3n, CROSS = 4n;
@@ -58,28 +60,56 @@ function withShapes(total, shapes, row) {
   return total;
 }
 
+// What a margin is computed from: the intercept, the weights, and the numbers of the intervals that values of columns are in.
+class Head {
+  constructor(one, bits) {
+    this.one = one;
+    this.divisor = 2 ** (32 - bits);
+    this.weights = new Map(one.slots.map((slot, i) => [slot, one.weights[i]]));
+  }
+
+  margin(row) {
+    let total = this.one.intercept;
+    for (const [hash, value] of row) {
+      const weight = this.weights.get(Math.floor(hash / this.divisor));
+      if (weight !== undefined) total += weight * value;
+    }
+    return this.one.shapes ? withShapes(total, this.one.shapes, new Map(row)) : total;
+  }
+}
+
+// The logarithm of the probability that a class by itself has.
+const logProbability = (m) => (m >= 0 ? -Math.log1p(Math.exp(-m)) : m - Math.log1p(Math.exp(m)));
+
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (![2, 3, 4].includes(model.format)) {
-      throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 4`);
-    }
+    if (![2, 3, 4].includes(model.format)) throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 4`);
     this.model = model;
     this.key = BigInt(model.hash_key);
     this.apart = model.apart ?? [];
-    this.weights = new Map(model.slots.map((slot, i) => [slot, model.weights[i]]));
+    this.heads = (model.classes ?? [model]).map((one) => [one.class, new Head(one, model.bits)]);
   }
 
   // The intercept, plus the weights times the features, plus the numbers of the intervals that values of columns are in.
   margin(features) {
-    const divisor = 2 ** (32 - this.model.bits);
-    let total = this.model.intercept;
+    if (this.model.classes) throw new Error("the model has several classes: use margins or probabilities");
+    return this.heads[0][1].margin(this.row(features));
+  }
+
+  // The margin of each of several classes, by name.
+  margins(features) {
     const row = this.row(features);
-    for (const [hash, value] of row) {
-      const weight = this.weights.get(Math.floor(hash / divisor));
-      if (weight !== undefined) total += weight * value;
-    }
-    return this.model.shapes ? withShapes(total, this.model.shapes, new Map(row)) : total;
+    return Object.fromEntries(this.heads.map(([name, head]) => [name, head.margin(row)]));
+  }
+
+  // The probability of each of several classes, by name; null if it does not follow from the margins here.
+  probabilities(features) {
+    if (this.model.link !== "logistic") return null;
+    const own = Object.entries(this.margins(features)).map(([name, m]) => [name, logProbability(m)]);
+    const top = Math.max(...own.map(([, one]) => one)), parts = own.map(([, one]) => Math.exp(one - top));
+    const total = parts.reduce((a, b) => a + b, 0);
+    return Object.fromEntries(own.map(([name], i) => [name, parts[i] / total]));
   }
 
   // The probability of the positive class; null if the model has none that follows from the margin here.

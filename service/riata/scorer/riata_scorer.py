@@ -2,8 +2,9 @@
 
     scorer = Scorer(json.load(open("model.json")))
     scorer.margin({"age": 40, "country": "de", "tags": ["new"], "user": {"city": "paris"}})
+    scorer.probabilities({"age": 40})   # of several classes
 
-The margin has the bits of the service's. Names and strings have to be in Unicode normal form C.
+Margins have the bits of the service's. Names and strings have to be in Unicode normal form C.
 """
 
 from __future__ import annotations
@@ -42,21 +43,34 @@ class Scorer:
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
         self._cross_scale = float(model["cross_scale"])
-        self._intercept = float(model["intercept"])
-        self._weights = dict(zip(model["slots"], model["weights"], strict=True))
         self._low, self._high = model.get("bounds", (-math.inf, math.inf))
-        self._shapes: Mapping[str, Any] | None = model.get("shapes")
         self._apart = {(feature, value) for feature, value in model.get("apart", ())}
+        heads = {one["class"]: one for one in model["classes"]} if "classes" in model else {None: model}
+        self._heads = {name: _Head(one, self._bits) for name, one in heads.items()}
 
     def margin(self, features: Mapping[str, Any]) -> float:
         """Return the intercept, plus the weights times the features, plus the numbers of the intervals that values of columns are
-        in. Raises `ValueError` for what is no feature."""
-        total, row = self._intercept, self._row(features)
-        for feature, value in row:
-            weight = self._weights.get(feature >> (32 - self._bits))
-            if weight is not None:
-                total += weight * value
-        return total if self._shapes is None else _with_shapes(total, self._shapes, dict(row))
+        in. Raises `ValueError` for what is no feature, and for a model of several classes."""
+        if None not in self._heads:
+            raise ValueError("the model has several classes: use margins or probabilities")
+        return self._heads[None].margin(self._row(features))
+
+    def margins(self, features: Mapping[str, Any]) -> dict[str | None, float]:
+        """Return the margin of each of several classes. Raises `ValueError` for what is no feature."""
+        row = self._row(features)
+        return {name: head.margin(row) for name, head in self._heads.items()}
+
+    def probabilities(self, features: Mapping[str, Any]) -> dict[str | None, float]:
+        """Return the probability of each of several classes; they sum to one. Raises `ValueError` for what is no feature."""
+        own = {name: self._log_probability(m) for name, m in self.margins(features).items()}
+        top = max(own.values(), default=0.0)
+        total = sum(math.exp(one - top) for one in own.values())
+        return {name: math.exp(one - top) / total for name, one in own.items()}
+
+    def _log_probability(self, m: float) -> float:
+        if self._link == "logistic":
+            return -math.log1p(math.exp(-m)) if m >= 0.0 else m - math.log1p(math.exp(m))
+        return math.log(max(0.5 * math.erfc(-math.sqrt(0.5) * m), SMALLEST_NORMAL))
 
     def probability(self, features: Mapping[str, Any]) -> float | None:
         """Return the probability of the positive class; None if the model has none that follows from the margin."""
@@ -106,6 +120,23 @@ class Scorer:
                 for other, factor in others:
                     fingerprint, value = hashed(other.to_bytes(8, "little"), fingerprint, CROSS), value * factor
                 yield fingerprint, value * self._cross_scale
+
+
+class _Head:
+    """What a margin is computed from."""
+
+    def __init__(self, one: Mapping[str, Any], bits: int) -> None:
+        self._intercept, self._bits = float(one["intercept"]), bits
+        self._weights = dict(zip(one["slots"], one["weights"], strict=True))
+        self._shapes: Mapping[str, Any] | None = one.get("shapes")
+
+    def margin(self, row: list[tuple[int, float]]) -> float:
+        total = self._intercept
+        for feature, value in row:
+            weight = self._weights.get(feature >> (32 - self._bits))
+            if weight is not None:
+                total += weight * value
+        return total if self._shapes is None else _with_shapes(total, self._shapes, dict(row))
 
 
 def _feature(name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
