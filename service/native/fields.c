@@ -71,3 +71,14 @@ EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *finge
     *entered = count;
     return i;
 }
+
+EXPORT void riata_move_fields(const u64 *old, u64 *table) {
+    const u64 *counts = old + 2 + old[0];
+    for (u64 at = 0; at <= old[0]; at++) {
+        if (old[1 + at] == 0)
+            continue;
+        u64 place = field_place(table, old[1 + at] & ~(u64)FIELD_KIND);
+        table[1 + place] = old[1 + at];
+        memcpy(table + 2 + table[0] + 2 * place, counts + 2 * at, 2 * sizeof *counts);
+    }
+}

@@ -264,6 +264,9 @@ QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const ri
 EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
                              i64 *at, i64 *size, u64 *field, i64 *entered);
 
+/* Put the fields of a table, with their counts, into an empty one that has room. Source: riata/wire/fields.py */
+EXPORT void riata_move_fields(const u64 *old, u64 *table);
+
 /* ---- table.h ------------------------------------------------------------------------------------------------------ */
 
 /* The events of a batch in the form that learners take; read only. Two hashes of a row that share a slot are adjacent, since slots are

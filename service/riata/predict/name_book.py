@@ -111,7 +111,7 @@ class NameBook:
             seen.count += added
             before, self._held = self._held.names, self._held._replace(names=kept.names)
             if self.kinds is not None:
-                self.kinds.meet(self._since(before))
+                self.kinds.meet(names if added == n else self._since(before))
         if kept.dropped:
             seen.dropped += kept.dropped
             kept.dropped = 0

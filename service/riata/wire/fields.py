@@ -173,6 +173,8 @@ class FieldKinds:
         self.native = struct("riata_fields")
         self.is_wide = False  # more fields were met than are kept
         self._make_table(len(self._declared))
+        for field, (_, kind) in self._declared.items():
+            self._table[1 + self._place(self._table, field)] = np.uint64(field | kind)
 
     def __len__(self) -> int:
         return len(self._met.keys() | self._declared.keys())
@@ -261,10 +263,7 @@ class FieldKinds:
         """Make the table anew with room for so many fields. Counts of fields that stay are kept."""
         old, size = self._table, max(_PLACES_AT_FIRST, 1 << (2 * max(fields, 1)).bit_length(), (len(self._table) - 1) // 3)
         table = _empty_table(size)
-        for field, (_, kind) in {**self._met, **self._declared}.items():
-            table[1 + self._place(table, field)] = np.uint64(field | kind)
-            for which in (CONTRARY, UNREADABLE):
-                table[self._counter(table, field, which)] = old[self._counter(old, field, which)]
+        core.move_fields(old, table)
         self._table = table
         self._kept.append(table)
         self.native.table = table
