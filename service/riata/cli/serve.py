@@ -15,6 +15,9 @@ from riata.base.store_schemes import FORMS
 # The curvature matrix is inverted in the learning thread. More BLAS threads spin while they wait for each other and take cores
 # from the threads that answer requests: measured on four busy cores, 2000 weights took 2.0 s with four threads, 0.8 s with one.
 BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"  # read when numpy is imported
+GARBAGE_AFTER: Final = (
+    5000  # objects that stay: rows that wait to be learnt are some, and to look at them all took 11 % of the time
+)
 EXAMPLE: Final = """Examples:
 
 - `riata serve` listens on http://127.0.0.1:8080 and stores events in `./riata-data`.
@@ -83,6 +86,7 @@ def serve(
     # Imported objects are never freed, so the garbage collector need not scan them. Scanning takes a fifth of the start time
     # and later occasionally a tenth of a second, during which no request is answered.
     gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)
     gc.enable()
 
     given = {"host": host, "port": port, "data": data, "store": store, "role": role}
