@@ -198,8 +198,9 @@ def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
     costs = np.array([float(line[DEFAULT_US]) / float(line[ONE_US]) for line in (*seen, *aside)])
     return (
         "# The default needs no step size\n\n"
-        f"Progressive log loss over the first {ROWS:,} rows of the default (three steps, [shapes](shapes.md), bounded margins) "
-        "and of *one step* (none of them), as a multiple of that of the best peer: the best, chosen for each stream in "
+        f"Progressive log loss over the first {ROWS:,} rows of the default (three steps and the base rate, [shapes](shapes.md), "
+        "bounded margins) and of *one step* (none of them), as a multiple of that of the best peer: the best, chosen for each "
+        "stream in "
         "hindsight, of "
         f"{len(VW_GRID)} settings of Vowpal Wabbit and, on streams of up to {RIVER_FEATURES_MAX:,} features, "
         f"{2 * len(RIVER_GRID)} of river.\n\n"
