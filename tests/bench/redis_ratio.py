@@ -74,7 +74,6 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ask = stack.enter_context(load_process())
         redis = stack.enter_context(RedisServer(folder / "redis"))
-        redis.start()
         shared = Running(folder / "shared", arguments=("--store", redis.url))
         services = {OURS: stack.enter_context(shared), EMBEDDED: stack.enter_context(Running(folder / "alone"))}
         for running in services.values():
