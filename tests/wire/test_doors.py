@@ -1,0 +1,228 @@
+"""A table through every door has the same features: JSON, queries, VW text, files, tables in memory, streams, tensors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas
+import polars
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from riata.cli.feed_rows import FieldsSeen, Message, event_of
+from riata.cli.feed_rows import Layout as FeedLayout
+from riata.cli.open_table import open_rows
+from riata.cli.tables import Layout
+from riata.predict.name_book import NameBook
+from riata.web.api.routes.inference import Tensor, rows_of
+from riata.wire.encoder import EncoderConfig
+from riata.wire.fields import Fields
+from riata.wire.parse import Context, explain_query, explain_rows, parse_examples
+from riata.wire.tables import Roles, examples_of
+
+LINES = "application/x-ndjson"
+Row = dict[str, Any]
+DECLARED = {"at": "time", "day": "unix_s"}
+TYPES = {"age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES"}
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "age": st.integers(-(2**40), 2**40) | st.floats(-1e9, 1e9).filter(lambda x: x == 0 or abs(x) > 1e-300),
+            "zip": st.integers(0, 99_999),
+            "on": st.booleans(),
+            "word": st.text("xyzä", min_size=1, max_size=5),
+            "at": st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1)).map(
+                lambda one: one.replace(microsecond=0, tzinfo=UTC)
+            ),
+            "day": st.dates(date(1971, 1, 1), date(2100, 1, 1)),
+        },
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+class Model:
+    """The fields and names of a model."""
+
+    def __init__(self) -> None:
+        self.encoder = EncoderConfig(fields=Fields.from_document(DECLARED))
+        self.names = NameBook.of(self.encoder)
+
+    @property
+    def context(self) -> Context:
+        return Context(self.encoder, names=self.names.seen, kinds=self.names.kinds)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        assert self.names.kinds is not None
+        return self.names.kinds.documents()
+
+    def learn(self, rows: Sequence[Row]) -> None:
+        body = b"\n".join(json.dumps({"features": row, "label": 1}).encode() for row in rows)
+        parsed = parse_examples(body, LINES, self.context, labelled=True)
+        assert parsed.errors == []
+        self.names.add_all(parsed.names)
+
+    def features(self, rows: Sequence[Row]) -> list[dict[str, float]]:
+        """The features of decoded rows of JSON."""
+        return [named(one) for row in rows for one in explain_rows(json.dumps({"features": row}).encode(), LINES, self.context)]
+
+
+def named(row: list[tuple[int, float, str]]) -> dict[str, float]:
+    return {name: value for _, value, name in row if value}
+
+
+def text_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def plain_rows(rows: Sequence[Row]) -> list[Row]:
+    return [{name: text_of(v) if isinstance(v, date) else v for name, v in row.items()} for row in rows]
+
+
+def as_json(_model: Model, rows: Sequence[Row]) -> list[Row]:
+    return plain_rows(rows)
+
+
+def as_texts(model: Model, rows: Sequence[Row]) -> list[Row]:
+    """JSON of a program that writes numbers as texts, of fields that are known."""
+    return [{name: text_of(v) if name in model.kinds else v for name, v in row.items()} for row in plain_rows(rows)]
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in TYPES if name == "age" or any(name in row for row in rows)}
+
+
+def sent(model: Model, table: Any) -> list[Row]:
+    return [made["features"] for part in examples_of(table, Roles(kinds=model.kinds), 1000) for made in part]
+
+
+def as_dict(model: Model, rows: Sequence[Row]) -> list[Row]:
+    return sent(model, columns_of(rows))
+
+
+def as_pandas(model: Model, rows: Sequence[Row]) -> list[Row]:
+    return sent(model, pandas.DataFrame(columns_of(rows), index=range(len(rows))))
+
+
+def as_polars(model: Model, rows: Sequence[Row]) -> list[Row]:
+    return sent(model, polars.DataFrame(columns_of(rows), strict=False))
+
+
+def arrow_of(rows: Sequence[Row]) -> pyarrow.Table:
+    columns = columns_of(rows)
+    columns["age"] = [None if one is None else float(one) for one in columns["age"]]
+    return pyarrow.table(columns)
+
+
+def as_arrow(model: Model, rows: Sequence[Row]) -> list[Row]:
+    return sent(model, arrow_of(rows))
+
+
+def from_file(model: Model, path: Path) -> list[Row]:
+    with open_rows(str(path), Layout(known=lambda: model.kinds, labelled=False)) as source:
+        return [json.loads(line)["features"] for line in source.read().split(b"\n") if line]
+
+
+def as_parquet(model: Model, rows: Sequence[Row]) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        parquet.write_table(arrow_of(rows), f"{folder}/rows.parquet")
+        return from_file(model, Path(folder, "rows.parquet"))
+
+
+def as_csv(model: Model, rows: Sequence[Row]) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.csv")
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerows([[*TYPES, "more"], *([*(text_of(row.get(name, "")) for name in TYPES), ""] for row in rows)])
+        return from_file(model, path)
+
+
+def as_stream(model: Model, rows: Sequence[Row]) -> list[Row]:
+    fields = FieldsSeen(dict(model.kinds), meets=True)
+    content = [{name.encode(): text_of(value).encode() for name, value in row.items()} | {b"label": b"1"} for row in rows]
+    return [json.loads(event_of(Message("1-1", one), FeedLayout("s", None, "label"), fields))["features"] for one in content]
+
+
+def as_tensors(_model: Model, rows: Sequence[Row]) -> list[Row]:
+    return [
+        rows_of([Tensor(name, [1], TYPES[name], [v]) for name, v in row.items()])[0] if row else {} for row in plain_rows(rows)
+    ]
+
+
+DOORS: dict[str, Callable[[Model, Sequence[Row]], list[Row]]] = {
+    "json": as_json, "texts": as_texts, "dict": as_dict, "pandas": as_pandas, "polars": as_polars, "arrow": as_arrow,
+    "parquet": as_parquet, "csv": as_csv, "stream": as_stream, "tensors": as_tensors,
+}  # fmt: skip
+
+
+def of_query(model: Model, rows: Sequence[Row]) -> Iterator[dict[str, float]]:
+    for row in rows:
+        (found,) = explain_query([(name, text_of(value)) for name, value in row.items()], model.context)
+        yield named(found)
+
+
+def of_vw(model: Model, rows: Sequence[Row]) -> Iterator[dict[str, float]]:
+    """VW text says numbers only."""
+    for row in rows:
+        said = " ".join(f"{name}:{row[name]}" for name in ("age", "zip") if name in row)
+        (found,) = explain_rows(f"| {said}".encode(), "text/x-vw", model.context)
+        yield named(found)
+
+
+@pytest.mark.parametrize("first", ["json", "csv", "pandas", "parquet", "stream", "tensors"])
+@settings(max_examples=5, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@given(learnt=ROWS, rows=ROWS)
+def test_once_a_row_was_learnt_through_one_door_every_door_gives_the_same_features(
+    first: str, learnt: list[Row], rows: list[Row]
+) -> None:
+    model = Model()
+    noon = datetime(2026, 11, 29, 12, tzinfo=UTC)
+    whole: Row = {
+        "age": 7,
+        "zip": 94107,
+        "on": True,
+        "word": "x",
+        "at": noon,
+        "day": date(2026, 1, 1),
+    }
+    model.learn(DOORS[first](model, [{**learnt[0], **whole}, *learnt[1:]]))
+    wanted = model.features(plain_rows(rows))
+    for name, door in DOORS.items():
+        assert model.features(door(model, rows)) == wanted, (name, model.kinds)
+    assert list(of_query(model, rows)) == wanted
+    numbers = [{name: value for name, value in row.items() if name in ("age", "zip")} for row in rows]
+    assert list(of_vw(model, numbers)) == model.features(numbers)
+
+
+def test_a_category_of_digits_is_one_feature_through_every_door() -> None:
+    model = Model()
+    model.learn([{"zip": "B"}])
+    wanted = [{"zip=94107": 1.0}]
+    for name, door in DOORS.items():
+        assert model.features(door(model, [{"zip": 94107}])) == wanted, name
+    for table in (pandas.DataFrame({"zip": [94107.0, None]}), polars.DataFrame({"zip": [94107.0]})):
+        assert model.features(sent(model, table))[:1] == wanted
+    assert list(of_query(model, [{"zip": "94107.0"}])) == list(of_vw(model, [{"zip": 94107}])) == wanted
+
+
+def test_what_a_door_without_types_cannot_say() -> None:
+    """A word that says that there is no value: it is a value of a category, in JSON, a CSV file and a stream."""
+    model = Model()
+    model.learn([{"word": "x", "age": 5}])
+    for door in (as_json, as_csv, as_stream):
+        assert model.features(door(model, [{"word": "NA", "age": "NA"}])) == [{"word=NA": 1.0}]
