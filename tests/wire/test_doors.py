@@ -32,7 +32,7 @@ from riata.wire.tables import Roles, examples_of
 LINES = "application/x-ndjson"
 Row = dict[str, Any]
 DECLARED = {"at": "time", "day": "unix_s"}
-TYPES = {"age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES"}
+TYPES: dict[str, Any] = {"age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES"}
 ROWS = st.lists(
     st.fixed_dictionaries(
         {},
