@@ -26,6 +26,7 @@ CALLS: Final[dict[str, Callable[[Riata], Any]]] = {
     "metrics": lambda riata: riata.metrics("m"),
     "weights": lambda riata: riata.weights("m"),
     "card": lambda riata: riata.card("m"),
+    "fields": lambda riata: riata.fields("m"),
     "shapes": lambda riata: riata.shapes("m"),
     "trees": lambda riata: riata.trees("m"),
     "snapshots": lambda riata: riata.snapshots("m"),

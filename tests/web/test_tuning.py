@@ -28,7 +28,7 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
     assert (refused.status_code, refused.json()["code"]) == (409, "needs_rebuild")
     assert "learner.k cannot change" in refused.json()["detail"]
     assert (
-        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, gamma, label_ttl_s, "
+        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, fields, gamma, label_ttl_s, "
         "negatives_kept, publish_every_ms" in refused.json()["detail"]
     )
 
@@ -42,7 +42,7 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
             '{"learner":{"gamma":1}}',
             409,
             "needs_rebuild",
-            "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, gamma",
+            "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, fields, gamma",
         ),
         ('{"gama":1}', 422, "unknown_key", "did you mean 'gamma'?"),
         ('{"gamma":-1}', 422, "out_of_range", "learner.gamma: -1.0 is below 0"),
@@ -67,7 +67,7 @@ def test_a_learner_without_a_penalty_that_may_change_says_what_may(client: Clien
     answer = client.patch("/models/default", '{"gamma":1}')
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_key")
     assert (
-        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, label_ttl_s, "
+        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, fields, label_ttl_s, "
         "negatives_kept, publish_every_ms" in answer.json()["detail"]
     )
     own = "the L1 penalty of its learner, truncated_gradient, is the setting gravity: 3e-05, which is fixed"
