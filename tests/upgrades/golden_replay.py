@@ -44,6 +44,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "mixed": False,
         "base_rate": False,
         "shapes": "off",
+        "classes_shaped": False,
         "bounded": False,
         **settings,
     }
@@ -62,15 +63,22 @@ OLDER: Final = {
     "mixed": False,
     "base_rate": False,
     "shapes": "off",
+    "classes_shaped": False,
     "bounded": False,
 }  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
 CASES: Final[dict[str, dict[str, Any]]] = {
     "gradient defaults": {"kind": "truncated_gradient", **OLDER},
     "gradient defaults, three times": {"kind": "truncated_gradient", **OLDER},
-    "gradient mixed": {"kind": "truncated_gradient", "base_rate": False, "shapes": "off", "bounded": False},
-    "gradient shaped": {"kind": "truncated_gradient", "base_rate": False},
-    "gradient with base rate": {"kind": "truncated_gradient"},
+    "gradient mixed": {
+        "kind": "truncated_gradient",
+        "base_rate": False,
+        "shapes": "off",
+        "classes_shaped": False,
+        "bounded": False,
+    },
+    "gradient shaped": {"kind": "truncated_gradient", "base_rate": False, "classes_shaped": False},
+    "gradient with base rate": {"kind": "truncated_gradient", "classes_shaped": False},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

@@ -432,6 +432,7 @@ SPEC: Final = LearnerSpec(
         "shapes": "off",
         "classes_shaped": False,
         "bounded": False,
+        "missing": [],
     },
     formerly={"mixed": "tuned"},
     advice={
