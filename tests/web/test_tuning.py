@@ -28,8 +28,8 @@ def test_putting_the_same_change_works_too(client: Client) -> None:
     assert (refused.status_code, refused.json()["code"]) == (409, "needs_rebuild")
     assert "learner.k cannot change" in refused.json()["detail"]
     assert (
-        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, fields, gamma, label_ttl_s, "
-        "negatives_kept, publish_every_ms" in refused.json()["detail"]
+        "that can change: checkpoint_every_events, checkpoint_every_s, decision, default_label, drift, fields, gamma, "
+        "label_ttl_s, negatives_kept, publish_every_ms" in refused.json()["detail"]
     )
 
 
