@@ -167,6 +167,42 @@ def in_javascript(tmp_path: Path, document: dict[str, Any], rows: list[dict[str,
     return found
 
 
+KINDS = {
+    "age": "number",
+    "zip": "category",
+    "on": "boolean",
+    "when": "time",
+    "s": "unix_s",
+    "ms": "unix_ms",
+    "user^zip": "category",
+}
+VALUES: list[Any] = [
+    0, 5, -7, 0.5, 1e-5, 1.5e-7, 1e16, 94107, 94107.0, True, False, None, "5", " 7 ", "+.5", "1e3", "1.0", "94107", "01067", "NA",
+    "\\N", "#DIV/0!", "true", "FALSE", "yes", "N", "many", "", "20786.5", "2026-11-29", "2026-02-30", "2026-11-29T12:00:00Z",
+    "2026-11-29 14:00:00+02:00", "1969-07-20T20:17:40.5-05:30", "2026-11-29T23:59:60Z", "2026-11-29T12:00", "9999-12-31", 20786.5,
+    1795910400, 1795910400123, ["x", "y"], [1, True, "z"],
+]  # fmt: skip
+
+
+def test_both_scorers_read_values_by_the_kinds_of_their_fields(tmp_path: Path) -> None:
+    declared = Model({"encoder": {"fields": KINDS}, "learner": {"shapes": "off"}})
+    rows: list[dict[str, Any]] = [
+        {"user": {"zip": value}} if name == "user^zip" else {name: value}
+        for name in [*KINDS, "met", "new"]
+        for value in VALUES
+        if not (isinstance(value, list) and name != "zip") and not (value == 1e16 and name not in ("zip", "user^zip"))
+    ]
+    chance = random.Random(3)
+    for _ in range(2):
+        declared.learn_many([{"features": row, "label": chance.randrange(2)} for row in [{"met": "x"}, *rows]])
+    margins = [one["margin"] for one in declared.predict_many([{"features": row} for row in rows])]
+    export = exported(declared) | {"fields": declared.fields}
+    assert model_of(export)["format"] == 5
+    by_value = Scorer({**model_of(export), "fields": {}})
+    assert sum(by_value.margin(row) != margin for row, margin in zip(rows, margins, strict=True)) > 100
+    require_margins(tmp_path, export, rows, margins)
+
+
 def require_margins(tmp_path: Path, export: dict[str, Any], rows: list[dict[str, Any]], margins: list[float]) -> None:
     """Fail unless both scorers give these margins."""
     document = json.loads(json.dumps(model_of(export)))

@@ -42,6 +42,85 @@ function feature(name, value, key) {
   });
 }
 
+const YES = ["1", "true", "yes", "y", "t"], NO = ["0", "false", "no", "n", "f"];
+const ABSENT = ["", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"];
+const DECIMAL = /^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$/;
+const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
+const TIME_OF_DAY = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?(?:[Zz]|([+-])(\d{2}):(\d{2}))?$/;
+const PER_DAY = { time: 1, unix_s: 86400, unix_ms: 86400000 }, DAYS_MAX = 2932896;
+const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+// A time: days since 1970, and texts of its hour and its day of the week.
+class Moment {
+  constructor(days, parts) {
+    this.days = days;
+    this.parts = parts;
+  }
+}
+
+// A number that halves are rounded to the even one of, as Python does.
+function rounded(x) {
+  const floor = Math.floor(x), rest = x - floor;
+  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
+}
+
+// The time of days since 1970, in UTC; null beyond the year 9999.
+function moment(days, hasHour) {
+  if (!(Math.abs(days) <= DAYS_MAX)) return null;
+  const seconds = rounded(days * 86400), day = Math.floor(seconds / 86400);
+  const weekday = [["weekday", WEEKDAYS[(((day + 3) % 7) + 7) % 7]]];
+  return new Moment(days, hasHour ? [["hour", String(Math.floor((seconds - day * 86400) / 3600))], ...weekday] : weekday);
+}
+
+// Days since 1970 of a date; null if there is no such date.
+function dayOf(year, month, day) {
+  const at = new Date(0);
+  at.setUTCFullYear(year, month - 1, day);
+  return year > 0 && at.getUTCMonth() === month - 1 && at.getUTCDate() === day ? at.getTime() / 86400000 : null;
+}
+
+// A time of RFC 3339, whose seconds and offset may be missing, or a date; null if it is none.
+function momentOf(written) {
+  const text = written.replaceAll(":60", ":59");  // a leap second
+  const found = DATE.exec(text) ?? TIME_OF_DAY.exec(text);
+  if (found === null) return null;
+  const [year, month, date] = found.slice(1, 4).map(Number), day = dayOf(year, month, date);
+  if (day === null) return null;
+  if (found.length === 4) return moment(day, false);
+  const [hour, minute, second] = [found[4], found[5], found[6] ?? 0].map(Number);
+  const micros = Number((found[7] ?? "0").padEnd(6, "0").slice(0, 6)), away = 60 * Number(found[9] ?? 0) + Number(found[10] ?? 0);
+  if (hour > 23 || minute > 59 || second > 59 || Number(found[10] ?? 0) > 59 || away >= 1440) return null;
+  const seconds = day * 86400 + 60 * (60 * hour + minute - (found[8] === "-" ? -away : away)) + second;
+  return moment(micros === 0 ? seconds / 86400 : (seconds * 1000000 + micros) / 86400000000, true);
+}
+
+// The text of a number or a truth value as a category, as Python writes it.
+function textOf(value) {
+  if (typeof value === "boolean") return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 2 ** 53) return String(value === 0 ? 0 : value);
+  const [digits, exponent] = value.toExponential().split("e"), power = Number(exponent);
+  if (power < -4 || power >= 16) return `${digits}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
+  return Number.isInteger(value) ? `${value}.0` : String(value);
+}
+
+// A value as a field of this kind has it. What cannot be read is returned as it is.
+function asKind(kind, value) {
+  if (kind === undefined || value === null || value === undefined) return value;
+  const isNumber = typeof value === "number" || typeof value === "boolean";
+  if (kind === "category") {
+    const asText = (one) => (typeof one === "number" || typeof one === "boolean" ? textOf(one) : one);
+    return Array.isArray(value) ? value.map(asText) : asText(value);
+  }
+  if (isNumber) return kind in PER_DAY ? moment(Number(value) / PER_DAY[kind], true) ?? Number(value) : Number(value);
+  if (typeof value !== "string") return value;
+  const word = value.trim(), lower = word.toLowerCase();
+  if (kind === "boolean" && (YES.includes(lower) || NO.includes(lower))) return Number(YES.includes(lower));
+  if (ABSENT.includes(lower)) return null;
+  if (kind in PER_DAY) return momentOf(word) ?? value;
+  if (lower === "true" || lower === "false") return Number(lower === "true");
+  return DECIMAL.test(word) && Math.abs(Number(word)) <= VALUE_ABS_MAX ? Number(word) : value;
+}
+
 const squaresOf = (row, lift) => row.reduce((total, [, value]) => total + value * lift * (value * lift), 0);
 const kept = ([, value]) => Math.abs(value) >= SMALLEST_NORMAL;
 
@@ -84,10 +163,11 @@ const logProbability = (m) => (m >= 0 ? -Math.log1p(Math.exp(-m)) : m - Math.log
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (![2, 3, 4].includes(model.format)) throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 4`);
+    if (![2, 3, 4, 5].includes(model.format)) throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 5`);
     this.model = model;
     this.key = BigInt(model.hash_key);
     this.apart = model.apart ?? [];
+    this.kinds = new Map(Object.entries(model.fields ?? {}));
     this.heads = (model.classes ?? [model]).map((one) => [one.class, new Head(one, model.bits)]);
   }
 
@@ -145,13 +225,21 @@ export class Scorer {
     return [Number(hashed(bytes, BigInt(hash), FIELD_EQUALS) >> 32n), 1];
   }
 
+  // The records of a value by the kind of its field.
+  read(field, name, value, key) {
+    const found = asKind(this.kinds.get(field), value);
+    if (!(found instanceof Moment)) return feature(name, found, key);
+    const parts = found.parts.flatMap(([part, text]) => feature(`${name}.${part}`, text, key));
+    return [...feature(name, found.days, key), ...parts];
+  }
+
   records(features) {
     const fields = new Map();
     for (const [name, value] of Object.entries(features)) {
       const isNamespace = value !== null && typeof value === "object" && !Array.isArray(value);
       const key = isNamespace ? hashed(encoder.encode(name), this.key, FIELD_NAMESPACE) : this.key;
       const inside = isNamespace ? Object.entries(value) : [[name, value]];
-      fields.set(name, inside.flatMap(([inner, item]) => feature(inner, item, key)));
+      fields.set(name, inside.flatMap(([inner, item]) => this.read(isNamespace ? `${name}^${inner}` : name, inner, item, key)));
     }
     const records = [...fields.values()].flat();
     for (const cross of this.model.crosses) {

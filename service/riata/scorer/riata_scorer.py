@@ -10,14 +10,23 @@ Margins have the bits of the service's. Names and strings have to be in Unicode 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
 from itertools import product
 from typing import Any
 
 M1, M2, ALL = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 2**64 - 1
 NUMBER, FIELD_EQUALS, FIELD_NAMESPACE, CROSS = 0, 1, 3, 4
+YES, NO = {"1", "true", "yes", "y", "t"}, {"0", "false", "no", "n", "f"}
+ABSENT = {"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"}
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+TIME_OF_DAY = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[Zz]|[+-]\d{2}:\d{2})?")
+PER_DAY = {"time": 1.0, "unix_s": 86_400.0, "unix_ms": 86_400_000.0}
+EPOCH, DAYS_MAX, WEEKDAYS = datetime(1970, 1, 1, tzinfo=UTC), 2_932_896.0, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 VALUE_ABS_MAX, SMALLEST_NORMAL = 9e15, 2.0**-1022
 SQUARES_SMALL, LIFT = 2.0**-900, 2.0**600
 
@@ -37,13 +46,14 @@ class Scorer:
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
-        if model["format"] not in (2, 3, 4):
-            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 to 4")
+        if model["format"] not in (2, 3, 4, 5):
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 to 5")
         self._key, self._bits = int(model["hash_key"]), int(model["bits"])
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
         self._cross_scale = float(model["cross_scale"])
         self._low, self._high = model.get("bounds", (-math.inf, math.inf))
+        self._kinds: Mapping[str, str] = model.get("fields", {})
         self._apart = {(feature, value) for feature, value in model.get("apart", ())}
         heads = {one["class"]: one for one in model["classes"]} if "classes" in model else {None: model}
         self._heads = {name: _Head(one, self._bits) for name, one in heads.items()}
@@ -110,9 +120,9 @@ class Scorer:
         for name, value in features.items():
             if isinstance(value, Mapping):
                 key = hashed(name.encode(), self._key, FIELD_NAMESPACE)
-                fields[name] = [one for inner, item in value.items() for one in _feature(inner, item, key)]
+                fields[name] = [one for inner, item in value.items() for one in self._read(f"{name}^{inner}", inner, item, key)]
             else:
-                fields[name] = list(_feature(name, value, self._key))
+                fields[name] = list(self._read(name, name, value, self._key))
             yield from fields[name]
         for cross in self._crosses:
             parts = [[one for one in fields.get(name, ()) if one[1] != 0.0] for name in cross]
@@ -137,6 +147,72 @@ class _Head:
             if weight is not None:
                 total += weight * value
         return total if self._shapes is None else _with_shapes(total, self._shapes, dict(row))
+
+    def _read(self, field: str, name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
+        """Yield the records of a value by the kind of its field."""
+        found = as_kind(self._kinds.get(field, ""), value)
+        if not isinstance(found, tuple):
+            yield from _feature(name, found, key)
+            return
+        days, parts = found
+        yield from _feature(name, days, key)
+        for part, text in parts:
+            yield from _feature(f"{name}.{part}", text, key)
+
+
+def as_kind(kind: str, value: Any) -> Any:
+    """Return a value as a field of this kind has it: a number, a text, None, a list; of a time its days since 1970, and texts of
+    its hour and its day of the week. What cannot be read is returned as it is."""
+    if value is None or not kind or isinstance(value, Mapping):
+        return value
+    if kind == "category":
+        if isinstance(value, list | tuple):
+            return [text_of(one) if isinstance(one, bool | int | float) else one for one in value]
+        return text_of(value) if isinstance(value, bool | int | float) else value
+    if isinstance(value, bool | int | float):
+        return moment(value / PER_DAY[kind], True) or float(value) if kind in PER_DAY else float(value)
+    if not isinstance(value, str):
+        return value
+    word, lower = value.strip(), value.strip().lower()
+    if kind == "boolean" and lower in YES | NO:
+        return float(lower in YES)
+    if lower in ABSENT:
+        return None
+    if kind in PER_DAY:
+        return moment_of(word) or value
+    if lower in ("true", "false"):
+        return float(lower == "true")
+    return float(word) if DECIMAL.fullmatch(word) and abs(float(word)) <= VALUE_ABS_MAX else value
+
+
+def text_of(value: float | bool) -> str:
+    """Return the text of a number or a truth value as a category."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    number = float(value)
+    return str(int(number)) if abs(number) < 2**53 and number == int(number) else repr(number)
+
+
+def moment_of(text: str) -> tuple[float, list[tuple[str, str]]] | None:
+    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date; None if it is none."""
+    try:
+        if DATE.fullmatch(text):
+            return moment(float((date.fromisoformat(text) - EPOCH.date()).days), False)
+        if not TIME_OF_DAY.fullmatch(text):
+            return None
+        found = datetime.fromisoformat(text.upper().replace(" ", "T").replace(":60", ":59"))
+    except ValueError:
+        return None
+    return moment(((found if found.tzinfo else found.replace(tzinfo=UTC)) - EPOCH) / timedelta(days=1), True)
+
+
+def moment(days: float, has_hour: bool) -> tuple[float, list[tuple[str, str]]] | None:
+    """Return days since 1970 with the hour and the day of the week in UTC; None beyond the year 9999."""
+    if not abs(days) <= DAYS_MAX:
+        return None
+    day, second = divmod(round(days * 86_400), 86_400)
+    weekday = [("weekday", WEEKDAYS[(day + 3) % 7])]
+    return days, [("hour", str(second // 3600)), *weekday] if has_hour else weekday
 
 
 def _feature(name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:

@@ -238,6 +238,8 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
         document["shapes"] = named_shapes(weights.shapes, names)
     if weights.apart is not None:
         document["apart"] = weights.apart.document()
+    if names.kinds:
+        document["fields"] = names.kinds.documents()
     if weights.heads is not None:
         of_class = zip(published.config.classes.names, weights.heads, strict=True)
         document["classes"] = [
