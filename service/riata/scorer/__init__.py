@@ -18,6 +18,7 @@ MODEL: Final = "model.json"
 FORMAT: Final = 2
 NEWER: Final = 3  # of models with shapes or with bounds of the margin
 NEWEST: Final = 4  # of models of several classes, or with values that are set apart
+WITH_KINDS: Final = 5  # of models with fields that have kinds
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -56,9 +57,11 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
     }
     if "apart" in export:
         document |= {"format": NEWEST, "apart": [[one["hash"], one["value"]] for one in export["apart"]]}
+    if export.get("fields"):
+        document |= {"format": WITH_KINDS, "fields": export["fields"]}
     if export["config"]["labels"] == "classes":
         classes = [{"class": one["class"], **_head_of(one)} for one in export["classes"]]
-        return document | {"format": NEWEST, "classes": classes}
+        return document | {"format": max(document["format"], NEWEST), "classes": classes}
     document |= _head_of(export)
     if "bounds" in export:
         document |= {"bounds": export["bounds"]}

@@ -115,6 +115,17 @@ class Scorer:
             return feature, value
         return hashed(struct.pack("<d", value), feature, FIELD_EQUALS) >> 32, 1.0
 
+    def _read(self, field: str, name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
+        """Yield the records of a value by the kind of its field."""
+        found = as_kind(self._kinds.get(field, ""), value)
+        if not isinstance(found, tuple):
+            yield from _feature(name, found, key)
+            return
+        days, parts = found
+        yield from _feature(name, days, key)
+        for part, text in parts:
+            yield from _feature(f"{name}.{part}", text, key)
+
     def _records(self, features: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
         fields: dict[str, list[tuple[int, float]]] = {}
         for name, value in features.items():
@@ -147,17 +158,6 @@ class _Head:
             if weight is not None:
                 total += weight * value
         return total if self._shapes is None else _with_shapes(total, self._shapes, dict(row))
-
-    def _read(self, field: str, name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
-        """Yield the records of a value by the kind of its field."""
-        found = as_kind(self._kinds.get(field, ""), value)
-        if not isinstance(found, tuple):
-            yield from _feature(name, found, key)
-            return
-        days, parts = found
-        yield from _feature(name, days, key)
-        for part, text in parts:
-            yield from _feature(f"{name}.{part}", text, key)
 
 
 def as_kind(kind: str, value: Any) -> Any:
