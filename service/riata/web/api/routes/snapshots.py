@@ -147,6 +147,7 @@ class Export(Document, kw_only=True):
 
     bounds : the least and the largest margin as the probability takes it, if there are limits
     shapes : of a model whose numeric columns have shapes
+    fields : kinds of fields by name
     apart  : values in whose place a row has an indicator of the feature, whose hash is null for all, and the value
     """
 
@@ -160,6 +161,7 @@ class Export(Document, kw_only=True):
     bounds: list[float] | UnsetType = UNSET
     shapes: ExportedShapes | UnsetType = UNSET
     apart: list[Object] | UnsetType = UNSET
+    fields: dict[str, str] | UnsetType = UNSET
     figures: Object
     classes: list[ExportedClass] | UnsetType = UNSET
 
