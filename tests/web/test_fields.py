@@ -109,6 +109,9 @@ def test_kinds_are_changed_from_an_event_on(client: httpx.Client) -> None:
     assert kinds(client, "changed") == {"zip": "number", "age": "number"}
     observe(client, "changed", {"zip": "7"})
     assert fields(client, "changed")["zip"]["recent"]["share"] == 1.0
+    client.patch("/models/changed", json={"fields": {"zip": "category"}})
+    client.put("/models/changed", json={})  # a program that makes sure of its model at each start takes back nothing
+    assert kinds(client, "changed") == {"zip": "category", "age": "number"}
     refused = client.patch("/models/changed", json={"fields": {"zip": "categroy"}})
     assert (refused.status_code, refused.json()["code"]) == (422, "out_of_range")
     assert "did you mean 'category'?" in refused.json()["detail"]

@@ -20,7 +20,7 @@ from riata.run.changing import Creations, saved_content, take_up
 from riata.run.engine import Engine
 from riata.run.engine_settings import DEFAULT_MODEL
 from riata.run.state.config import ModelConfig, read_config
-from riata.run.state.config_changes import check_change, require_bounded, with_changes, with_known_classes
+from riata.run.state.config_changes import check_change, require_bounded, with_changes, with_known
 from riata.run.state.model_state import ModelState
 from riata.store import layout
 from riata.store.retention import CAUSE, NOTE, is_saved, leads_on
@@ -59,7 +59,7 @@ class Admin:
             require_bounded(config)
         if await self._creations.create(model, config):
             return True, config
-        await take_up(self._engine, model, lambda old: check_change(old, with_known_classes(config, old)))
+        await take_up(self._engine, model, lambda old: check_change(old, with_known(config, old)))
         return False, config
 
     def read(self, document: object) -> ModelConfig:

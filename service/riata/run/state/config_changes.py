@@ -12,7 +12,7 @@ from riata.learn.registry import spec_of
 from riata.run.state.config import ModelConfig, change_from_payload, read_config, read_stored
 from riata.store import layout, records
 from riata.store.store import Record
-from riata.wire.fields import OTHERS, Fields
+from riata.wire.fields import AUTO, OTHERS, Fields
 
 CHANGEABLE = frozenset(
     {
@@ -120,8 +120,13 @@ def _fields(old: Fields, given: object) -> object:
     return {name: kind for name, kind in {**declared, **given}.items() if kind is not None}
 
 
-def with_known_classes(new: ModelConfig, old: ModelConfig) -> ModelConfig:
-    """Return `new`, of a request that creates a model or asks for the same one again, with the classes that came since."""
+def with_known(new: ModelConfig, old: ModelConfig) -> ModelConfig:
+    """Return `new`, of a request that creates a model or asks for the same one again, with the classes and kinds that came since.
+
+    The default of `encoder.fields` changes nothing: `with_changes` does."""
+    asked, held = new.encoder.fields, old.encoder.fields
+    if asked == AUTO or (asked.meets == held.meets and set(asked.declared) <= set(held.declared)):
+        new = replace(new, encoder=replace(new.encoder, fields=held))
     known = old.classes.names
     if new.has_classes and new.classes.names == known[: len(new.classes.names)]:
         return replace(new, classes=replace(new.classes, names=known))
