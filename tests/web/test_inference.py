@@ -89,3 +89,22 @@ def test_a_value_that_no_row_may_have_is_refused_with_its_row(client: Client) ->
     client.put("/models/m", "{}")
     answer = infer(client, {"inputs": [{"name": "a\u0001", "shape": [1], "datatype": "FP32", "data": [1]}]})
     assert (answer.status_code, answer.json()["errors"][0]["index"]) == (422, 0)
+
+
+def test_positions_that_a_model_has_never_learnt_are_refused(client: Client) -> None:
+    """A tensor of several columns has no names, so the answer would be that of a row without features."""
+    client.put("/models/m", "{}")
+    inputs = [{"name": "input-0", "shape": [2, 2], "datatype": "FP32", "data": [[5.1, 3.5], [-6.7, -3.0]]}]
+    assert infer(client, {"inputs": inputs}).status_code == 200  # nothing is learnt yet: any row has the prior
+    rows = [{"features": {"age": 5, "country": "de", "p_0": 1}, "label": 1}]
+    assert client.post("/models/m/observe?wait=applied", json.dumps(rows)).json()["applied"]
+    refused = infer(client, {"inputs": inputs}).json()
+    assert (refused["status"], refused["code"]) == (422, "bad_inference")
+    assert refused["detail"] == (
+        "input 'input-0': the model has learnt none of the features input-0_0 to input-0_1; it has age, country, p_0. Send an "
+        "input of one column for each feature, with its name"
+    )
+    found = infer(client, {"inputs": [*inputs, {"name": "age", "shape": [2], "datatype": "FP64", "data": [1, 2]}]}).json()
+    assert found["parameters"] == {"unknown_features": 4}
+    assert infer(client, {"inputs": [INPUTS[2]]}).json()["parameters"] == {"unknown_features": 2}
+    assert "parameters" not in infer(client, {"inputs": [INPUTS[0]]}).json()

@@ -171,6 +171,15 @@ def test_a_key_opens_the_routes_of_its_scope_and_no_other(client: Client, method
         assert answer.json()["code"] == "wrong_scope"
 
 
+@pytest.mark.parametrize("scope", [OBSERVE, PREDICT, WATCH])
+def test_a_key_that_may_only_send_rows_sees_the_kinds_of_fields_and_no_values(client: Client, scope: str) -> None:
+    sent = client.post("/models/mine/observe", b'{"features":{"who":"ann"},"label":1}', **bearer(TOKENS[OBSERVE][0]))
+    assert sent.status_code in (200, 202)
+    found = client.get("/models/mine/fields", headers=bearer(TOKENS[scope][0]))
+    assert '"category"' in found.text
+    assert ('"ann"' in found.text) == (scope != OBSERVE)
+
+
 WATCHED = {
     ("GET", "/models/{model}/forget"),
     ("GET", "/models/{model}/restore"),
@@ -195,6 +204,7 @@ WATCHED = {
             "/card",
             "/trees",
             "/shapes",
+            "/fields",
             "/refused",
             "/slices",
             "/weights/history",

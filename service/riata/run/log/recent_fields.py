@@ -57,6 +57,9 @@ class Looked:
     figures: dict[str, Figures]
 
 
+NOTHING: Final = Looked(0, {})
+
+
 async def look(engine: Engine, model: str, fields: Sequence[Field]) -> tuple[Looked, Looked]:
     """Return the figures of fields in the newest rows of the log, and in the oldest. Raises what reading the store raises."""
     served = engine.served_model(model)
@@ -91,7 +94,7 @@ def _batches(records: Iterable[Record]) -> list[Batch]:
 def figures_in(batches: Sequence[Batch], fields: Sequence[Field], book: NameBook) -> Looked:
     """Return the figures of fields in the rows of these batches. book : the names of the model"""
     if not batches:
-        return Looked(0, {})
+        return NOTHING
     batch = join_batches(list(batches))
     hashes, at = np.unique(batch.hash, return_inverse=True)
     count, names = np.bincount(at, minlength=len(hashes)), _names(hashes, book)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final, Literal
 
-from riata.run.log.recent_fields import Looked
+from riata.run.log.recent_fields import NOTHING, Looked
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import Count, Document, Figure, Number, answer
-from riata.web.auth.keys import PREDICT, WATCH
+from riata.web.auth.keys import KEY, OBSERVE, PREDICT, WATCH, Key
 from riata.web.server.answers import Answer
 
 
@@ -42,7 +42,7 @@ class FieldDocument(Document):
     declared   : whether the setting encoder.fields says so; otherwise its first feature in the log has decided
     contrary   : values of another form, such as a number of a category, that the answering process has read as the kind
     unreadable : values that it could not read as the kind; each is an indicator of its text
-    recent     : in the newest rows; null if none are kept
+    recent     : in the newest rows; null if none are kept, or the key may neither predict nor watch
     first      : in the oldest rows that are kept; null if these are the newest
     """
 
@@ -76,7 +76,8 @@ async def model_fields(call: Call) -> Answer:
     model, _ = call.asked()
     kinds = call.parts.service.names(model).kinds
     fields = [] if kinds is None else list(kinds)
-    recent, first = await call.parts.service.look_at_fields(model, fields)
+    service = call.parts.service
+    recent, first = await service.look_at_fields(model, fields) if _may_see_values(call) else (NOTHING, NOTHING)
     return call.answer(
         {
             "fields": [
@@ -99,6 +100,12 @@ async def model_fields(call: Call) -> Answer:
     )
 
 
+def _may_see_values(call: Call) -> bool:
+    """Whether the caller may see values of rows: not with a key that may only send some."""
+    key: Key | None = call.request.scope.get(KEY)
+    return key is None or bool(key.scopes & {PREDICT, WATCH})
+
+
 def _figures(looked: Looked, name: str) -> object:
     found = looked.figures.get(name)
     return None if found is None else asdict(found) | {"common": [one._asdict() for one in found.common]}
@@ -109,7 +116,7 @@ ROUTES: Final = (
     Route(
         "GET",
         f"{AT}/fields",
-        (PREDICT, WATCH),
+        (OBSERVE, PREDICT, WATCH),
         model_fields,
         "The kinds of fields, and what their values look like in the newest rows and in the oldest that are kept.",
         answer(FieldsDocument),

@@ -18,6 +18,7 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput, RiataError, nearest
 from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.predict.model import Scores
+from riata.predict.name_book import NameBook
 from riata.web.api.predictions import winners
 from riata.web.api.problems import refuse_errors
 from riata.web.api.route import V2_AT, Call, Handler, Route
@@ -33,6 +34,7 @@ Scalar = float | int | bool | str | None
 
 TAG: Final = "open inference protocol"
 EXTENSIONS: Final[list[str]] = []
+_KNOWN_SHOWN: Final = 8
 
 
 # Rows of features from tensors, as the open inference protocol has them: a tensor of n values is a column of n rows, one of
@@ -55,9 +57,10 @@ def rows_of(inputs: Sequence[Tensor]) -> list[dict[str, Scalar]]:
     if not 0 < rows <= ROWS_PER_REQUEST_MAX:
         raise bad(inputs[0], f"shape: expected 1 to {ROWS_PER_REQUEST_MAX:,} rows, got {rows:,}")
     made: list[dict[str, Scalar]] = [{} for _ in range(rows)]
-    named: set[str] = set()
+    taken: set[str] = set()
     for one in inputs:
-        columns = one.shape[1] if len(one.shape) == 2 else 1
+        names = named(one)
+        columns = len(names)
         if one.shape[0] != rows:
             raise bad(one, f"shape: {one.shape[0]:,} rows, but the input '{inputs[0].name[:64]}' has {rows:,}")
         flat = [value for each in one.data for value in (each if isinstance(each, list) else (each,))]
@@ -65,10 +68,9 @@ def rows_of(inputs: Sequence[Tensor]) -> list[dict[str, Scalar]]:
             raise bad(one, f"data: {len(flat):,} values, but the shape {one.shape} has {rows * columns:,}")
         if any(isinstance(value, str) != (one.datatype == "BYTES") for value in flat if value is not None):
             raise bad(one, "data: strings are values of the datatype BYTES, and only of it")
-        names = [one.name] if columns == 1 else [f"{one.name}_{column}" for column in range(columns)]
-        if not named.isdisjoint(names):
+        if not taken.isdisjoint(names):
             raise bad(one, "two inputs give the same feature")
-        named.update(names)
+        taken.update(names)
         for at, row in enumerate(made):
             values = zip(names, flat[at * columns : (at + 1) * columns], strict=True)
             row.update((name, value) for name, value in values if value is not None)
@@ -138,13 +140,20 @@ class InferenceReady(Document):
     ready: bool
 
 
+class InferenceParameters(Document):
+    """What else is told of the rows. unknown_features : of all rows together, those that have no weight"""
+
+    unknown_features: Count
+
+
 class Inference(Document):
-    """Predictions as tensors."""
+    """Predictions as tensors. parameters : absent if every feature has a weight"""
 
     model_name: str
     model_version: str
     outputs: list[OutputTensor]
     id: str | UnsetType = UNSET
+    parameters: InferenceParameters | UnsetType = UNSET
 
 
 MARGIN: Final = TensorForm("margin", "FP64", [-1])
@@ -179,6 +188,8 @@ async def infer(call: Call) -> Answer:
     service = call.parts.service
     service.published(model)  # an unknown model is refused before its body is read
     asked = read_inference(await call.json(BODY_BYTES_MAX))
+    if service.published(model).examples and all(map(is_positional, asked.inputs)):
+        require_known(asked.inputs, service.names(model))
     body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows_of(asked.inputs))
     published, context = service.published(model), service.context(model, labelled=False)
 
@@ -187,8 +198,34 @@ async def infer(call: Call) -> Answer:
         refuse_errors(parsed)
         return published.model.score(parsed.batch)
 
-    outputs = tensors(await asyncio.to_thread(predicted), published.config.classes.names, asked.outputs)
-    return call.answer(Inference(model, str(published.version), outputs, UNSET if asked.id is None else asked.id))
+    scores = await asyncio.to_thread(predicted)
+    outputs, unknown = tensors(scores, published.config.classes.names, asked.outputs), int(scores.unknown.sum())
+    found = Inference(model, str(published.version), outputs, UNSET if asked.id is None else asked.id)
+    return call.answer(msgspec.structs.replace(found, parameters=InferenceParameters(unknown)) if unknown else found)
+
+
+def is_positional(tensor: Tensor) -> bool:
+    """Whether the features of an input are named by their positions."""
+    return len(tensor.shape) == 2 and tensor.shape[1] > 1
+
+
+def require_known(inputs: Sequence[Tensor], names: NameBook) -> None:
+    """Raise `BadInput` (bad_inference) if no feature of these inputs has ever been learnt."""
+    if any(names.hashes_of(named(one)) for one in inputs):
+        return
+    known = [] if names.kinds is None else [one.name[:64] for one in names.kinds]
+    told = f"; it has {', '.join(known[:_KNOWN_SHOWN])}{' …' if len(known) > _KNOWN_SHOWN else ''}" if known else ""
+    raise bad(
+        inputs[0],
+        f"the model has learnt none of the features {named(inputs[0])[0]} to {named(inputs[0])[-1]}{told}. Send an input of one "
+        "column for each feature, with its name",
+    )
+
+
+def named(tensor: Tensor) -> list[str]:
+    """Return the features of an input."""
+    columns = tensor.shape[1] if len(tensor.shape) == 2 else 1
+    return [tensor.name] if columns == 1 else [f"{tensor.name}_{column}" for column in range(columns)]
 
 
 def read_inference(document: dict[str, Any]) -> InferenceRequest:
