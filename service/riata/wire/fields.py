@@ -1,4 +1,4 @@
-"""Fields: names whose values have a kind, so that the same value is the same feature through every door.
+"""Fields: names whose values have a kind, so that the same value is the same feature in every format.
 
 Theory of operation
     A field is a name at the top of `features`, or of a namespace of it. Its kind is declared (`encoder.fields`), or met: the
