@@ -62,16 +62,16 @@ def test_an_explanation_adds_up_to_the_served_margin(client: httpx.Client) -> No
 
 SHORT: dict[str, Any] = {"warm_up": 0, "ramp": 0.0, "block": 20, "rounds": 2}
 SKETCH: dict[str, Any] = {"kind": "taylor_sketch", **SHORT, "gamma": 0.5, "shadow": [0.05]}
-SKETCHES = pytest.mark.parametrize("learner", [{**SKETCH, "k": 2}, {**SKETCH, "mode": "exact"}], ids=["hybrid", "exact"])
+SKETCHES = pytest.mark.parametrize("learner", [{**SKETCH, "k": 4}, {**SKETCH, "mode": "exact"}], ids=["hybrid", "exact"])
 
 
 def sketched(client: httpx.Client, model: str, learner: dict[str, Any]) -> None:
     """Create a model that keeps a sketch and let it learn the rows; returns when its standard errors are served."""
     assert client.put(f"/models/{model}", json={"learner": learner, "publish_every_ms": 5}).status_code == 201
     assert client.post(f"/models/{model}/observe?wait=applied", content=ROWS, headers=LINES).status_code == 200
-    deadline = time.monotonic() + 900.0
+    deadline = time.monotonic() + 120.0
     while not client.get(f"/models/{model}").json()["std_error"]["available"]:
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, client.get(f"/models/{model}").json()["std_error"]
         time.sleep(0.01)
 
 
