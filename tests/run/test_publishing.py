@@ -185,7 +185,9 @@ def test_a_model_says_whether_it_has_standard_errors_and_why_not() -> None:
         assert node.service.describe("m")["memory_bytes"]["served"] > 0
         plain = node.service.describe("default")
         assert plain["std_error"] == {"available": False, "why_not": "the learner keeps no curvature"}
-        assert plain["mixed"] == {"eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.8, 0.15, 0.05])}
+        assert plain["mixed"] == {
+            "eta": pytest.approx([0.6, 2.7, 24.3]), "share": pytest.approx([0.72, 0.135, 0.045]), "base_rate": 0.1,
+        }  # fmt: skip
         assert node.service.describe("m")["mixed"] is None
         assert [(line["learner"], line["mode"]) for line in node.service.models()] == [
             ("truncated_gradient", None),
