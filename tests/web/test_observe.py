@@ -89,7 +89,7 @@ def test_waiting_for_application_answers_200(client: Client, service: Whole, mon
     monkeypatch.setattr(service.engine, "settings", replace(service.engine.settings, observe_timeout_ms=50))
     learning = service.engine.led("the test").writer
     with monkeypatch.context() as held:
-        held.setattr(learning, "put", lambda _order: None)
+        held.setattr(learning, "put_logged", lambda _records: None)
         late = client.post("/observe?wait=applied", ROW)
     assert (late.status_code, late.json()["applied"]) == (202, False)
 
