@@ -17,7 +17,8 @@ from riata.run.state.config import ModelConfig, read_config
 from riata.web.api.schema_of import schema_of
 from riata.wire.encoder import EncoderConfig
 
-ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name != "curves")  # columns are numbers
+_OF_VALUES: Final = ("curves", "fields")  # columns of a matrix are numbers
+ENCODER: Final = tuple(field.name for field in dataclasses.fields(EncoderConfig) if field.name not in _OF_VALUES)
 CLASS_WEIGHT: Final = "class_weight"
 _CLASS_WEIGHT: Final = (
     "Factors of the rows' weights by class: a dictionary, or 'balanced', in fit only, for factors by which both classes weigh "
