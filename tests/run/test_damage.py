@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -433,7 +433,11 @@ def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone() -> Non
         async with running(store, "writer") as writer, running(store, "web") as web:
             await with_model(web)
             await until(lambda: writer.has() and web.has("default"))
-            read = SharedMemoryStore.read
+            read, await_log = SharedMemoryStore.read, SharedMemoryStore.await_log
+
+            def awaited(self: SharedMemoryStore, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
+                """A record whose digest is wrong is left to `read`."""
+                return {name: [] if name == "m" else found for name, found in await_log(self, after, timeout_ms).items()}
 
             def rotten(self: SharedMemoryStore, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
                 found = read(self, model, after_seq, bytes_max)
@@ -443,6 +447,7 @@ def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone() -> Non
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(SharedMemoryStore, "read", rotten)
+                patch.setattr(SharedMemoryStore, "await_log", awaited)
                 await web.observe(events(3), wait_applied=False)
                 await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
             for process in (writer, web):
