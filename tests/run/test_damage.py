@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -426,30 +427,32 @@ def test_a_web_and_a_writer_refuse_a_damaged_model_of_a_shared_store_and_the_oth
     run(after)
 
 
-def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone() -> None:
-    store = SharedMemoryStore()
+def test_a_writer_that_meets_a_damaged_record_gives_up_that_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, rots = SharedMemoryStore(), threading.Event()
+    read, await_log = SharedMemoryStore.read, SharedMemoryStore.await_log
+
+    def awaited(self: SharedMemoryStore, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
+        """A record whose digest is wrong is left to `read`, also if the call began before it came."""
+        found = await_log(self, after, timeout_ms)
+        return {name: [] if name == "m" and rots.is_set() else records for name, records in found.items()}
+
+    def rotten(self: SharedMemoryStore, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
+        found = read(self, model, after_seq, bytes_max)
+        if model == "m" and rots.is_set() and found and found[-1].last > 1:
+            raise LogFork("the record at event 2 was changed after it was written", records.RECORD_DAMAGED, 2)
+        return found
+
+    monkeypatch.setattr(SharedMemoryStore, "read", rotten)
+    monkeypatch.setattr(SharedMemoryStore, "await_log", awaited)
 
     async def work() -> None:
         async with running(store, "writer") as writer, running(store, "web") as web:
             await with_model(web)
             await until(lambda: writer.has() and web.has("default"))
-            read, await_log = SharedMemoryStore.read, SharedMemoryStore.await_log
-
-            def awaited(self: SharedMemoryStore, after: Mapping[str, int], timeout_ms: int) -> Mapping[str, Sequence[Record]]:
-                """A record whose digest is wrong is left to `read`."""
-                return {name: [] if name == "m" else found for name, found in await_log(self, after, timeout_ms).items()}
-
-            def rotten(self: SharedMemoryStore, model: str, after_seq: int, bytes_max: int = 2**24) -> list[Record]:
-                found = read(self, model, after_seq, bytes_max)
-                if model == "m" and found and found[-1].last > 1:
-                    raise LogFork("the record at event 2 was changed after it was written", records.RECORD_DAMAGED, 2)
-                return found
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(SharedMemoryStore, "read", rotten)
-                patch.setattr(SharedMemoryStore, "await_log", awaited)
-                await web.observe(events(3), wait_applied=False)
-                await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
+            rots.set()
+            await web.observe(events(3), wait_applied=False)
+            await until(lambda: "m" in writer.service.health().damaged and "m" in web.service.health().damaged)
+            rots.clear()
             for process in (writer, web):
                 assert "at event 2" in process.service.health().damaged["m"]
                 with pytest.raises(ModelDamaged):
