@@ -123,11 +123,9 @@ def _parse(
 ) -> Parsed:
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels, labelled)._replace(seen=seen, kinds=context.kinds)
-    reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
-    if context.kinds is not None and (kinds := _met_in(reading, context.kinds)) is not None:
-        reading = read_body(body, form, rules._replace(kinds=kinds), scratch, header, context.encoder.curves)
-        context.kinds.note_counts(kinds)
-    parsed = _parsed(reading, form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body)))
+    reading, names = _read_by_kinds(body, form, rules, context, scratch, header)
+    is_single = form.functions is not None and form.split == "document" and form.functions.is_single(bytes(body))
+    parsed = _parsed(reading, is_single, names)
     if parsed.others and not context.by_row:
         sentence = other_form(context.labels, own_labels(parsed, context.labels), parsed.others)
         if sentence is not None:
@@ -135,11 +133,24 @@ def _parse(
     return number_classes(parsed, reading, context.classes) if context.labels == "classes" and labelled else parsed
 
 
-def _met_in(reading: Reading, kinds: FieldKinds) -> FieldKinds | None:
-    """Return the kinds with those of the fields that come in these rows first; None if there are no such fields.
+def _read_by_kinds(
+    body: bytes | PaddedBuffer | U8,
+    form: Format,
+    rules: Rules,
+    context: Context,
+    scratch: Workspace | None = None,
+    header: bytes = b"",
+) -> tuple[Reading, Names]:
+    """Read a body, and again if fields come in it first, so that all of its rows are read by the same kinds.
 
-    The rows are then read again, so that all rows of a body are read by the same kinds."""
-    return kinds.with_met(new_names(reading)) if reading.rows > 1 else None
+    Returns what was read, and the names not seen before."""
+    reading = read_body(body, form, rules, scratch, header, context.encoder.curves)
+    names, kinds = new_names(reading), context.kinds
+    if kinds is None or reading.rows < 2 or (more := kinds.with_met(names)) is None:
+        return reading, names
+    reading = read_body(body, form, rules._replace(kinds=more), scratch, header, context.encoder.curves)
+    kinds.note_counts(more)
+    return reading, new_names(reading)
 
 
 def explain_rows(body: bytes, content_type: str, context: Context) -> list[list[tuple[int, float, str]]]:
@@ -157,7 +168,8 @@ def parse_query(pairs: list[tuple[str, str]], context: Context) -> Parsed:
     A value that is a JSON number is numeric. Any other is an indicator, or a text if the encoder says so. Raises `TooLarge`.
     """
     seen = NO_NAMES if context.names is None else context.names.table()
-    return _parsed(_read_query(pairs, make_rules(context, False, seen), context.encoder.curves), True)
+    reading = _read_query(pairs, make_rules(context, False, seen), context.encoder.curves)
+    return _parsed(reading, True, new_names(reading))
 
 
 def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[tuple[int, float, str]]]:
@@ -165,12 +177,12 @@ def explain_query(pairs: list[tuple[str, str]], context: Context) -> list[list[t
     return _explained(_read_query(pairs, make_rules(context, False, EVERY_NAME), context.encoder.curves))
 
 
-def _parsed(reading: Reading, single: bool) -> Parsed:
+def _parsed(reading: Reading, single: bool, names: Names) -> Parsed:
     batch, rows = make_batch(reading)
     errors: list[RowError] = row_errors(reading) if len(rows) < reading.rows else []
     joins, errors = reading.joins(reading, errors) if errors and reading.joins is not None else (NO_JOINS, errors)
     others = _other_labels(reading, errors) if errors else {}
-    return Parsed(batch, rows, errors, reading.rows, new_names(reading), single, joins, reading.lines, others=others)
+    return Parsed(batch, rows, errors, reading.rows, names, single, joins, reading.lines, others=others)
 
 
 def _other_labels(reading: Reading, errors: list[RowError]) -> Counter[Given]:
@@ -304,20 +316,17 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     seen = NO_NAMES if context.names is None else context.names.table()
     rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
-    reading = read_body(whole, form, rules, curves=context.encoder.curves)
-    if context.kinds is not None and (kinds := _met_in(reading, context.kinds)) is not None:
-        reading = read_body(whole, form, rules._replace(kinds=kinds), curves=context.encoder.curves)
-        context.kinds.note_counts(kinds)
+    reading, names = _read_by_kinds(whole, form, rules, context)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
-        return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], new_names(reading))
+        return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], names)
     batch, rows = make_batch(reading)
     count = _rows_of(bodies, reading)
     if len(rows) == reading.rows and bool(count.all()):
-        return JoinedBodies(batch, count.cumsum(), list(range(len(bodies))), new_names(reading))
+        return JoinedBodies(batch, count.cumsum(), list(range(len(bodies))), names)
     owner = np.repeat(np.arange(len(bodies)), count)
     whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
     batch = select_rows(batch, whole[owner[rows]])
-    return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(new_names(reading), batch))
+    return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(names, batch))
 
 
 def read_for_models(
