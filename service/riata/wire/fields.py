@@ -225,7 +225,8 @@ class FieldKinds:
 
         rows : how many the model has learnt. Later than PROVISIONAL_ROWS the kinds stay as they are
         """
-        if rows > PROVISIONAL_ROWS:
+        places = int(self._table[0]) + 1
+        if rows > PROVISIONAL_ROWS or not (self._table[1 + places :] > PROVISIONAL_VALUES).any():
             return {}
         odd = {NUMBER_KIND: UNREADABLE, CATEGORY: CONTRARY}
         other = {NUMBER_KIND: "category", CATEGORY: "number"}
