@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from riata import Model
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 
 LEARNERS: Final[list[dict[str, Any]]] = [
     {"kind": "truncated_gradient"},
@@ -36,9 +36,7 @@ NUMBERS: Final = count()
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         yield client
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import httpx
 import requests
 from fastapi import FastAPI
 from starlette.types import ASGIApp
@@ -175,3 +176,12 @@ def wait_until_ready(url: str, session: requests.Session) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(url)
         time.sleep(0.05)
+
+
+@contextmanager
+def answering() -> Iterator[httpx.Client]:
+    """Serve a real application on a store in memory, with a client of it, once it is ready."""
+    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+        while client.get("/readyz").status_code != 200:
+            pass
+        yield client

@@ -12,7 +12,7 @@ import pytest
 
 from riata.scorer import model_of
 from riata.scorer.riata_scorer import Scorer
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 
 LINES = {"Content-Type": "application/x-ndjson"}
 MISSING = [{"feature": "age", "values": [999]}]
@@ -31,9 +31,7 @@ def drawn(n: int) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         client.put("/models/m", json={"learner": {"missing": MISSING}}).raise_for_status()
         body = "\n".join(map(json.dumps, drawn(900)))
         assert client.post("/models/m/observe?wait=applied", content=body, headers=LINES).json()["applied"]

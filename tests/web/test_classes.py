@@ -9,7 +9,7 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 from tests.web.test_predict import read_columns
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -21,9 +21,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         document = {"labels": "classes", "classes": {"max": 4}, "encoder": {"bits": 12}}
         assert client.put("/models/m", json=document).status_code == 201
         before = client.post("/models/m/predict", json={"features": {"ball": 1}}).json()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 from tests.web.test_predict import read_columns
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -23,9 +23,7 @@ QUERY = "country=DE&device=phone"
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         assert client.put("/models/m", json=CONFIG).status_code == 201
         assert client.post("/models/m/observe?wait=applied", json=ROWS).json()["applied"]
         yield client

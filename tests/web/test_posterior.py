@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 from tests.web.test_predict import read_columns
 from tests.web.test_whole import BINARY, LINES
 
@@ -24,9 +24,7 @@ ROWS = "\n".join(
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         taught(client, "m")
         yield client
 

@@ -17,7 +17,7 @@ from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.run.labels.pending_rows import Waiting, decode_row
 from riata.web.auth.keys import KEY, Key
 from tests.web.asking import Client, asking, post_scope, run_asgi
-from tests.web.serving import Whole, real_app, serving
+from tests.web.serving import Whole, answering
 
 LINES = {"Content-Type": "application/x-ndjson"}
 ID_PATTERN = "0123456789abcdef"
@@ -172,9 +172,7 @@ def test_the_age_of_rows_with_a_time_is_counted(client: Client) -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         yield client
 
 

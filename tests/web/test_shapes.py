@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 
 LINES = {"Content-Type": "application/x-ndjson"}
 NAMES = ["height", "width", "depth"]
@@ -47,9 +47,7 @@ def observe(client: httpx.Client, model: str, rows: list[dict[str, Any]]) -> Non
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         observe(client, "default", drawn(3000))
         yield client
 

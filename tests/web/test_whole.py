@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.web.serving import real_app, serving
+from tests.web.serving import answering
 
 ROWS = "\n".join(
     json.dumps(
@@ -25,9 +25,7 @@ BINARY = {"Content-Type": "application/octet-stream"}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with serving(real_app()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+    with answering() as client:
         yield client
 
 
