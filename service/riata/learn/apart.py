@@ -17,6 +17,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
+from riata.learn.slot_table import HASH_BITS
 from riata.maths.hashing import FIELD_EQUALS
 from riata.native.reading import hash_of
 from riata.wire.batch import Batch
@@ -24,7 +25,6 @@ from riata.wire.batch import Batch
 EVERY: Final = -1  # in place of a hash: all features
 PARTS: Final = ("apart_feature", "apart_value")
 INDICATORS_KEPT: Final = 4096
-_HASH_BITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Apart:
 @lru_cache(maxsize=INDICATORS_KEPT)
 def indicator_of(feature: int, value: float) -> int:
     """The hash of the indicator of a feature's value."""
-    return hash_of(struct.pack("<d", value), feature, FIELD_EQUALS) >> _HASH_BITS
+    return hash_of(struct.pack("<d", value), feature, FIELD_EQUALS) >> HASH_BITS
 
 
 def read_apart(arrays: Arrays) -> Apart:
@@ -103,7 +103,7 @@ def read_apart(arrays: Arrays) -> Apart:
     if feature.dtype != np.int64 or feature.ndim != 1:
         raise Corrupt("the features with values set apart are not a list of hashes")
     features = feature.astype(np.int64)
-    if bool(((features < EVERY) | (features >= 2**_HASH_BITS)).any()):
+    if bool(((features < EVERY) | (features >= 2**HASH_BITS)).any()):
         raise Corrupt("a feature with values set apart is none")
     check_numbers(PARTS[1], value, len(features))
     return Apart(features, value.astype(np.float64))

@@ -39,13 +39,13 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, U32, read_only
 from riata.base.halt import lent
 from riata.learn.learner import Sample, Sketch, Weights
+from riata.learn.slot_table import HASH_BITS
 from riata.maths.links import LINKS
 from riata.maths.shooting import Quadratic, shoot
 from riata.native.library import core, struct
 from riata.native.rows import features_of
 from riata.wire.batch import Batch
 
-HASH_BITS: Final = 32
 ACTIVE_MAX: Final = 2000  # weights whose curvature is inverted together: 0.8 s of one core, and 32 MB
 EVIDENCE_MIN: Final = 5.0  # curvature of the intercept for each weight
 INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995

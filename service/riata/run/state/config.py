@@ -306,9 +306,9 @@ def _renamed(document: object) -> object:
 def read_stored(document: object) -> ModelConfig:
     """`read_config` for a configuration that was written to a log or a checkpoint, perhaps by an older version.
 
-    An encoder without `words` was written before there was a second rule of words, and keeps the first; one without `fields`
-    has none. A learner without
-    settings that are newer than the document does what it did without them; one without a kind was written when there was one.
+    An encoder without `words` was written before there was a second rule of words, and keeps the first; one without `fields` has
+    none. A learner without settings that are newer than the document does what it did without them; one without a kind was
+    written when there was one.
     """
     encoder = document.get("encoder") if isinstance(document, Mapping) else None
     if isinstance(document, Mapping) and isinstance(encoder, Mapping):

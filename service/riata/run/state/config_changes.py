@@ -116,8 +116,8 @@ def _fields(old: Fields, given: object) -> object:
     """Return `encoder.fields` after a change: kinds of fields are added to those that are declared, null removes one."""
     if not isinstance(given, Mapping):
         return given
-    declared = old.written() if isinstance(old.written(), dict) else {OTHERS: old.written()}
-    return {name: kind for name, kind in {**declared, **given}.items() if kind is not None}
+    others = "auto" if old.meets else "off"
+    return {name: kind for name, kind in {OTHERS: others, **dict(old.declared), **given}.items() if kind is not None}
 
 
 def with_known(new: ModelConfig, old: ModelConfig) -> ModelConfig:

@@ -188,10 +188,10 @@ async def infer(call: Call) -> Answer:
     service = call.parts.service
     service.published(model)  # an unknown model is refused before its body is read
     asked = read_inference(await call.json(BODY_BYTES_MAX))
-    if service.published(model).examples and all(map(is_positional, asked.inputs)):
+    published, context = service.published(model), service.context(model, labelled=False)
+    if published.examples and all(map(is_positional, asked.inputs)):
         require_known(asked.inputs, service.names(model))
     body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows_of(asked.inputs))
-    published, context = service.published(model), service.context(model, labelled=False)
 
     def predicted() -> Scores:
         parsed = parse_examples(body, NDJSON.decode(), context, labelled=False)
