@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from riata.wire.given import ABSENT
+from riata.wire.given import ABSENT, category_word
 
 CLOUD_EVENT: Final = "specversion"  # the attribute that every CloudEvent has
 _SHOWN_MAX: Final = 64
-_WHOLE: Final = re.compile(r"^(-?(?:0|[1-9][0-9]*))\.0+$")  # of a source without types: the text of its digits
 VALUE: Final = b"value"  # the field of a message that has a value and no fields
 
 
@@ -51,7 +49,7 @@ class FieldsSeen:
         if kind is None and self.meets and text.strip().lower() not in ABSENT:
             self.kinds[name] = "category" if number is None else "number"
         if kind == "category":
-            return _WHOLE.sub(r"\1", text)
+            return category_word(text)
         return text if number is None else number
 
 

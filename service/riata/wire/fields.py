@@ -39,11 +39,11 @@ from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
 from riata.native.library import core, struct
 from riata.native.reading import hash_of
-from riata.wire.given import ABSENT, plain_number
+from riata.wire.given import ABSENT, NO, YES, category_word, decimal, plain_number
 from riata.wire.names import Names
 
-NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS = 1, 2, 3, 4, 5, 6  # as in `service/native/fields.h`
-KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6}
+KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6}  # as in `service/native/fields.h`
+NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS = KINDS.values()
 NAMES_OF_KINDS: Final = {code: name for name, code in KINDS.items()}
 FIELDS_MET_MAX: Final = 1024
 DECLARED_MAX: Final = 1024
@@ -58,12 +58,8 @@ _PER_DAY: Final = {TIME: 1.0, UNIX_S: 86_400.0, UNIX_MS: 86_400_000.0}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
 _DAYS_MAX: Final = 2_932_896.0  # of the year 9999; `datetime` knows no later one
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_WHOLE: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME_OF_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[Zz]|[+-]\d{2}:\d{2})?")
-_YES: Final = frozenset({"1", "true", "yes", "y", "t"})
-_NO: Final = frozenset({"0", "false", "no", "n", "f"})
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -103,10 +99,6 @@ class Fields(DocumentValue):
             raise BadInput(f"{path}: more than {DECLARED_MAX} fields", "out_of_range")
         declared = sorted((name, kind) for name, kind in value.items() if name != OTHERS)
         return Fields(tuple(declared), value.get(OTHERS, "auto") == "auto")
-
-    def of(self, name: str) -> str | None:
-        """Return the declared kind of a field; None if it is not declared."""
-        return next((kind for field, kind in self.declared if field == name), None)
 
     def with_kinds(self, kinds: Mapping[str, str]) -> Fields:
         """Return these fields with others declared, or declared anew."""
@@ -329,10 +321,10 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
 
 def read_untyped(kind: int, text: str) -> tuple[Value, int | None]:
     """Do `read_as` for a text of a source without types: `1.0` is the category 1 there."""
-    if kind == CATEGORY and (whole := _WHOLE.fullmatch(text)):
-        return whole[1], None
-    if kind >= UNIX_S and _DECIMAL.fullmatch(text):
-        return read_as(kind, float(text))
+    if kind == CATEGORY:
+        return category_word(text), None
+    if kind >= UNIX_S and (number := decimal(text)) is not None:
+        return read_as(kind, number)
     return read_as(kind, text)
 
 
@@ -354,8 +346,8 @@ def _as_category(value: Any) -> tuple[Value, int | None]:
 def _text_as(kind: int, text: str) -> tuple[Value, int | None]:
     word = text.strip()
     lower = word.lower()
-    if kind == BOOLEAN and lower in _YES | _NO:
-        return float(lower in _YES), None
+    if kind == BOOLEAN and lower in YES | NO:
+        return float(lower in YES), None
     if lower in ABSENT:
         return None, None
     if kind >= TIME:
@@ -363,7 +355,7 @@ def _text_as(kind: int, text: str) -> tuple[Value, int | None]:
         return (text, UNREADABLE) if found is None else (found, None)
     if lower in ("true", "false"):
         return float(lower == "true"), CONTRARY
-    number = float(word) if _DECIMAL.fullmatch(word) else None
+    number = decimal(word)
     return (text, UNREADABLE) if number is None or not abs(number) <= VALUE_ABS_MAX else (number, CONTRARY)
 
 

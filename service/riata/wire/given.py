@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
@@ -22,9 +23,13 @@ DISTINCT_MAX: Final = 1000  # labels that are counted, so that the memory is bou
 FORMS: Final[dict[str, frozenset[float]]] = {"0/1": frozenset({0.0, 1.0}), "-1/+1": frozenset({-1.0, 1.0})}
 OWN: Final = {"0/1": "0 and 1", "-1/+1": "-1 and 1", "real": "numbers", "classes": "names of classes"}
 ABSENT: Final = frozenset({"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"})
+YES: Final = frozenset({"1", "true", "yes", "y", "t"})
+NO: Final = frozenset({"0", "false", "no", "n", "f"})
 # What the service adds for those who mean it.
 BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 _TRUTHS: Final = frozenset({"true", "false"})
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _ONE_OR_TWO: Final = frozenset({1.0, 2.0})
 _PAIR_ROWS_MIN: Final = 10  # of each of two numbers that are no usual form: fewer may be mistakes
 _SHOWN_MAX: Final = 5
@@ -98,6 +103,17 @@ def _number(value: float) -> float:
 def plain_number(value: float) -> str:
     """Return a number in its shortest form: 1, not 1.0."""
     return str(int(value)) if value == value and abs(value) < 2**53 and value == int(value) else repr(value)
+
+
+def decimal(text: str) -> float | None:
+    """Read a decimal number with Python's float; None if it is not one."""
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def category_word(text: str) -> str:
+    """Return the category that a source without types means by a text: 94107 by 94107.0, since it may write whole numbers so."""
+    whole = _WHOLE.fullmatch(text)
+    return text if whole is None else whole[1]
 
 
 def received(setting: str, given: Given) -> str:

@@ -35,12 +35,12 @@ from riata.wire.codes import (
 )
 from riata.wire.encoder import CURVE_ABS_MAX, FIRST_RULE, POINTS_MAX, CurveTree
 from riata.wire.fields import Moment, Untyped, Value, read_as, read_untyped
+from riata.wire.given import decimal
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, NAMESPACE, PLAIN, SHADOWED, WORD, Refusal, Rules
 
 Record = tuple[int, float, int, bytes]  # fingerprint, value, kind, shown name
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc of Unicode: C0, DEL and C1
 _WORD: Final = re.compile(r"\w+")  # for text, \w is exactly str.isalnum() or `_`
-_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 LABELS: Final = ("0/1", "-1/+1", "real", "classes")  # by Rules.labels
 CLASS_HINT: Final = (
@@ -205,11 +205,6 @@ def reference_words(text: str, ngrams: int, rule: int) -> list[bytes]:
         if length <= last + 1
     ]
     return [gram for gram in grams if len(gram) <= NAME_BYTES_MAX]
-
-
-def decimal(text: str) -> float | None:
-    """Read a decimal number with Python's float; None if it is not one."""
-    return float(text) if _DECIMAL.fullmatch(text) else None
 
 
 def checked_label(text: str, rules: Rules) -> float:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import ROWS_PER_REQUEST_MAX
-from riata.wire.given import ABSENT, DISTINCT_MAX, Given, given_value, plain_number
+from riata.wire.given import ABSENT, DISTINCT_MAX, NO, YES, Given, given_value, plain_number
 
 # Values of other programs as JSON has them: numbers, texts, lists. NaN, None, NaT and NA are absent, numpy scalars are numbers,
 # and points in time are days since 1970.
@@ -239,8 +239,6 @@ def looked_at(rows: Iterable[Any], label: Callable[[Any], Any], positive: str) -
 
 
 ID_BYTES: Final = 16  # of an event id
-YES: Final = frozenset({"1", "true", "yes", "y", "t"})
-NO: Final = frozenset({"0", "false", "no", "n", "f"})
 _SHOWN_MAX: Final = 64
 VALUES_MAX: Final = 200_000  # of a request, so that wide tables and long curves stay below the size of a body
 _ROWS_AT_ONCE: Final = 1000  # of a table, converted to objects of Python

@@ -10,8 +10,9 @@ import re
 from typing import Final
 
 from riata.wire.codes import BAD_INDEX, BAD_LABEL, BAD_NUMBER, DUPLICATE_INDEX, MISSING_LABEL, QID_NOT_SUPPORTED, SYNTAX
+from riata.wire.given import decimal
 from riata.wire.rows import Refusal, Rules, SlowRow
-from riata.wire.scan import Record, Refused, checked_label, decimal, number_record
+from riata.wire.scan import Record, Refused, checked_label, number_record
 
 _INDEX_MAX: Final = 2**63 - 1
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,18}")

@@ -22,8 +22,9 @@ from riata.wire.codes import (
     OUT_OF_RANGE,
     SYNTAX,
 )  # fmt: skip
+from riata.wire.given import decimal
 from riata.wire.rows import EQUALS, NAMESPACE, PLAIN, SHADOWED, Refusal, Rules, SlowRow
-from riata.wire.scan import Record, Refused, check_name, checked_label, decimal, number_record
+from riata.wire.scan import Record, Refused, check_name, checked_label, number_record
 
 _FRONT_WORDS_MAX: Final = 3  # label, importance, base
 _CUT: Final = re.compile(r"[ \t]+")
