@@ -621,6 +621,8 @@ static inline const u8 *read_value(reader *r, const u8 *p, const u8 *stop, span 
     const int of = field_kind(r->kinds, field);
     if (of > FIELD_CATEGORY && *p != 'n')
         return fail(r, HANDOVER, p);
+    if (r->kinds && p[0] == '"' && p[1] == '"') /* an empty text is no value */
+        return put_key(r, field, 0.0, PLAIN | KEY | SHADOWED, space) ? p + 2 : refuse(r, TOO_MANY_IN_ROW);
     if (of == FIELD_NUMBER && *p == '"')
         return read_quoted_number(r, p, stop, space, field);
     if (*p == '"' || *p == '[')
@@ -695,7 +697,7 @@ static inline __attribute__((always_inline)) const u8 *read_usual(reader *r, con
     const u8 *said = at + 1, *fault, *close = at;
     if (*at == '"' && r->rules->texts == 0 && *(close = plain_end(said)) > '~')
         close = scan_unusual(close, stop, &holds, &fault);
-    if (!close || close == at || *close != '"' || holds & HAS_ESCAPE || name_fault((span){said, close}, holds) != OK ||
+    if (!close || close == at || (close == said && r->kinds) || *close != '"' || holds & HAS_ESCAPE || name_fault((span){said, close}, holds) != OK ||
         !reads_strings(r->kinds, row->fingerprint[n])) {
         r->blame = (span){name, end};
         *value = at < stop && *at > ' ' ? at : NULL;

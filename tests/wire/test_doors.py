@@ -40,7 +40,7 @@ ROWS = st.lists(
             "age": st.integers(-(2**40), 2**40) | st.floats(-1e9, 1e9).filter(lambda x: x == 0 or abs(x) > 1e-300),
             "zip": st.integers(0, 99_999),
             "on": st.booleans(),
-            "word": st.text("xyzä", min_size=1, max_size=5),
+            "word": st.text("xyzä", max_size=5) | st.sampled_from(["NA", "?", "null", "-"]),
             "at": st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1)).map(
                 lambda one: one.replace(microsecond=0, tzinfo=UTC)
             ),
@@ -226,3 +226,14 @@ def test_what_a_door_without_types_cannot_say() -> None:
     model.learn([{"word": "x", "age": 5}])
     for door in (as_json, as_csv, as_stream):
         assert model.features(door(model, [{"word": "NA", "age": "NA"}])) == [{"word=NA": 1.0}]
+
+
+def test_an_empty_text_is_no_value_and_decides_no_kind() -> None:
+    for learnt in ({"age": 5}, {"word": "x"}, {"word": 7}, {"word": True}):
+        model = Model()
+        model.learn([{"word": ""}, learnt])
+        for name, door in DOORS.items():
+            assert model.features(door(model, [{"word": "", "on": 1}])) == [{"on": 1.0}], name
+        assert list(of_query(model, [{"word": "", "on": 1}])) == [{"on": 1.0}]
+    off = Context(EncoderConfig(fields=Fields.from_document("off")))
+    assert [named(row) for row in explain_rows(b'{"features": {"word": ""}}', LINES, off)] == [{"word=": 1.0}]

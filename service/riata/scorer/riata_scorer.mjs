@@ -106,6 +106,7 @@ function textOf(value) {
 // A value as a field of this kind has it. What cannot be read is returned as it is.
 function asKind(kind, value) {
   if (kind === undefined || value === null || value === undefined) return value;
+  if (value === "") return null;
   const isNumber = typeof value === "number" || typeof value === "boolean";
   if (kind === "category") {
     const asText = (one) => (typeof one === "number" || typeof one === "boolean" ? textOf(one) : one);

@@ -165,6 +165,8 @@ def as_kind(kind: str, value: Any) -> Any:
     its hour and its day of the week. What cannot be read is returned as it is."""
     if value is None or not kind or isinstance(value, Mapping):
         return value
+    if value == "":
+        return None
     if kind == "category":
         if isinstance(value, list | tuple):
             return [text_of(one) if isinstance(one, bool | int | float) else one for one in value]

@@ -14,7 +14,8 @@ Theory of operation
     unix_s, unix_ms  since 1970         a number        likewise
 
     A time is the number of its days since 1970, and indicators of its hour and of its day of the week, in UTC. A text that is not
-    one is an indicator. A whole number is the text of its digits: 94107 and 94107.0 are both `zip=94107`.
+    one is an indicator. A whole number is the text of its digits: 94107 and 94107.0 are both `zip=94107`. An empty text is no
+    value, whatever the kind, as an empty cell of a file is none.
 
     The native readers look the kind of a name up by hash, in a table of open addressing (`service/native/fields.h`). They read
     what is common; rows with other values go to the reference readers, which call `read_as`.
@@ -308,7 +309,9 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
 
     A number is a float. What cannot be read is returned as it is.
     """
-    if value is None or kind == 0:
+    if value is None or value == "":
+        return None, None
+    if kind == 0:
         return value, None
     if kind == CATEGORY:
         return _as_category(value)
@@ -321,7 +324,7 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
 
 def read_untyped(kind: int, text: str) -> tuple[Value, int | None]:
     """Do `read_as` for a text of a source without types: `1.0` is the category 1 there."""
-    if kind == CATEGORY:
+    if kind == CATEGORY and text:
         return category_word(text), None
     if kind >= UNIX_S and (number := decimal(text)) is not None:
         return read_as(kind, number)

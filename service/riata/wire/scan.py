@@ -130,8 +130,9 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
 
 def value_in(field: int, value: Any, rules: Rules) -> Value:
     """Return a decoded value as the kind of its field has it, and count it if it is odd. field : the hash of its name"""
-    if rules.kinds is None or not (kind := rules.kinds.kind(field)):
+    if rules.kinds is None:
         return cast(Value, value)
+    kind = rules.kinds.kind(field)
     found, odd = read_untyped(kind, str(value)) if isinstance(value, Untyped) else read_as(kind, value)
     if odd is not None:
         rules.kinds.count_odd(field, odd)
