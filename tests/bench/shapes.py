@@ -52,7 +52,9 @@ def learn(batch: Batch, shapes: str, classes: int = 2) -> tuple[Any, F64, float,
 
 def of_classes(config: TruncatedGradientConfig, classes: int) -> Any:
     """A learner of several classes."""
-    return spec_of(config).build_classes(config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, classes + 1))
+    return spec_of(config).build_classes(
+        config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, classes + 1), 0
+    )
 
 
 def stream_of(name: str, rows: Iterable[tuple[Mapping[str, Any], Any]], shuffle: bool = False) -> Stream:

@@ -62,11 +62,12 @@ def label_of(row: dict[str, Any], chance: random.Random) -> int:
     return int(chance.random() < 1.0 / (1.0 + math.exp(-margin)))
 
 
-def learnt(encoder: dict[str, Any], shaped: bool = False) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
-    """The readable export of a model, rows, and its margins of them. shaped : whether its columns have shapes"""
+def learnt(encoder: dict[str, Any], shapes: Any = "off") -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
+    """The readable export of a model, rows, and its margins of them."""
+    shaped = shapes != "off"
     chance = random.Random(7)
     scaled = {"scale": "counts"} if "cross_scale" in encoder else {}
-    model = Model({"encoder": encoder, "learner": {**scaled, "shapes": "auto" if shaped else "off"}})
+    model = Model({"encoder": encoder, "learner": {**scaled, "shapes": shapes}})
     drawn, count = (measured, 1100) if shaped else (features, 300)
     known = [drawn(chance) for _ in range(count)]
     model.learn_many([{"features": row, "label": label_of(row, chance) if shaped else chance.randrange(2)} for row in known])
@@ -101,9 +102,16 @@ def test_both_scorers_give_the_margins_of_the_service(tmp_path: Path, encoder: d
     require_margins(tmp_path, export, rows, margins)
 
 
-@pytest.mark.parametrize("encoder", [{}, {"normalise": "l2"}, {"bits": 4}], ids=["default", "lengths", "few slots"])
-def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[str, Any]) -> None:
-    export, rows, margins = learnt(encoder, shaped=True)
+PAIRS = {"pairs": [["age", "country=de"], ["price", "user^visits"]]}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "named"),
+    [({}, "auto"), ({"normalise": "l2"}, "auto"), ({"bits": 4}, "auto"), ({}, PAIRS)],
+    ids=["default", "lengths", "few slots", "an indicator"],
+)
+def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[str, Any], named: Any) -> None:
+    export, rows, margins = learnt(encoder, named)
     shapes = export["shapes"]
     assert model_of(export)["format"] == 3
     assert len(shapes["columns"]) >= 4

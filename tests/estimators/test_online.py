@@ -88,6 +88,18 @@ def test_a_model_with_shapes_has_no_coefficients() -> None:
     assert not np.array_equal(shaped.decision_function(x), linear.decision_function(x))
 
 
+def test_shapes_of_named_columns() -> None:
+    x, y = matrix(700)
+    frame = pd.DataFrame(x, columns=list("abcdef"))
+    named = {"columns": ["b", "a"], "pairs": [["a", "b"]]}
+    estimator = TruncatedGradientClassifier(bits=12, shapes=named).fit(frame, y)
+    assert estimator.get_params()["shapes"] == named
+    with pytest.raises(AttributeError, match=r"coef_: 2 columns have shapes"):
+        _ = estimator.coef_
+    with pytest.raises(ValueError, match=r"learner\.shapes\.columns: expected"):
+        TruncatedGradientClassifier(shapes={"columns": "a"}).fit(frame, y)
+
+
 def test_columns_of_a_data_frame_are_features_by_their_names() -> None:
     x, y = matrix(200)
     names = ["age", "height", "größe", "a b", "country=de", "x9"]

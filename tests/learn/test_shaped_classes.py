@@ -34,7 +34,7 @@ MOST = 6
 
 def several(classes: int, config: TruncatedGradientConfig = DEFAULT) -> Any:
     """A learner of so many classes."""
-    return spec_of(config).build_classes(config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, MOST))
+    return spec_of(config).build_classes(config, OneVsRest(lambda: build_learner(config.of_class(), BITS), classes, MOST), 0)
 
 
 def rings(n: int, seed: int = 3) -> Batch:

@@ -27,6 +27,7 @@ TWO: Final = "labels or a learner without probabilities of two classes"
 ODDS: Final = "labels or a learner without log-odds of two classes"
 
 # By row: a document that has both, what it has instead of the other, and the sentence.
+SHAPES: Final = {"columns": ["age"]}
 Example = tuple[dict[str, Any], dict[str, Any], str]
 EXAMPLES: Final[dict[tuple[str, str], Example]] = {
     ("`classes`", '`labels` other than "classes"'): (
@@ -119,6 +120,10 @@ EXAMPLES: Final[dict[tuple[str, str], Example]] = {
     ("`grid`", "`normalised`"): (
         {"learner": {"grid": True, "normalised": True}}, {"learner": {"grid": True, **PLAIN}},
         "learner: grid needs truncations that are sums of equal parts; set normalised to false",
+    ),
+    ("lists in `shapes`", 'another `loss` than "logistic", and `normalised` false'): (
+        {"learner": {"shapes": SHAPES, "loss": "hinge"}}, {"learner": {"shapes": SHAPES, "loss": "logistic"}},
+        "learner.shapes: they need the logistic loss, and learner.normalised",
     ),
     ("`reexpand`", '`mode` other than "exact"'): (
         {"learner": {**SKETCH, "reexpand": 10, "mode": "diag"}}, {"learner": {**SKETCH, "reexpand": 10, "mode": "exact"}},

@@ -165,6 +165,29 @@ def test_several_classes_have_shapes_each(client: httpx.Client) -> None:
                 assert answer["margin"] == sum([part["contribution"] for part in answer["contributions"]], answer["bias"])
 
 
+def test_a_pair_with_an_indicator_that_settings_name(client: httpx.Client) -> None:
+    named = {"columns": ["height", "colour=a"], "pairs": [["height", "colour=a"]]}
+    while client.put("/models/named", json={"learner": {"shapes": named}}).status_code == 202:
+        pass
+    assert client.put("/models/named", json={"learner": {"shapes": {"columns": []}}}).json()["code"] == "out_of_range"
+    observe(client, "named", [{"features": {"width": 1.5}, "label": at % 2} for at in range(200)])
+    assert client.get("/models/named/shapes").json()["why_not"].startswith("no column that learner.shapes names")
+    observe(client, "named", drawn(3000))
+    found = client.get("/models/named/shapes").json()
+    assert [one["feature"] for one in found["columns"]] == ["height"]
+    (pair,) = found["pairs"]
+    assert set(pair["features"]) == {"height", "colour=a"}
+    assert sorted(map(len, pair["edges"]))[0] == 0
+    for colour in "ab":
+        row = {"height": 1.5, "colour": colour}
+        told = client.post("/models/named/predict?explain=true", json={"features": row}).json()
+        assert told["margin"] == sum([part["contribution"] for part in told["contributions"]], told["bias"])
+        pairs = [part["feature"] for part in told["contributions"] if " and " in part["feature"]]
+        assert len(pairs) == (colour == "a")
+        assert all("< height" in name and "colour=a" in name for name in pairs)
+    assert client.patch("/models/named", json={"shapes": "auto"}).status_code == 409
+
+
 def test_options_and_unknown_models_are_refused(client: httpx.Client) -> None:
     assert client.get("/models/default/shapes").status_code == 200
     refused = client.get("/models/default/shapes?top=3")

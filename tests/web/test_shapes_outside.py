@@ -98,6 +98,8 @@ def test_weights_card_and_commands_say_that_columns_have_shapes(url: str, tmp_pa
     lines.write_text("\n".join(map(json.dumps, LEARNT)))
     assert "3 columns with shapes" in run("fit", "--online", str(lines), "--out", str(out)).output
     assert "3 columns with shapes" in run("inspect", str(out)).output
+    named = run("fit", "--online", str(lines), "--set", 'shapes={"columns": ["age", "visits"], "pairs": [["age", "visits"]]}')
+    assert "2 columns with shapes" in named.output
     lines.write_text("\n".join(map(json.dumps, ASKED)))
     predicted = run("predict", str(lines), "--model-file", str(out)).stdout.splitlines()
     assert [json.loads(one)["margin"] for one in predicted] == margins_of(url, "m")

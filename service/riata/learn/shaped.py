@@ -26,13 +26,24 @@ from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest, heads_together
-from riata.learn.shapes import CELLS, Shapes, find_columns, find_far, find_pairs, read_cells, sorted_values, with_pairs
+from riata.learn.shapes import (
+    CELLS,
+    FOUND,
+    Shapes,
+    Wanted,
+    find_columns,
+    find_far,
+    find_pairs,
+    read_cells,
+    sorted_values,
+    with_pairs,
+)
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows, take_rows
 
 FIRST: Final = 128  # rows
-DECIDED: Final = 512  # rows: without columns until then, there are no shapes
+DECIDED: Final = 512  # rows: without columns until then, there are no shapes; but those that settings name may come later
 PAIRED: Final = 512  # rows from which pairs are sought
 LAST: Final = 131_072  # rows
 SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
@@ -92,8 +103,8 @@ class Sample:
 class Shaped(Learner):
     """A learner of the logistic loss, or a `OneVsRest` of such, and the numbers of the cells of its numeric columns."""
 
-    def __init__(self, below: Learner, config: TruncatedGradientConfig) -> None:
-        self._below, self._bounded = below, config.is_bounded()
+    def __init__(self, below: Learner, config: TruncatedGradientConfig, wanted: Wanted = FOUND) -> None:
+        self._below, self._bounded, self._wanted = below, config.is_bounded(), wanted
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
         self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
@@ -284,10 +295,11 @@ class Shaped(Learner):
     def _find_again(self) -> None:
         sample = self._sample.rows()
         hash_, value = sorted_values(sample)
-        found = find_columns(sample, hash_, value)
+        found = find_columns(sample, hash_, value, self._wanted)
         if found is not None:
             if self._shaped is None:
-                self._shaped = found, [CellGradient(self._config, found.cells) for _ in self._heads]
+                new = with_pairs(found, self._wanted.pairs or ())
+                self._shaped = new, [CellGradient(self._config, new.cells) for _ in self._heads]
             else:
                 old, heads = self._shaped
                 new = with_pairs(found, self._pairs(old, heads, sample))
@@ -296,13 +308,15 @@ class Shaped(Learner):
                     own.move(before, after, new.cells)
                 self._shaped = new, heads
             self._far = find_far(hash_, value, found.column)
-        self._decided = self._shaped is not None or self._rows >= DECIDED
+        self._decided = self._shaped is not None or self._rows >= (DECIDED if self._wanted is FOUND else LAST)
         self._due = 2 * (LAST if self._decided and self._shaped is None else self._due)
         if self._due > LAST:
             self._sample.drop()
 
     def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
-        """The pairs so far, by hashes, and those that the sample shows in addition."""
+        """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""
+        if self._wanted.pairs is not None:
+            return list(self._wanted.pairs)
 
         def probabilities() -> F64:
             _, below, every = self._step_below(sample, np.ones(sample.n, np.bool_))

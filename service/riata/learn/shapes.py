@@ -244,6 +244,26 @@ def read_cells(arrays: Arrays) -> Shapes:
     return Shapes(column.astype(np.uint32), edges, begins, pairs, np.zeros(0))
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Columns and pairs that have shapes, by hashes, as settings name them; None: those that are found.
+
+    columns : with intervals, once they have several values
+    pairs   : with numbers, once both columns occur; one may be an indicator, which has one interval
+    """
+
+    columns: frozenset[int] | None = None
+    pairs: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def paired(self) -> frozenset[int]:
+        """The columns of the pairs."""
+        return frozenset(hash_ for pair in self.pairs or () for hash_ in pair)
+
+
+FOUND: Final = Wanted()
+
+
 def sorted_values(sample: Batch) -> tuple[U32, F64]:
     """Hashes and values of all features of a sample, by hash, and by value in each."""
     by_value = np.argsort(sample.value)
@@ -252,33 +272,43 @@ def sorted_values(sample: Batch) -> tuple[U32, F64]:
     return sample.hash[order], sample.value[order]
 
 
-def find_columns(sample: Batch, hash_: U32, value: F64) -> Shapes | None:
-    """The intervals of the numeric columns of the rows of a sample; None if the rows are no table.
-
-    A column is a feature with several values, most of them not 1, in ROWS_SHARE of the rows or more. Rows are a table if there
-    are few features, or much of the rows are dense columns: values of words are counts too, but of many words each is rare.
+def find_columns(sample: Batch, hash_: U32, value: F64, wanted: Wanted = FOUND) -> Shapes | None:
+    """The intervals of the columns of the rows of a sample, those that are wanted; None for no column.
 
     hash_, value : the `sorted_values` of the sample
     """
     begins = np.flatnonzero(np.diff(hash_, prepend=np.int64(-1)))
-    count = np.diff(begins, append=len(hash_))
     if not len(begins):
         return None
+    count = np.diff(begins, append=len(hash_))
     several = value[begins] != value[begins + count - 1]
-    numbers = 2 * np.add.reduceat(value != 1.0, begins) >= count
-    is_column = several & numbers & (count >= max(ROWS_MIN, ROWS_SHARE * sample.n))
-    of_columns, of_dense = (int(count[chosen].sum()) for chosen in (is_column, is_column & (2 * count >= sample.n)))
-    narrow = len(begins) <= COLUMNS_MAX
-    if of_columns < NUMERIC_SHARE * sample.nnz or not (narrow or of_dense >= DENSE_SHARE * sample.nnz):
-        return None
-    columns = np.flatnonzero(is_column)
-    if len(columns) > COLUMNS_MAX:
+    if wanted.columns is None:
+        chosen = _of_table(sample, several & (2 * np.add.reduceat(value != 1.0, begins) >= count), count)
+    else:
+        chosen = several & np.isin(hash_[begins], list(wanted.columns))
+    columns = np.flatnonzero(chosen | np.isin(hash_[begins], list(wanted.paired)))[:COLUMNS_MAX]
+    if not len(columns):
         return None
     first, size = begins[columns, np.newaxis], count[columns, np.newaxis]
     edges = value[first + np.arange(1, INTERVALS) * size // INTERVALS]
     kept = (np.diff(edges, prepend=-np.inf) > 0.0) & (edges < value[first + size - 1])
     start = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
     return Shapes(hash_[begins[columns]], edges[kept], start, np.zeros((0, 2), np.int64), np.zeros(0))
+
+
+def _of_table(sample: Batch, numbers: BOOL, count: I64) -> BOOL:
+    """Which features are columns: numbers in ROWS_SHARE of the rows or more. None is, if the rows are no table.
+
+    Rows are a table if there are few features, or much of the rows are dense columns: values of words are counts too, but of
+    many words each is rare.
+
+    numbers, count : which features have several values, most of them not 1; rows with each
+    """
+    columns: BOOL = numbers & (count >= max(ROWS_MIN, ROWS_SHARE * sample.n))
+    of_columns, of_dense = (int(count[chosen].sum()) for chosen in (columns, columns & (2 * count >= sample.n)))
+    few = len(count) <= COLUMNS_MAX or of_dense >= DENSE_SHARE * sample.nnz
+    is_table = of_columns >= NUMERIC_SHARE * sample.nnz and few and np.count_nonzero(columns) <= COLUMNS_MAX
+    return columns if is_table else np.zeros_like(columns)
 
 
 def find_far(hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
@@ -338,11 +368,12 @@ def find_pairs(
     return pairs
 
 
-def with_pairs(shapes: Shapes, pairs: list[tuple[int, int]]) -> Shapes:
+def with_pairs(shapes: Shapes, pairs: Sequence[tuple[int, int]]) -> Shapes:
     """The same columns, with the pairs of hashes of which both are columns."""
     number = {hash_: at for at, hash_ in enumerate(shapes.column.tolist())}
-    pair = [(number[a], number[b]) for a, b in pairs if a in number and b in number]
-    return replace(shapes, pair=np.array(pair, np.int64).reshape(-1, 2), value=np.zeros(0))
+    known = [sorted((number[a], number[b])) for a, b in pairs if a in number and b in number and a != b]
+    pair = list(dict.fromkeys(map(tuple, known)))
+    return replace(shapes, pair=np.array(pair[:PAIRS_MAX], np.int64).reshape(-1, 2), value=np.zeros(0))
 
 
 def _presence(shapes: Shapes, sample: Batch) -> BOOL:

@@ -110,6 +110,10 @@ class LearnerSettings:
         if they may get some."""
         return f"the learner {self.kind} has none"
 
+    def declares_shapes(self) -> bool:
+        """Whether settings name the columns that have shapes."""
+        return False
+
     def sets_apart(self) -> bool:
         """Whether values are set apart when rows are learnt and predicted (`riata.learn.apart`)."""
         return False
@@ -142,7 +146,8 @@ class LearnerSpec(Generic[C]):
     config          : its settings
     about           : its description, for the reference of settings: source, strengths, limits
     build           : makes an empty learner from (config, bits, hash_key), with 2^bits slots; raises `BadInput`
-    build_classes   : makes a learner of several classes from (config, a `OneVsRest` of learners of the settings `of_class`)
+    build_classes   : makes a learner of several classes from (config, a `OneVsRest` of learners of the settings `of_class`,
+                      hash_key)
     adopt           : the frozen state of a learner that continues from a solution, from (config, bits of the encoder, solution);
                       raises `BadInput` if it cannot
     penalty         : name of the setting that is its L1 penalty
@@ -162,7 +167,7 @@ class LearnerSpec(Generic[C]):
     about: str
     build: Callable[[C, int, int], Learner]
     adopt: Callable[[C, int, Adopted], Arrays]
-    build_classes: Callable[[C, OneVsRest], Learner] = lambda _config, several: several
+    build_classes: Callable[[C, OneVsRest, int], Learner] = lambda _config, several, _hash_key: several
     penalty: str = "gamma"
     adjustable: frozenset[str] = frozenset()
     real_labels: Mapping[str, Any] | None = field(default=None)

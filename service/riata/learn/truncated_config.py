@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, doc
 
-from riata.base.document import Exclusion, refuse
-from riata.base.errors import BadInput
+from riata.base.document import DocumentValue, Exclusion, refuse
+from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX
+from riata.learn.shapes import COLUMNS_MAX, PAIRS_MAX
 from riata.learn.spec import LearnerSettings
 
 ETA: Final = 0.9
 MISSING_MAX: Final = 256  # features
 VALUES_MAX: Final = 16  # of each
 EVERY_FEATURE: Final = "*"
+AUTO: Final = "auto"
+SHAPES_EXAMPLE: Final = '{"columns": ["age", "fare"], "pairs": [["age", "fare"]]}'
 ACCUMULATOR_MAX: Final = 1e12
 
 
@@ -47,6 +50,12 @@ EXCLUSIONS: Final[Sequence[Exclusion[TruncatedGradientConfig]]] = (
         lambda config: config.grid and config.normalised,
         "learner: grid needs truncations that are sums of equal parts; set normalised to false",
     ),
+    Exclusion(
+        "lists in `shapes`",
+        'another `loss` than "logistic", and `normalised` false',
+        lambda config: config.declares_shapes() and bool(config.no_shapes()),
+        lambda config: f"learner.shapes: {config.no_shapes()}",
+    ),
 )
 
 
@@ -56,6 +65,77 @@ class Missing:
 
     feature: Annotated[str, MaxLen(NAME_BYTES_MAX)]
     values: Annotated[tuple[float, ...], MaxLen(VALUES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredShapes(DocumentValue):
+    """Columns and pairs that have shapes, by names as in explanations, each once and in order; None: those that are found."""
+
+    columns: tuple[str, ...] | None = None
+    pairs: tuple[tuple[str, str], ...] | None = None
+
+    def written(self) -> dict[str, Any]:
+        """Return what answers show of it."""
+        pairs = AUTO if self.pairs is None else [list(pair) for pair in self.pairs]
+        return {"columns": AUTO if self.columns is None else list(self.columns), "pairs": pairs}
+
+    @staticmethod
+    def from_document(value: object, path: str) -> DeclaredShapes:
+        """Read what a client sent. Raises `BadInput` with the path."""
+        if isinstance(value, DeclaredShapes):
+            return value
+        if not isinstance(value, Mapping) or not value:
+            raise BadInput(f'{path}: expected "auto", "off", or an object such as {SHAPES_EXAMPLE}', "wrong_type")
+        for key in value:
+            if key not in ("columns", "pairs"):
+                raise BadInput(f"{path}.{str(key)[:64]}: unknown key; {nearest(str(key), ('columns', 'pairs'))}", "unknown_key")
+        columns, pairs = _names(value.get("columns", AUTO), f"{path}.columns"), _pairs(value.get("pairs", AUTO), f"{path}.pairs")
+        if columns == ():
+            raise BadInput(f'{path}.columns: name a column, or say "off" in place of the object', "out_of_range")
+        for name in (name for pair in pairs or () for name in pair):
+            if columns is not None and name not in columns:
+                raise BadInput(f"{path}.pairs: {name!r} is not among the columns; add it there", "conflicting_settings")
+        return DeclaredShapes(columns, pairs)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """Return the schema of what a client sends."""
+        name = {"type": "string", "maxLength": NAME_BYTES_MAX}
+        pair = {"type": "array", "items": name, "minItems": 2, "maxItems": 2}
+        columns = {"type": "array", "items": name, "minItems": 1, "maxItems": COLUMNS_MAX}
+        lists = {"columns": columns, "pairs": {"type": "array", "items": pair, "maxItems": PAIRS_MAX}}
+        return {
+            "type": "object",
+            "properties": {key: {"anyOf": [{"enum": [AUTO]}, own]} for key, own in lists.items()},
+            "additionalProperties": False,
+            "minProperties": 1,
+        }
+
+
+def _names(given: object, path: str) -> tuple[str, ...] | None:
+    if given == AUTO:
+        return None
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise BadInput(f'{path}: expected "auto" or a list of names', "wrong_type")
+    if len(given) > COLUMNS_MAX or any(len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX for name in given):
+        raise BadInput(f"{path}: at most {COLUMNS_MAX} names of at most {NAME_BYTES_MAX} bytes", "out_of_range")
+    return tuple(sorted(set(given)))
+
+
+def _pairs(given: object, path: str) -> tuple[tuple[str, str], ...] | None:
+    if given == AUTO:
+        return None
+    if not isinstance(given, list | tuple):
+        raise BadInput(f'{path}: expected "auto" or a list of pairs of names', "wrong_type")
+    found = set()
+    for at, pair in enumerate(given):
+        names = _names(pair, f"{path}[{at}]")
+        if names is None or len(names) != 2 or len(pair) != 2:
+            raise BadInput(f"{path}[{at}]: a pair has two different names", "out_of_range")
+        found.add((names[0], names[1]))
+    if len(found) > PAIRS_MAX:
+        raise BadInput(f"{path}: at most {PAIRS_MAX} pairs", "out_of_range")
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +228,13 @@ class TruncatedGradientConfig(LearnerSettings):
         ),
     ] = True
     shapes: Annotated[
-        Literal["auto", "off"],
+        DeclaredShapes | Literal["auto", "off"],
         doc(
             "auto: where a quarter of the features are values of numeric columns, the margin gets a number for the interval of "
-            "each value, and for pairs of columns that an additive model misses; a straight line stays where it is right. Only "
-            "with the logistic loss and with normalised. Default auto: the log loss of public tables is 5 to 20 % less. off: a "
-            "linear model."
+            "each value, and for pairs of columns that an additive model misses; a straight line stays where it is right. off: a "
+            "linear model. An object lists columns, pairs or both, by names as in explanations; what it leaves out is found. One "
+            "column of a pair may be an indicator, such as `job=nurse`. Only with the logistic loss and with normalised. Default "
+            "auto: the log loss of public tables is 5 to 20 % less."
         ),
     ] = "auto"
     classes_shaped: Annotated[
@@ -272,6 +353,9 @@ class TruncatedGradientConfig(LearnerSettings):
 
     def sets_apart(self) -> bool:
         return bool(self.missing)
+
+    def declares_shapes(self) -> bool:
+        return isinstance(self.shapes, DeclaredShapes)
 
     def is_mixed(self) -> bool:
         """Whether three step sizes are learnt side by side: if `mixed` asks for it and no other setting excludes it."""

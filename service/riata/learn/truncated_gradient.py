@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -21,10 +22,11 @@ from riata.learn.mixed_gradient import COUNTED, MixedGradient, of_one_step
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.setting_apart import SettingApart
 from riata.learn.shaped import Shaped
+from riata.learn.shapes import FOUND, Wanted
 from riata.learn.slot_table import SlotList, SlotTable
 from riata.learn.spec import Adopted, LearnerSpec, require_bits, require_logistic
 from riata.learn.standardised import SLOTS, Standardised
-from riata.learn.truncated_config import EVERY_FEATURE, TruncatedGradientConfig
+from riata.learn.truncated_config import EVERY_FEATURE, DeclaredShapes, TruncatedGradientConfig
 from riata.maths import links
 from riata.maths.links import Link
 from riata.native.library import core, struct
@@ -388,11 +390,25 @@ def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner
     if config.scaled_label and config.loss == "squared" and config.rate == "adaptive":
         return Standardised(lambda own, _rate: TruncatedGradient(own, bits), config, columns=config.intercept, labels=True)
     linear = MixedGradient(config, bits) if config.is_mixed() else TruncatedGradient(config, bits)
-    return linear if config.no_shapes() else Shaped(linear, config)
+    return linear if config.no_shapes() else Shaped(linear, config, wanted(config, hash_key))
 
 
-def _build_classes(config: TruncatedGradientConfig, several: OneVsRest) -> Learner:
-    return several if config.no_shapes(classes=True) else Shaped(several, replace(config, bounded=False))
+def _build_classes(config: TruncatedGradientConfig, several: OneVsRest, hash_key: int) -> Learner:
+    if config.no_shapes(classes=True):
+        return several
+    return Shaped(several, replace(config, bounded=False), wanted(config, hash_key))
+
+
+def wanted(config: TruncatedGradientConfig, hash_key: int) -> Wanted:
+    """The columns and pairs that the setting `shapes` names."""
+    if not isinstance(config.shapes, DeclaredShapes):
+        return FOUND
+    columns, pairs = config.shapes.columns, config.shapes.pairs
+    hashes = {name: hashes_of(name, hash_key) for name in (*(columns or ()), *(name for pair in pairs or () for name in pair))}
+    return Wanted(
+        None if columns is None else frozenset(hash_ for name in columns for hash_ in hashes[name]),
+        None if pairs is None else tuple(both for a, b in pairs for both in product(hashes[a], hashes[b])),
+    )
 
 
 def declared(config: TruncatedGradientConfig, hash_key: int) -> Apart:

@@ -48,7 +48,7 @@ class PairEffect:
 
 
 def effects(weights: Weights, book: NameBook) -> tuple[list[ColumnEffect], list[PairEffect]]:
-    """Return what each column and each pair adds to the margin, those with the largest range first."""
+    """Return what each column with intervals and each pair adds to the margin, those with the largest range first."""
     shapes = weights.shapes
     if shapes is None:
         return [], []
@@ -58,6 +58,8 @@ def effects(weights: Weights, book: NameBook) -> tuple[list[ColumnEffect], list[
     columns = []
     for c, (hash_, weight) in enumerate(zip(hashes, weights.of(hashes), strict=True)):
         edges, values = shapes.edges_of(c), shapes.values_of(c)
+        if not len(edges):  # an indicator, which only pairs have
+            continue
         line = weight * edges
         reach = float(np.ptp([line + values[:-1], line + values[1:]]))
         columns.append(ColumnEffect(feature[c], names[c], hash_, weight, edges.tolist(), values.tolist(), reach))

@@ -40,7 +40,7 @@ def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     make = partial(build_learner, settings, bits=bits, hash_key=config.encoder.hash_key)
     if config.has_classes:
         several = OneVsRest(make, len(classes.names), classes.max)
-        return spec_of(config.learner).build_classes(config.learner, several), several.weights().link
+        return spec_of(config.learner).build_classes(config.learner, several, config.encoder.hash_key), several.weights().link
     learner = make()
     return learner, "real" if config.labels == "real" else learner.weights().link
 

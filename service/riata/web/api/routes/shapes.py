@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from riata.learn.shaped import DECIDED, FIRST
+from riata.learn.shaped import DECIDED, FIRST, LAST
 from riata.predict.effects import effects
 from riata.run.writer.published import Published
 from riata.web.api.route import AT, Call, Route
@@ -98,6 +98,8 @@ def why_not(published: Published) -> str:
         return reason
     if rows < FIRST:
         return f"they are sought from row {FIRST} on; {rows} rows are learnt"
+    if config.learner.declares_shapes():
+        return f"no column that learner.shapes names has had several values; they are sought again up to row {LAST}"
     if rows < DECIDED:
         return f"no numeric columns in the rows so far; they are sought again up to row {DECIDED}"
     return "no numeric columns since the first row or the promotion of a refit; a quarter of the features have to be their values"
