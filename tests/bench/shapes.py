@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +19,11 @@ from sklearn.datasets import load_digits
 from riata.base.arrays import F64
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import build_learner, spec_of
-from riata.learn.truncated_config import TruncatedGradientConfig
+from riata.learn.slot_table import HASH_BITS
+from riata.learn.truncated_config import DeclaredShapes, TruncatedGradientConfig
+from riata.maths.hashing import NUMBER
 from riata.maths.links import LINKS, class_probabilities
+from riata.native.reading import hash_of
 from riata.wire.batch import Batch, slice_rows
 from tests.bench import report
 from tests.bench.own_step import BITS, encode
@@ -33,10 +36,10 @@ STEADY: Final = 8192  # rows after which intervals are found seldom: the cost of
 ROUNDS: Final = 3
 
 
-def learn(batch: Batch, shapes: str, classes: int = 2) -> tuple[Any, F64, float, float]:
+def learn(batch: Batch, shapes: Any, classes: int = 2) -> tuple[Any, F64, float, float]:
     """A learner after all rows, the margins before each, and microseconds a row: of all, and of those after STEADY."""
     whole, rest = [], []
-    config = TruncatedGradientConfig(shapes=shapes)  # type: ignore[arg-type]
+    config = TruncatedGradientConfig(shapes=shapes)
     for _ in range(ROUNDS):
         learner: Any = build_learner(config, BITS) if classes == 2 else of_classes(config, classes)
         margins, spent = [], []
@@ -172,6 +175,30 @@ def line_of(name: str, batch: Batch) -> list[str]:
     return [name, f"{batch.n:,}", f"{without:.4f}", f"{shaped:.4f}", f"{shaped / without:.3f}", *found, *times]
 
 
+NAMED_HEADS: Final = ("stream", "auto", "the same pairs, named", "with indicators", "pairs")
+NAMED: Final = {
+    "churn": product(
+        ("number_customer_service_calls", "total_day_minutes", "total_eve_minutes", "total_intl_calls", "total_intl_minutes"),
+        ("international_plan=yes", "voice_mail_plan=yes"),
+    ),
+    "adult": product(
+        ("age", "capital-gain", "capital-loss", "education-num", "hours-per-week"), ("marital-status=Married-civ-spouse",)
+    ),
+}
+
+
+def named_line(name: str, stream: Stream, indicators: Iterable[tuple[str, str]]) -> list[str]:
+    """Log loss with the pairs that are found, with these named from the first row on, and with pairs of indicators too."""
+    batch, _ = encode(stream)
+    names = {hash_of(name.encode(), 0, NUMBER) >> HASH_BITS: name for event in stream.events for name, _ in event.pairs}
+    learner, auto, *_ = learn(batch, "auto")
+    shapes = learner.weights().shapes
+    found = [[names[hash_] for hash_ in shapes.column[pair].tolist()] for pair in shapes.pair]
+    wanted = [DeclaredShapes.from_document({"pairs": pairs}, "shapes") for pairs in (found, [*found, *indicators])]
+    losses = [auto, *(learn(batch, one)[1] for one in wanted)]
+    return [name, *(f"{log_loss(margin, batch.label):.4f}" for margin in losses), str(len(wanted[-1].pairs or ()))]
+
+
 def main() -> int:
     """Run all streams, and write the page."""
     asked = report.arguments(__doc__ or "").parse_args()
@@ -180,6 +207,7 @@ def main() -> int:
     heads = ["stream", "rows", "off", "auto", "ratio", "columns", "pairs", "off, µs", "auto, µs", "ratio of late rows"]
     shaped = sorted(float(line[4]) for line in lines if line[5] != "-")
     several = [class_line(make()) for make in CLASSES]
+    named = [named_line(name, {**STREAMS, **HELD_OUT}[name](), indicators) for name, indicators in NAMED.items()]
     beside = [river_line(name, list(make())) for name, make in RIVER.items()]
     text = (
         "# Shapes: loss and cost\n\n"
@@ -192,6 +220,8 @@ def main() -> int:
         + report.table(heads, [line for line in lines if line[5] != "-"])
         + "\n## Several classes\n\n"
         + report.table(CLASS_HEADS, several)
+        + "\n## Named pairs\n\n"
+        + report.table(NAMED_HEADS, named)
         + "\n## Beside forests of river\n\nAccuracy of predictions before learning, one pass, and processor time of a row. ARF "
         "and AMF have river's defaults, and read dictionaries.\n\n"
         + report.table(RIVER_HEADS, beside)
