@@ -208,8 +208,7 @@ def page(seen: list[list[str]], aside: list[list[str]], conditions: str) -> str:
         f"- {len(aside)} streams kept aside, named beforehand: {said(aside)}.\n\n"
         f"The default takes {np.median(costs):.1f} times the processor time of one step in the median, at most "
         f"{costs.max():.1f}: of learning rows that are ready in memory, the growth of the table and the search for intervals "
-        "included, the least of "
-        "three runs. The streams are short; [shapes](shapes.md) has the cost of later rows.\n\n"
+        "included, the least of three runs.\n\n"
         "[own_step.csv](own_step.csv) has the losses, the best setting and the times on each stream, and the step size with the "
         "largest share at the end.\n\n" + conditions
     )

@@ -231,10 +231,9 @@ class TruncatedGradientConfig(LearnerSettings):
         DeclaredShapes | Literal["auto", "off"],
         doc(
             "auto: where a quarter of the features are values of numeric columns, the margin gets a number for the interval of "
-            "each value, and for pairs of columns that an additive model misses; a straight line stays where it is right. off: a "
-            "linear model. An object lists columns, pairs or both, by names as in explanations; what it leaves out is found. One "
-            "column of a pair may be an indicator, such as `job=nurse`. Only with the logistic loss and with normalised. Default "
-            "auto: the log loss of public tables is 5 to 20 % less."
+            "each value, and for pairs of columns that an additive model misses. off: a linear model. An object lists columns, "
+            "pairs or both, named as in explanations, pairs also with indicators; what it leaves out is found. Only with the "
+            "logistic loss and with normalised. Default auto: the log loss of public tables is 5 to 20 % less."
         ),
     ] = "auto"
     classes_shaped: Annotated[
