@@ -32,6 +32,7 @@ def test_fields_are_a_table_or_json(url: str) -> None:
     assert shown.exit_code == 0, shown.output
     assert "zip" in shown.stdout
     assert "category" in shown.stdout
+    assert "since" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "3 fields; the newest 2 rows were looked at"
     found = json.loads(run("fields", "show", "new", "--json", "--url", url).stdout)
     assert {one["name"]: one["kind"] for one in found["fields"]} == {"zip": "category", "age": "number", "zone": "number"}

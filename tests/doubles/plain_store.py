@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -133,9 +132,8 @@ class PlainStore:
         check_read(entry.head, start, after_seq, taken, len(taken) == len(wanted))
         return taken
 
-    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        brought = [blob for last, blob in self._model(model).names if last > after_seq]
-        return itertools.chain.from_iterable(map(Names.from_bytes, brought))
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
+        return ((last, Names.from_bytes(blob)) for last, blob in list(self._model(model).names) if last > after_seq)
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
         if len(chunk) > CHUNK_BYTES_MAX:

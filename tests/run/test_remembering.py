@@ -16,7 +16,7 @@ from riata.run.labels.pending_rows import BOUNDS_S
 from riata.run.labels.remembering import make_key
 from riata.run.outcome import RowsRefused
 from riata.run.state.replay import replay
-from riata.store.store import PendingPrediction
+from riata.store.store import PendingPrediction, names_in_log
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import events
 from tests.run.remembering_node import RememberingNode, labels, logged, run_node
@@ -64,7 +64,7 @@ def test_a_label_makes_the_event_that_features_and_label_would_have_made() -> No
     one, other = served
     assert one.weights.beta.tobytes() == other.weights.beta.tobytes() != b""  # type: ignore[attr-defined]
     assert one.weights.slot.tobytes() == other.weights.slot.tobytes()  # type: ignore[attr-defined]
-    assert {name for _, name in stores[0].names("m")} == {name for _, name in stores[1].names("m")} != set()
+    assert set(names_in_log(stores[0], "m")) == set(names_in_log(stores[1], "m")) != set()
     assert [batch.n for batch in logged(stores[0])] == [40]
     assert replay(stores[0], "m").equal
 

@@ -9,7 +9,7 @@ import pytest
 
 from riata.base.errors import Conflict
 from riata.run.labels.pending_rows import encode_waiting
-from riata.store.store import Store
+from riata.store.store import Store, names_in_log
 from riata.wire.parse import parse_examples
 from tests.doubles.shared_memory_store import SharedMemoryStore
 from tests.run.node import SMALL
@@ -110,4 +110,4 @@ def test_names_of_a_remembered_prediction_reach_the_followers() -> None:
             await until(lambda: len(writer.service.names("m")) == 2)
 
     asyncio.run(work())
-    assert sorted(name for _, name in store.names("m")) == [b"colour=red", b"size"]
+    assert sorted(name for _, name in names_in_log(store, "m")) == [b"colour=red", b"size"]

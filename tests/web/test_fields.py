@@ -72,6 +72,24 @@ def test_fields_say_their_kinds_and_what_their_values_look_like(client: httpx.Cl
     assert by_name["on"]["recent"]["share"] == 25 / 101
 
 
+def test_fields_say_from_which_event_on_they_have_their_kind(client: httpx.Client) -> None:
+    create(client, "since", encoder={"fields": {"when": "time"}})  # event 1
+    observe(client, "since", {"age": 1}, {"zip": "a"})  # events 2 and 3
+
+    def since() -> dict[str, Any]:
+        return {name: one["since"] for name, one in fields(client, "since").items()}
+
+    assert since() == {"when": 1, "age": 2, "zip": 2}
+    client.patch("/models/since", json={"fields": {"age": "category", "new": "number"}})  # event 4
+    observe(client, "since", {"late": 1})  # event 5
+    assert since() == {"when": 1, "age": 4, "new": 4, "zip": 2, "late": 5}
+    client.patch("/models/since", json={"fields": {"age": None}})  # event 6
+    assert since() == {"when": 1, "age": 6, "new": 4, "zip": 2, "late": 5}
+    client.patch("/models/since", json={"fields": {"*": "off"}})
+    client.patch("/models/since", json={"fields": {"*": "auto"}})  # event 8
+    assert since() == {"when": 1, "age": 8, "new": 4, "zip": 8, "late": 8}
+
+
 def test_one_value_is_one_feature_through_every_route(client: httpx.Client) -> None:
     create(client, "doors")
     observe(

@@ -40,7 +40,7 @@ app = typer.Typer(
 
 @app.command("show", cls=ModelCommand, epilog="Example: `riata fields clicks`")
 def show(model: ModelArgument = "default", as_json: JsonOption = False, url: UrlOption = DEFAULT_URL) -> None:
-    """List the fields of a model: the kind of each, who decided it, and what its values look like in the newest rows.
+    """List the fields of a model: the kind of each, who decided it, from which event on, and what its newest values look like.
 
     A field is a name at the top of the features. Its kind says how a value is read, whichever format brings it: 94107, 94107.0
     and "94107" are one category. The kinds are number, category, boolean, time, unix_s and unix_ms. A kind is *declared*, or
@@ -56,11 +56,12 @@ def show(model: ModelArgument = "default", as_json: JsonOption = False, url: Url
         typer.echo(json.dumps(found))
         return
     table = Table()
-    for name in ("field", "kind", "decided", "rows", "values", "contrary", "unreadable"):
+    for name in ("field", "kind", "decided", "since", "rows", "values", "contrary", "unreadable"):
         table.add_column(name)
     for one in found["fields"]:
         decided, odd = "declared" if one["declared"] else "met", (f"{one['contrary']:,}", f"{one['unreadable']:,}")
-        table.add_row(one["name"], one["kind"], decided, *_values(one["recent"]), *odd)
+        since = "" if one["since"] is None else f"{one['since']:,}"
+        table.add_row(one["name"], one["kind"], decided, since, *_values(one["recent"]), *odd)
     if found["fields"]:
         Console().print(table)
     typer.echo(_summary(model, found))

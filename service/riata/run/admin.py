@@ -26,9 +26,8 @@ from riata.store import layout
 from riata.store.retention import CAUSE, NOTE, is_saved, leads_on
 from riata.store.sqlite.online_backup import OnlineBackup
 from riata.store.sqlite.store import SqliteStore
-from riata.store.store import Generation, Head, Store
+from riata.store.store import Generation, Head, Store, names_in_log
 from riata.wire.encoder import fingerprint
-from riata.wire.names import Names
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -132,7 +131,7 @@ class Admin:
         """Return one checkpoint of the present state with the names of its features: all that another service needs."""
         self._engine.served_model(model)
         content = await saved_content(self._engine, model)
-        names = Names.of(await self._engine.call(lambda s: Names.of(s.names(model))))
+        names = await self._engine.call(lambda s: names_in_log(s, model))
         weights = self._engine.published(model).model.weights
         return write_export(*layout.decode_checkpoint(content), names, weights)
 

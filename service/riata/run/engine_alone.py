@@ -34,6 +34,7 @@ from riata.store.segment import Origin
 from riata.store.store import Append, Appended, Head, Owner, Record, Store
 from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
+from riata.wire.names import Names
 
 AHEAD_BYTES: Final = 64 * 2**20  # of all records that wait in the writer; a model of which none waits may always have one slice
 AHEAD_BYTES_EACH: Final = 8 * 2**20
@@ -262,7 +263,7 @@ class AloneEngine(Engine):
             for name in names:
                 replaying.hold(name)
 
-        def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
+        def hand_over(found: Recovered, names: Names) -> None:
             state = found.state
             place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
             if not learning.take_up(found, names):

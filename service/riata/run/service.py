@@ -31,6 +31,7 @@ from riata.run.labels.expiry import Expiry
 from riata.run.labels.pending_rows import Delays
 from riata.run.labels.remembering import RememberedTally, Remembering, Way
 from riata.run.log.event_times import EventTime, EventTimes
+from riata.run.log.fields_since import FieldsSince
 from riata.run.log.recent_fields import Looked, look
 from riata.run.log.small_body_batcher import Settle, SmallBodyBatcher
 from riata.run.outcome import Observed, PendingReply, RowsRefused, row_errors
@@ -70,6 +71,7 @@ class Service:
         self.jobs = engine.jobs
         self.refits, self.forgetting, self.going_back = Refits(engine), Forgetting(engine), GoingBack(engine)
         self._changes = Changes(engine)
+        self._since = FieldsSince(engine, self._changes)
         self._times = EventTimes(engine)
         self._solving = asyncio.Lock()  # one path at a time: a sketch may take 128 MB, and so does its copy
 
@@ -284,6 +286,10 @@ class Service:
     async def look_at_fields(self, model: str, fields: Sequence[Field]) -> tuple[Looked, Looked]:
         """Return what fields look like in the newest rows of the log of `model`, and in the oldest."""
         return await look(self._engine, model, fields)
+
+    async def fields_since(self, model: str, fields: Sequence[Field]) -> dict[str, int | None]:
+        """Return the event from which on each of some fields has its kind, by name; None where it is not known any more."""
+        return await self._since.of(model, fields)
 
     async def changes(self, model: str) -> list[dict[str, Any]]:
         """Return what changed the configuration or the state of `model`, newest first."""

@@ -17,6 +17,7 @@ from riata.base.arrays import BOOL
 from riata.base.errors import BadInput, Conflict
 from riata.base.frozen_dataclass import frozen_dataclass
 from riata.wire.batch import Batch, Encoded
+from riata.wire.names import Names
 
 Kind = Literal["config", "observe", "skip", "restore", "upgrade", "repair"]
 Digest = bytes  # in `Generation`, where a field is called `bytes`
@@ -244,9 +245,9 @@ class Store(Protocol):
         if a record is not what was written."""
         ...
 
-    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(64-bit fingerprint, name in UTF-8) of the requests whose events end after `after_seq`, in log order. If a
-        fingerprint occurs more than once, the first one is valid. Raises `Corrupt`."""
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
+        """The names that came with requests which end after `after_seq`, in log order, each time with an event of the
+        request, the first or the last. If a fingerprint occurs more than once, the first one is valid. Raises `Corrupt`."""
         ...
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:
@@ -353,6 +354,11 @@ class SharedStore(Store, Protocol):
 
 
 # The processes that share a store: the one that owns it, and what each says of itself.
+
+
+def names_in_log(store: Store, model: str, after_seq: int = 0) -> Names:
+    """Return what `Store.names` yields in one."""
+    return Names.joined(names for _, names in store.names(model, after_seq))
 
 
 @dataclass(frozen=True, slots=True)

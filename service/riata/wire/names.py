@@ -63,6 +63,12 @@ class Names(Sequence[tuple[int, bytes]]):
         )
 
     @classmethod
+    def joined(cls, parts: Iterable[Names]) -> Names:
+        """All names of `parts`, in order."""
+        every = list(parts) or [NOTHING_NAMED]
+        return cls(*(np.concatenate([getattr(one, name) for one in every]) for name in ("fingerprint", "length", "text")))
+
+    @classmethod
     def from_bytes(cls, content: bytes) -> Names:
         """Read what `to_bytes` wrote. Raises `Corrupt`."""
         size = len(content) - _COUNT_BYTES

@@ -34,8 +34,7 @@ from riata.run.state.config_changes import changed, check_change, require_bounde
 from riata.run.state.model_state import ModelState
 from riata.run.writer.published import Published
 from riata.store.records import next_chain
-from riata.store.store import Append, Store
-from riata.wire.names import Names
+from riata.store.store import Append, Store, names_in_log
 
 FOLLOW: Final = "follow"  # setting of a challenger
 CHALLENGERS_MAX: Final = 4  # of one model: each costs a copy of its log, and the time of its learner
@@ -158,7 +157,7 @@ class Challengers:
             if store.head(model).seq != ours.applied:
                 raise other_history
             begun = [] if past is None else at_the_seam(store, past, model, now_ms)
-            return [*begun, Append(model, "config", now_ms, payload=change, names=Names.of(store.names(leader))), named]
+            return [*begun, Append(model, "config", now_ms, payload=change, names=names_in_log(store, leader)), named]
 
         logged = await append_together(engine, make)
         for name, event in zip((leader, model), reversed(logged), strict=False):

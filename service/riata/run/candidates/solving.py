@@ -33,7 +33,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.state.replay import in_this_thread
 from riata.store.control_events import Counted
 from riata.store.segment import Segment, Segments
-from riata.store.store import Store
+from riata.store.store import Store, names_in_log
 from riata.wire.batch import Batch, ByLabel, select_rows, weighted
 from riata.wire.names import Names
 
@@ -252,4 +252,4 @@ def refitting(
         weights = state.learner.weights()
         counted, window = log.counted(first, state.applied), log.window(first, state.applied)
         data = data_for(state.config, found, weights.bits, counted)
-        yield RefitData(model, state.config, data, window, found, counted, weights, Names.of(store.names(model)))
+        yield RefitData(model, state.config, data, window, found, counted, weights, names_in_log(store, model))

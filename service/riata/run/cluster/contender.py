@@ -35,8 +35,9 @@ from riata.run.state.starting import StartHooks, Starting
 from riata.run.writer.learning import LOST, Learning
 from riata.run.writer.queue import Logged
 from riata.store.records import RECORD_DAMAGED, first_chain
-from riata.store.store import Append, Appended, Head, Owner, Record, SharedStore, Standing, Store
+from riata.store.store import Append, Appended, Head, Owner, Record, SharedStore, Standing, Store, names_in_log
 from riata.wire.batch import Batch
+from riata.wire.names import Names
 
 log = logging.getLogger("riata.run")
 
@@ -233,7 +234,7 @@ class Contender:
         context.log_thread.call(lambda s: s.drop_stale_stages(owner)).result()
         learning: list[Learning] = []
 
-        def hand_over(found: Recovered, names: list[tuple[int, bytes]]) -> None:
+        def hand_over(found: Recovered, names: Names) -> None:
             state = found.state
             place = (state.name, state.lineage, state.applied, state.chain)  # the writer changes the state from here on
             learning[0].take_up(found, names)
@@ -454,7 +455,7 @@ class TailNames:
             seq = standings[name].head.seq if name in standings else 0
             if seq > served_model.named:
                 try:
-                    served_model.learn_names(list(store.names(name, served_model.named)))
+                    served_model.learn_names(names_in_log(store, name, served_model.named))
                 except NotFound:
                     continue
                 served_model.named = max(served_model.named, seq)

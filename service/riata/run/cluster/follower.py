@@ -34,8 +34,7 @@ from riata.run.cluster.store_identity import Mark
 from riata.run.served_model import Catalogue, ServedModel
 from riata.run.state.damage import Damage
 from riata.run.writer.published import Published
-from riata.store.store import Edition, Head, SharedStore, Standing
-from riata.wire.names import Names
+from riata.store.store import Edition, Head, SharedStore, Standing, names_in_log
 
 REFUSED_MS = 10_000  # after this time an edition that did not verify is fetched again
 NOTHING = (0, b"")
@@ -290,7 +289,7 @@ class Follower:
         if logged <= served_model.named:
             return
         try:
-            names = Names.of(list(store.names(served_model.name, served_model.named)))
+            names = names_in_log(store, served_model.name, served_model.named)
         except (NotFound, Corrupt):
             return  # weights are then shown by their slots
         served_model.learn_names(names)

@@ -68,7 +68,13 @@ class Changes:
         self._told: dict[str, dict[tuple[bytes, int], Told]] = {}  # by model, then by lineage and event
 
     async def of(self, model: str) -> list[dict[str, Any]]:
-        """Return the changes of a model, newest first. Raises as `Engine.published` and the store do."""
+        """Return the changes of a model as documents, newest first. Raises as `told` does."""
+        found = await self.told(model)
+        before = [None, *(one.config for one in found)]
+        return [one.document(config) for one, config in zip(found, before, strict=False)][::-1]
+
+    async def told(self, model: str) -> list[Told]:
+        """Return the changes of a model, oldest first. Raises as `Engine.published` and the store do."""
         published = self._engine.published(model)
         lineage, known = published.model.origin.lineage, self._told.get(model, {})
         told = {at: known[at] for seq in published.changes if (at := (lineage, seq)) in known}
@@ -76,9 +82,7 @@ class Changes:
             if (lineage, seq) not in told:
                 told[lineage, seq] = await self._engine.call(partial(read_change, model=model, seq=seq))
         self._told[model] = told
-        found = [told[lineage, seq] for seq in published.changes]
-        before = [None, *(one.config for one in found)]
-        return [one.document(config) for one, config in zip(found, before, strict=False)][::-1]
+        return [told[lineage, seq] for seq in published.changes]
 
 
 def read_change(store: Store, model: str, seq: int) -> Told:

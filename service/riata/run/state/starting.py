@@ -34,11 +34,11 @@ from riata.run.state.damage import Damage, harms_one_model
 from riata.run.state.recovery import Recovered, Recovery
 from riata.run.state.replay import in_this_thread
 from riata.run.writer.learning import FEW_EVENTS, Learning
-from riata.store.store import Generation, Head, Owner, Store
+from riata.store.store import Generation, Head, Owner, Store, names_in_log
+from riata.wire.names import NOTHING_NAMED, Names
 
 log = logging.getLogger("riata.run")
 
-Names = list[tuple[int, bytes]]  # of features, with their fingerprints
 Stand = tuple[str, Head, Generation | None]  # a model of a store, with the end of its log and its newest generation
 
 RETRY_S: Final = 0.5  # after a store did not answer
@@ -74,7 +74,7 @@ class Looked:
 
     coming: Coming
     found: Recovered | Damage | None
-    names: Names = field(default_factory=list)  # of the features of a sound model
+    names: Names = field(default_factory=lambda: NOTHING_NAMED)  # of the features of a sound model
 
     def waits(self) -> bool:
         """Whether it has to learn before it is served."""
@@ -184,7 +184,7 @@ class Starting:
     def _prepare_by(self, call: Call, name: str) -> tuple[Recovered | Damage, Names]:
         recovery = self._recovery(call)
         found = self._guarded(recovery, name, lambda: recovery.prepare(name, self._go_on))
-        return found, [] if isinstance(found, Damage) else learning_names(self._context, found, call)
+        return found, NOTHING_NAMED if isinstance(found, Damage) else learning_names(self._context, found, call)
 
     def _guarded(self, recovery: Recovery, name: str, work: Callable[[], Recovered]) -> Recovered | Damage:
         for left in reversed(range(SHARED_TRIES if self._context.settings.shared else 1)):
@@ -290,12 +290,12 @@ def learning_names(context: EngineContext, found: Recovered, call: Call) -> Name
     served_model = context.catalogue.served_models.get(name)
     named = served_model.named if served_model is not None and served_model.lineage == found.state.lineage else 0
     try:
-        names: Names = call(lambda s: list(s.names(name, named))).result()
+        names: Names = call(lambda s: names_in_log(s, name, named)).result()
     except Corrupt as error:  # names are for display; nothing that is learnt or predicted depends on them
         if not harms_one_model(error) and not context.settings.shared:
             raise
         log.error("model %s: %s; its features are shown by slot until their names are sent again", name, error.detail)
-        return []
+        return NOTHING_NAMED
     return names
 
 

@@ -35,7 +35,7 @@ from riata.run.writer.writer import Writer
 from riata.store import records
 from riata.store.store import DAMAGED, Append, Owner, Record, Store, Verdict
 from riata.watch.slices import EQUALS, wanted
-from riata.wire.names import TIMES
+from riata.wire.names import TIMES, Names
 
 CROSSED: Final = TIMES.decode()  # in the names of crossed features
 EVERY_MS: Final = 10_000  # between two events that name values: they come by the dozen
@@ -141,7 +141,7 @@ class Learning:
         )
         self.writer = Writer(checkpointer, context.clock, hooks, context.yield_to_loop)
 
-    def take_up(self, found: Recovered, names: list[tuple[int, bytes]]) -> bool:
+    def take_up(self, found: Recovered, names: Names) -> bool:
         """Serve a recovered state, from event `found.serve_from` on, and continue learning from it. What the log has after it is
         to be put into the writer next. `names` are those of `starting.learning_names`.
 
@@ -175,14 +175,14 @@ class Learning:
             self.writer.put(SaveNow(state.name))
         return is_whole
 
-    def show(self, found: Recovered, names: list[tuple[int, bytes]]) -> None:
+    def show(self, found: Recovered, names: Names) -> None:
         """Serve the state of a checkpoint as it is, while the caller learns on from it and takes it up later."""
         served_model = self._served_of(found, names)
         served_model.replay_to = max(found.end, found.state.applied + 1)
         published = publish(found.state, found.generation, 0, self._context.clock)
         self._serve(served_model, replace(published, replaying=True))
 
-    def _served_of(self, found: Recovered, names: list[tuple[int, bytes]]) -> ServedModel:
+    def _served_of(self, found: Recovered, names: Names) -> ServedModel:
         """Return the served model of a recovered state. Raises `LogFork` if what is served of it is beyond the end of its log."""
         state, catalogue = found.state, self._context.catalogue
         state.stepping = self._context.crash_note.stepping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
@@ -148,7 +147,7 @@ class NamesAndRows:
 
     # The names of features in a Redis store, read some at a time.
 
-    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
 
         def read_after(after: int) -> Answer:
             def run(of: ModelKeys) -> Answer:
@@ -160,16 +159,16 @@ class NamesAndRows:
                 raise Corrupt(f"names of {model!r}: some names that were written are missing", "store_damaged")
             return answer
 
-        def all_after(answer: Answer) -> Iterator[Names]:
+        def all_after(answer: Answer) -> Iterator[tuple[int, Names]]:
             while len(answer):
                 last, digest, names = answer.number(), answer.bytes(), answer.bytes()
                 if digest != names_digest(names):
                     raise Corrupt(f"names of {model!r}: the digest of the names of event {last} does not match", "store_damaged")
-                yield Names.from_bytes(names)
+                yield last, Names.from_bytes(names)
                 if not len(answer):
                     answer = read_after(last)
 
-        return itertools.chain.from_iterable(all_after(read_after(max(after_seq, 0))))
+        return all_after(read_after(max(after_seq, 0)))
 
     # Pending predictions in Redis: rows that wait for their label, and the time when each is due.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -250,13 +249,13 @@ def delete_events(connection: sqlite3.Connection, row: ModelRow, bound: int, rec
     return sum(count for _, count, _ in gone)
 
 
-def read_names(connection: sqlite3.Connection, model: int, after_seq: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the (fingerprint, name) pairs that came with requests after event `after_seq`, in order. Raises `Corrupt`."""
+def read_names(connection: sqlite3.Connection, model: int, after_seq: int) -> Iterator[tuple[int, Names]]:
+    """Yield the names that came with requests after event `after_seq`, in order, as `Store.names`. Raises `Corrupt`."""
     base = model << SEQ_BITS
     sql = "SELECT key, digest, names FROM names WHERE key BETWEEN ? AND ? ORDER BY key"
     blobs = []
     for key, digest, blob in connection.execute(sql, (base + after_seq + 1, base + (1 << SEQ_BITS) - 1)):
         if names_digest(blob) != digest:
             raise Corrupt(f"the digest of the names of event {key - base} does not match")
-        blobs.append(blob)
-    return itertools.chain.from_iterable(map(Names.from_bytes, blobs))
+        blobs.append((key - base, blob))
+    return ((last, Names.from_bytes(blob)) for last, blob in blobs)

@@ -30,6 +30,7 @@ from riata.store.sqlite.schema import DATABASE_NAME, SEQ_BITS, connect, connect_
 from riata.store.sqlite.session import DiskFull, Session, subject_key
 from riata.store.sqlite.witness import Examined, Loss, Witness, WitnessFound, examine, is_on_log, require_whole
 from riata.store.store import Append, Appended, Generation, Head, Owner, PendingPrediction, Record, Verdict
+from riata.wire.names import Names
 
 WAL_BYTES_MAX: Final = 8 * 2**20  # the pages are still in the processor's cache, and a fold is short
 LOST: Final = "the store is in memory: its data is lost when the process ends"
@@ -275,7 +276,7 @@ class SqliteStore:
         files = self._session.files
         return self._session.read(lambda c: log_sql.read_records(c, files, model, self._row(c, model), after_seq, bytes_max))
 
-    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, bytes]]:
+    def names(self, model: str, after_seq: int = 0) -> Iterator[tuple[int, Names]]:
         return self._session.read(lambda c: log_sql.read_names(c, self._row(c, model).id, after_seq))
 
     def stage(self, owner: Owner, model: str, gen: int, index: int, chunk: bytes) -> bool:

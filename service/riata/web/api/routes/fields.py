@@ -40,6 +40,8 @@ class FieldDocument(Document):
     """A field that has a kind.
 
     declared   : whether the setting encoder.fields says so; otherwise its first feature in the log has decided
+    since      : the event from which on it has the kind, that of a change, or the first of the request that brought it first;
+                 null if that is no longer known
     contrary   : values of another form, such as a number of a category, that the answering process has read as the kind
     unreadable : values that it could not read as the kind; each is an indicator of its text
     recent     : in the newest rows; null if none are kept, or the key may neither predict nor watch
@@ -49,6 +51,7 @@ class FieldDocument(Document):
     name: str
     kind: Literal["number", "category", "boolean", "time", "unix_s", "unix_ms"]
     declared: bool
+    since: Count | None
     contrary: Count
     unreadable: Count
     recent: FieldFigures | None
@@ -78,6 +81,7 @@ async def model_fields(call: Call) -> Answer:
     fields = [] if kinds is None else list(kinds)
     service = call.parts.service
     recent, first = await service.look_at_fields(model, fields) if _may_see_values(call) else (NOTHING, NOTHING)
+    since = await service.fields_since(model, fields)
     return call.answer(
         {
             "fields": [
@@ -85,6 +89,7 @@ async def model_fields(call: Call) -> Answer:
                     "name": one.name,
                     "kind": one.kind,
                     "declared": one.is_declared,
+                    "since": since[one.name],
                     "contrary": one.contrary,
                     "unreadable": one.unreadable,
                     "recent": _figures(recent, one.name),

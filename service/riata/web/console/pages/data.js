@@ -39,6 +39,7 @@ function showFields(target, answer) {
   if (!answer.fields.length) return put(target.body, h("p", {}, answer.meets ? "No field has come yet." : "Values are read one by one, without kinds."));
   put(target.body, table([
     { title: "field", of: one => name(one.name) }, { title: "kind", of: one => `${one.kind}${one.declared ? ", declared" : ""}` },
+    { title: "since event", number: true, of: one => (one.since === null ? "" : number(one.since)) },
     { title: "rows with it", number: true, of: one => percent(one.recent && one.recent.share) }, { title: "first", number: true, of: one => percent(one.first && one.first.share) },
     { title: "values", number: true, of: one => (one.recent ? number(one.recent.distinct) : "") }, { title: "most frequent, or range apart from 0", of: one => name(range(one.recent), 120) },
     { title: "not of the kind", number: true, of: one => number(one.unreadable) },
@@ -52,7 +53,7 @@ export function data(context) {
   const rows = panel("Last refused rows", () => ({ columns: ["time", "row", "code", "detail"], rows: (last ? last.last : []).map(row => [row.time, row.index, row.code, row.detail]) }));
   const labels = panel("Labels of remembered predictions, and late rows");
   let found = null, listed = [];
-  const fields = panel("Fields", () => ({ columns: ["field", "kind", "declared", "share", "distinct", "least", "median", "largest"], rows: listed.map(one => [one.name, one.kind, one.declared, ...["share", "distinct", "least", "median", "largest"].map(figure => one.recent && one.recent[figure])]) }));
+  const fields = panel("Fields", () => ({ columns: ["field", "kind", "declared", "since", "share", "distinct", "least", "median", "largest"], rows: listed.map(one => [one.name, one.kind, one.declared, one.since, ...["share", "distinct", "least", "median", "largest"].map(figure => one.recent && one.recent[figure])]) }));
   const slices = panel("Slices", () => ({ columns: ["field", "value", "events", ...FIGURES.map(figure => `faded ${figure}`)], rows: (found ? found.slices : []).map(one => [one.field, one.value, one.examples, ...FIGURES.map(figure => one.faded[figure])]) }));
   return {
     node: [fields.node, h("div", { class: "columns" }, counts.node, labels.node), slices.node, rows.node],
