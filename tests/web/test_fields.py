@@ -148,7 +148,9 @@ def test_a_kind_that_the_first_rows_contradict_changes(client: httpx.Client) -> 
 
 def test_values_that_are_none_of_their_kind_are_a_warning(client: httpx.Client) -> None:
     create(client, "warned", encoder={"fields": {"age": "number"}})
-    observe(client, "warned", *({"age": "many"} for _ in range(11)), *({"age": 1} for _ in range(200)))
+    observe(client, "warned", *({"age": "many"} for _ in range(11)), *({"age": 1} for _ in range(200)), {"age": ["x"]})
+    client.get("/models/warned/predict?age=few")
     (warning,) = [one for one in client.get("/models/warned").json()["warnings"] if one["code"] == "unreadable_values"]
     assert warning["features"] == ["age"]
-    assert warning["detail"].startswith("11 values of age are no number. Each is an indicator of its text.")
+    told = "texts in NDJSON (11), lists in NDJSON (1), texts in a query (1)"
+    assert warning["detail"].startswith(f"13 values of age are no number: {told}. Each is an indicator of its text.")

@@ -69,6 +69,7 @@ def rules_struct(rules: Any) -> Any:
     sizes = {"texts": len(rules.text), "seen_size": len(rules.seen), "fields_size": len(rules.fields)}
     kinds = None if rules.kinds is None else rules.kinds.native
     given = rules._asdict() | {"key": int(rules.key), "crosses_size": len(rules.crosses), "kinds": kinds}
+    del given["source"]  # of rows that the reference readers read
     return struct("riata_rules", **given, **sizes)
 
 

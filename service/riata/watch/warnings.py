@@ -166,9 +166,15 @@ def unreadable_warning(fields: Iterable[Field], rows: int) -> list[dict[str, Any
     found = [one for one in fields if one.unreadable > max(UNREADABLE_MIN, UNREADABLE_SHARE * rows)]
     if not found:
         return []
-    told = "; ".join(f"{one.unreadable:,} values of {one.name} are no {one.kind}" for one in found[:COLUMNS_NAMED])
+    told = "; ".join(
+        f"{one.unreadable:,} values of {one.name} are no {one.kind}: {_counted(one.unread)}" for one in found[:COLUMNS_NAMED]
+    )
     remedy = "Each is an indicator of its text. `riata fields` shows the fields and changes their kinds."
     return [{"code": UNREADABLE, "detail": f"{told}. {remedy}", "features": [one.name for one in found[:COLUMNS_NAMED]]}]
+
+
+def _counted(unread: Mapping[str, int]) -> str:
+    return ", ".join(f"{what} ({count:,})" for what, count in sorted(unread.items(), key=lambda one: -one[1]))
 
 
 def _one_label(cumulative: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -141,6 +142,7 @@ class Field(NamedTuple):
     """A field that has a kind.
 
     contrary, unreadable : how many of its values, read by this process, were of another form, or could not be read as the kind
+    unread               : the latter by what they were, such as "texts in JSON"
     """
 
     name: str
@@ -148,6 +150,7 @@ class Field(NamedTuple):
     is_declared: bool
     contrary: int
     unreadable: int
+    unread: Mapping[str, int] = {}
 
 
 class FieldKinds:
@@ -160,6 +163,7 @@ class FieldKinds:
         self._declared = {hash_of_field(name, key) & ~_KIND: (name, KINDS[kind]) for name, kind in fields.declared}
         self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
         self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
+        self._unread: dict[int, Counter[str]] = {}  # by field, what was counted as UNREADABLE
         self._table = _empty_table(_PLACES_AT_FIRST)
         self._changing = threading.Lock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
@@ -176,7 +180,8 @@ class FieldKinds:
         """Yield the fields, those that were met first in the order in which that was."""
         for field, (name, kind) in {**self._met, **self._declared}.items():
             contrary, unreadable = self._count(field, CONTRARY), self._count(field, UNREADABLE)
-            yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable)
+            unread = dict(self._unread.get(field, ()))
+            yield Field(name, NAMES_OF_KINDS[kind], field in self._declared, contrary, unreadable, unread)
 
     def kind(self, field: int) -> int:
         """Return the kind of a field by its hash; 0 if it has none."""
@@ -198,6 +203,7 @@ class FieldKinds:
             return None
         more = copy(self)
         more._met, more._table, more._changing = dict(self._met), self._table.copy(), threading.Lock()
+        more._unread = {}
         more._kept, more.native = [more._table], struct("riata_fields", table=more._table)
         more.meet(names)
         return more if len(more) > len(self) else None
@@ -208,10 +214,13 @@ class FieldKinds:
             field: (more._count(field, CONTRARY), more._count(field, UNREADABLE)) for field in more._met.keys() - self._met.keys()
         }
         self._early = {field: counts for field, counts in early.items() if any(counts)}
+        self._unread |= {field: more._unread[field] for field in self._early.keys() & more._unread.keys()}
 
-    def count_odd(self, field: int, which: int) -> None:
-        """Count a value of a field. which : CONTRARY or UNREADABLE"""
+    def count_odd(self, field: int, which: int, what: str = "") -> None:
+        """Count a value of a field. which : CONTRARY or UNREADABLE; what : its form and its source"""
         self._table[self._counter(self._table, field, which)] += np.uint64(1)
+        if which == UNREADABLE:
+            self._unread.setdefault(field & ~_KIND, Counter())[what] += 1
 
     def contradicted(self, rows: int) -> dict[str, str]:
         """Return fields that were met as numbers or categories, and are the other: so say more than half of the first rows.

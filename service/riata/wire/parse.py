@@ -221,7 +221,7 @@ def _read_query(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) -> R
     reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, growth_of(rules)), rules)
     reading.sink.count[ROWS] = 1
     try:
-        result: SlowRow | Refusal = SlowRow(query_records(pairs, rules, curves))
+        result: SlowRow | Refusal = SlowRow(query_records(pairs, rules._replace(source="a query"), curves))
     except Refused as refused:
         result = refused.refusal
     take_slow(reading, make_row(row_capacity(size, growth_of(rules))), 0, result)

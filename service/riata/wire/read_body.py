@@ -190,7 +190,7 @@ def read_body(
         body, scratch = columns.lines, None
     if curves and functions.curved is not None:
         functions = replace(functions, reference=functions.curved(curves))
-    reading, row, slow = _read_text(body, ("lines" if columns else form.split, functions), rules, scratch)
+    reading, row, slow = _read_text(body, ("lines" if columns else form.split, functions), rules, scratch, form.reader.title)
     reading.joins = functions.joins
     if (rows := form.reader.file) is not None:
         reading.label_in, reading.reason_in = rows.label, rows.reason
@@ -213,7 +213,7 @@ def require_curves(title: str, possible: bool = True) -> None:
 
 
 def _read_text(
-    body: bytes | PaddedBuffer | U8, how: tuple[Split, Functions], rules: Rules, scratch: Workspace | None
+    body: bytes | PaddedBuffer | U8, how: tuple[Split, Functions], rules: Rules, scratch: Workspace | None, title: str
 ) -> tuple[Reading, RecordScratch, Callable[[int], SlowRow | Refusal]]:
     by_line, functions = how[0] == "lines", how[1]
     read, reference = (functions.lines or leave_lines) if by_line else functions.document, functions.reference
@@ -236,8 +236,10 @@ def _read_text(
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 
+    told = rules._replace(source=title)
+
     def slow(number: int) -> SlowRow | Refusal:
-        return reference(reading.text(number), rules)
+        return reference(reading.text(number), told)
 
     return reading, row, slow
 

@@ -121,8 +121,8 @@ class KindsByHash(Protocol):
         """Return the kind of a field; 0 if it has none."""
         ...
 
-    def count_odd(self, field: int, which: int) -> None:
-        """Count a value that is not of its field's kind."""
+    def count_odd(self, field: int, which: int, what: str = "") -> None:
+        """Count a value that is not of its field's kind. what : its form and its source"""
         ...
 
 
@@ -143,6 +143,7 @@ class Rules(NamedTuple):
     kinds: KindsByHash | None = None  # of fields that have a kind
     kinds_of: U64 | None = None  # u64[models] in place of it for rows of several models: the addresses of their `riata_fields`
     stop_of: I64 | None = None  # i64[models] where the lines of each end in the body
+    source: str = ""  # what the rows come in, for people
 
 
 NO_CROSSES: Final = np.zeros((0, PARTS_MAX), np.int64)

@@ -135,7 +135,7 @@ def value_in(field: int, value: Any, rules: Rules) -> Value:
     kind = rules.kinds.kind(field)
     found, odd = read_untyped(kind, str(value)) if isinstance(value, Untyped) else read_as(kind, value)
     if odd is not None:
-        rules.kinds.count_odd(field, odd)
+        rules.kinds.count_odd(field, odd, f"{'lists' if isinstance(value, list) else 'texts'} in {rules.source}")
     return found
 
 
