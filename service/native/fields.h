@@ -3,8 +3,8 @@
 #define RIATA_FIELDS_H
 #include "riata.h"
 
-enum { FIELD_UNKNOWN, FIELD_NUMBER, FIELD_CATEGORY, FIELD_BOOLEAN, FIELD_TIME, FIELD_UNIX_S, FIELD_UNIX_MS };
-enum { FIELD_KIND = 7, FIELD_SHIFT = 16, FIELD_CONTRARY = 0, FIELD_UNREADABLE = 1 };
+enum { FIELD_UNKNOWN, FIELD_NUMBER, FIELD_CATEGORY, FIELD_BOOLEAN, FIELD_TIME, FIELD_UNIX_S, FIELD_UNIX_MS, FIELD_LIST, FIELD_TEXT };
+enum { FIELD_KIND = 15, FIELD_SHIFT = 16, FIELD_CONTRARY = 0, FIELD_UNREADABLE = 1 };
 
 /* The place of a field in `table`, or that of the first empty one of its run. */
 static inline u64 field_place(const u64 *table, u64 field) {

@@ -504,7 +504,8 @@ static span join_name(reader *r, span value, const u8 *p) {
 /* Read a string, or a list of strings, as indicators or as words of a text. A namespace has no texts. */
 static const u8 *read_words(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
     u64 field = hash_span(r->blame, key, NUMBER);
-    bool inside = space.start < space.stop, split = false, listed = *p == '[';
+    const int of = field_kind(r->kinds, field);
+    bool inside = space.start < space.stop, split = of == FIELD_TEXT, listed = *p == '[';
     for (i64 i = 0; i < r->rules->texts && !inside; i++)
         split |= r->rules->text[i] == field;
     if (!put_key(r, field, 0.0, KEY | SHADOWED, space))
@@ -517,7 +518,7 @@ static const u8 *read_words(reader *r, const u8 *p, const u8 *stop, span space, 
     u64 prefix = hash_span(r->blame, key, FIELD_EQUALS);
     for (;;) {
         if (p >= stop || *p != '"')
-            return fail(r, p >= stop ? SYNTAX : field_kind(r->kinds, field) == FIELD_CATEGORY ? HANDOVER : BAD_FEATURE, p);
+            return fail(r, p >= stop ? SYNTAX : of == FIELD_UNKNOWN ? BAD_FEATURE : HANDOVER, p);
         if (split) {
             if (!(p = read_text(r, p + 1, stop)))
                 return NULL;
@@ -619,6 +620,8 @@ static const u8 *put_category(reader *r, const u8 *p, const u8 *end, double valu
 static inline const u8 *read_value(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
     const u64 field = hash_span(r->blame, key, NUMBER);
     const int of = field_kind(r->kinds, field);
+    if ((of == FIELD_TEXT || of == FIELD_LIST) && (*p == '[' || (*p == '"' && (of == FIELD_TEXT || (p[1] != '[' && p[1] != '\\')))))
+        return read_words(r, p, stop, space, key);
     if (of > FIELD_CATEGORY && *p != 'n')
         return fail(r, HANDOVER, p);
     if (r->kinds && p[0] == '"' && p[1] == '"') /* an empty text is no value */

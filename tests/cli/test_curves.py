@@ -57,7 +57,7 @@ def test_files_and_tables_with_curves_are_the_same_model_without_a_service(tmp_p
             "fit", "--online", str(path), "--curve", f"ecg={tree}", "--bits", "10", "--out", f"{path}.riata", "--json", *options
         )
         assert told.exit_code == 0, told.output
-        assert ("list      ecg" in told.stderr) == (suffix != "ndjson")
+        assert ("curve     ecg" in told.stderr) == (suffix != "ndjson")
         states.add(json.loads(told.stdout)["out"]["state"])
     assert len(states) == 1
     config = {"encoder": {"bits": 10, "curves": {"ecg": text_of(two_splits())}}, "labels": "0/1"}

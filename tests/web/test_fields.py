@@ -72,6 +72,23 @@ def test_fields_say_their_kinds_and_what_their_values_look_like(client: httpx.Cl
     assert by_name["on"]["recent"]["share"] == 25 / 101
 
 
+def test_fields_of_lists_texts_and_curves_are_shown(client: httpx.Client) -> None:
+    create(client, "words", encoder={"text": ["title"], "fields": {"tags": "list", "body": "text"}})
+    rows: list[dict[str, Any]] = [
+        {"tags": ["a", "b"], "body": "one two", "title": "One"},
+        {"tags": "a", "body": "two"},
+        {"tags": '["b", 5]'},
+        {},
+    ]
+    observe(client, "words", *rows)
+    found = fields(client, "words")
+    assert {name: (one["kind"], one["declared"]) for name, one in found.items()} == {
+        "tags": ("list", True), "body": ("text", True), "title": ("text", True),
+    }  # fmt: skip
+    shown = {name: (one["recent"]["share"], [value["value"] for value in one["recent"]["common"]]) for name, one in found.items()}
+    assert shown == {"tags": (0.75, ["a", "b", "5"]), "body": (0.5, ["two", "one"]), "title": (0.25, ["one"])}
+
+
 def test_fields_say_from_which_event_on_they_have_their_kind(client: httpx.Client) -> None:
     create(client, "since", encoder={"fields": {"when": "time"}})  # event 1
     observe(client, "since", {"age": 1}, {"zip": "a"})  # events 2 and 3

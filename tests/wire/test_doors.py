@@ -31,8 +31,10 @@ from riata.wire.tables import Roles, examples_of
 
 LINES = "application/x-ndjson"
 Row = dict[str, Any]
-DECLARED = {"at": "time", "day": "unix_s"}
-TYPES: dict[str, Any] = {"age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES"}
+DECLARED = {"at": "time", "day": "unix_s", "tags": "list", "body": "text"}
+TYPES: dict[str, Any] = {
+    "age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES", "tags": "BYTES", "body": "BYTES",
+}  # fmt: skip
 ROWS = st.lists(
     st.fixed_dictionaries(
         {},
@@ -44,6 +46,8 @@ ROWS = st.lists(
             "at": st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1)).map(
                 lambda one: one.replace(microsecond=0, tzinfo=UTC)
             ),
+            "tags": st.lists(st.text("xyz,ä", min_size=1, max_size=3), min_size=1, max_size=3, unique=True),
+            "body": st.text("xyzÄ 7.", min_size=1, max_size=9).map(str.strip).filter(bool),
             "day": st.dates(date(1971, 1, 1), date(2100, 1, 1)),
         },
     ),
@@ -86,6 +90,8 @@ def named(row: list[tuple[int, float, str]]) -> dict[str, float]:
 def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return json.dumps(value)
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
@@ -159,9 +165,8 @@ def as_stream(model: Model, rows: Sequence[Row]) -> list[Row]:
 
 
 def as_tensors(_model: Model, rows: Sequence[Row]) -> list[Row]:
-    return [
-        rows_of([Tensor(name, [1], TYPES[name], [v]) for name, v in row.items()])[0] if row else {} for row in plain_rows(rows)
-    ]
+    said = [{name: text_of(v) if isinstance(v, list) else v for name, v in row.items()} for row in plain_rows(rows)]
+    return [rows_of([Tensor(name, [1], TYPES[name], [v]) for name, v in row.items()])[0] if row else {} for row in said]
 
 
 DOORS: dict[str, Callable[[Model, Sequence[Row]], list[Row]]] = {
@@ -199,6 +204,8 @@ def test_once_a_row_was_learnt_through_one_door_every_door_gives_the_same_featur
         "word": "x",
         "at": noon,
         "day": date(2026, 1, 1),
+        "tags": ["x"],
+        "body": "x y",
     }
     model.learn(DOORS[first](model, [{**learnt[0], **whole}, *learnt[1:]]))
     wanted = model.features(plain_rows(rows))

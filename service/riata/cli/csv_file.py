@@ -186,7 +186,7 @@ def _rows(
 
 def _column(name: str, seen: _Seen, roles: Roles, rows: int, delimiter: str) -> Column:
     form, known = seen.numbers.form(delimiter), roles.kinds.get(name)
-    own = "list" if form is None and seen.is_list else "category" if form is None or seen.numbers.zeros else "number"
+    own = "curve" if form is None and seen.is_list else "category" if form is None or seen.numbers.zeros else "number"
     kind = known or own
     if name == roles.label:
         return Column(name, kind, _label_about(name, seen, roles, form))
@@ -265,8 +265,8 @@ def _is_list(cell: str) -> bool:
 
 def _reader(kind: str, form: Form | None) -> Callable[[str], Any]:
     """Return what reads a cell of a column of this kind. What a number or a time is written as is for the service to read."""
-    if kind in ("category", "list"):
-        return _word if kind == "category" else _list
+    if kind in ("category", "list", "text", "curve"):
+        return _list if kind == "curve" else _word
     number = (form or PLAIN).number
 
     def read(cell: str) -> float | str | None:

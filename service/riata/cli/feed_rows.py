@@ -48,9 +48,9 @@ class FieldsSeen:
         kind, number = self.kinds.get(name), _number(text)
         if kind is None and self.meets and text.strip().lower() not in ABSENT:
             self.kinds[name] = "category" if number is None else "number"
-        if kind == "category":
+        if kind in ("category", "list"):
             return category_word(text)
-        return text if number is None else number
+        return text if number is None or kind == "text" else number
 
 
 def event_of(message: Message, layout: Layout, fields: FieldsSeen | None = None) -> bytes:

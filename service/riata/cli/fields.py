@@ -43,7 +43,8 @@ def show(model: ModelArgument = "default", as_json: JsonOption = False, url: Url
     """List the fields of a model: the kind of each, who decided it, from which event on, and what its newest values look like.
 
     A field is a name at the top of the features. Its kind says how a value is read, whichever format brings it: 94107, 94107.0
-    and "94107" are one category. The kinds are number, category, boolean, time, unix_s and unix_ms. A kind is *declared*, or
+    and "94107" are one category. The kinds are number, category, boolean, time, unix_s,
+    unix_ms, list, text and curve. A kind is *declared*, or
     *met*: the first value decides. *Contrary* values had another form than the kind and were read as it; *unreadable* ones became
     indicators of their text.
     """
@@ -92,7 +93,7 @@ def set_(
     ],
     url: UrlOption = DEFAULT_URL,
 ) -> None:
-    """Declare the kinds of fields: number, category, boolean, time, unix_s or unix_ms; auto has the values decide.
+    """Declare the kinds of fields: number, category, boolean, time, unix_s, unix_ms, list or text; auto has the values decide.
 
     The change is an event of the log. Rows before it stay as they were read, so a weight that was learnt for another form of the
     field has no part in later predictions. `*=off` leaves fields that are not declared without a kind, `*=auto` has them met.

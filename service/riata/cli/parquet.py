@@ -93,7 +93,7 @@ def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
     if types.is_temporal(type_) and not types.is_time(type_):
         return "time"
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
-        return "list"
+        return "list" if types.is_string(type_.value_type) or types.is_large_string(type_.value_type) else "curve"
     if name in roles.drop or "string_view" in str(type_):
         return "category"
     raise BadInput(f"column {name!r} is of type {type_}, which no feature has; leave it out with --drop {name}", "bad_column")

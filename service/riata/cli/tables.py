@@ -13,7 +13,7 @@ from riata.wire.given import Given
 from riata.wire.tables import BadRow, Roles
 
 TABLES: Final = ("csv", "parquet")
-KINDS: Final = ("number", "category", "boolean", "time", "unix_s", "unix_ms")  # of fields, as in `encoder.fields`
+KINDS: Final = ("number", "category", "boolean", "time", "unix_s", "unix_ms", "list", "text")  # of fields, as in `encoder.fields`
 CLASSES: Final = "classes"  # a convention of labels: they are names
 LABEL_NAMES: Final = ("label", "target", "class", "outcome", "y")
 SHOWN_MAX: Final = 12  # columns of a kind
@@ -121,7 +121,7 @@ def layout_of(
 
 
 class Column(NamedTuple):
-    """What is known of a column before its rows are read. kind: that of its field, or list. about: for people."""
+    """What is known of a column before its rows are read. kind: that of its field. about: for people."""
 
     name: str
     kind: str
@@ -180,7 +180,7 @@ def shown(name: str, rows: Rows, labelled: bool = True) -> str:
             kind = "dropped"
         kinds.setdefault(kind, []).append(column.name + (f" ({column.about})" if column.about else ""))
     lines = [f"{name}: {rows.about}"]
-    order = ("label", "event id", "subject", "dropped", *KINDS, "list")
+    order = ("label", "event id", "subject", "dropped", *KINDS, "curve")
     for kind in sorted(kinds, key=order.index):
         found = kinds[kind]
         more = f" and {len(found) - SHOWN_MAX} more" if len(found) > SHOWN_MAX else ""

@@ -28,6 +28,7 @@ from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
 FINGERPRINT_BITS: Final = 64
+_NO_KINDS: Final = EncoderConfig(fields=NO_FIELDS)
 _FEW: Final = 128  # entries of an array at first
 _AT_ONCE: Final = 4096  # names kept by one call of the core, which holds the interpreter's lock
 _SHORTER: Final = 2  # a segment is merged with the next unless it is more than this many times as long
@@ -60,21 +61,21 @@ class NameBook:
     kinds : those of the fields that the names and the configuration tell; None if fields have none
     """
 
-    def __init__(self, capacity: int = NAMES_KEPT_MAX, fields: Fields = NO_FIELDS, hash_key: int = 0) -> None:
-        """fields, hash_key : of the encoder"""
+    def __init__(self, capacity: int = NAMES_KEPT_MAX, encoder: EncoderConfig | None = None) -> None:
+        """encoder : of the model, for the kinds of its fields; None: they have none"""
         self.capacity = capacity
         self.seen = NamesSeen(capacity)
         self.kinds: FieldKinds | None = None
-        self._fields, self._hash_key = NO_FIELDS, hash_key
+        self._fields, self._encoder = NO_FIELDS, encoder or _NO_KINDS
         self._held = _Held(0, np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.uint8))
         self._kept = struct("riata_kept_names")
         self._index: tuple[_Segment, ...] = ()
-        self.set_fields(fields)
+        self.set_fields(self._encoder.fields)
 
     @staticmethod
     def of(encoder: EncoderConfig) -> NameBook:
         """Make the book of a model."""
-        return NameBook(encoder.names_max, encoder.fields, encoder.hash_key)
+        return NameBook(encoder.names_max, encoder)
 
     def set_fields(self, fields: Fields) -> None:
         """Take the setting `encoder.fields`, which may be another than before. Fields are met in the names so far."""
@@ -84,7 +85,7 @@ class NameBook:
         if not fields:
             self.kinds = None
             return
-        kinds = FieldKinds(fields, self._hash_key)
+        kinds = FieldKinds(fields, self._encoder.hash_key, self._encoder.kinds_of_settings())
         kinds.meet(self.everything())
         self.kinds = kinds
 

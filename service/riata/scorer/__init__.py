@@ -31,10 +31,11 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
     Raises `BadInput` (code `not_portable`) for an encoder with texts or curves, or with a field that is crossed with itself.
     """
     encoder = export["config"]["encoder"]
-    if encoder["text"]:
+    texts = [*encoder["text"], *(name for name, kind in export.get("fields", {}).items() if kind == "text")]
+    if texts:
         raise BadInput(
             f"a portable scorer cannot split texts into words, and this model has the texts "
-            f"{', '.join(encoder['text'])}; ask the service, or split them before they are sent",
+            f"{', '.join(dict.fromkeys(texts))}; ask the service, or split them before they are sent",
             "not_portable",
         )
     if encoder["curves"]:

@@ -103,12 +103,24 @@ function textOf(value) {
   return Number.isInteger(value) ? `${value}.0` : String(value);
 }
 
+// The items of the list of texts, numbers and truth values that a text writes in JSON; the text itself if it writes none.
+function itemsOf(text) {
+  if (!text.startsWith("[")) return text;
+  try {
+    const found = JSON.parse(text);
+    return found.every((one) => ["string", "number", "boolean"].includes(typeof one)) ? found : text;
+  } catch {
+    return text;
+  }
+}
+
 // A value as a field of this kind has it. What cannot be read is returned as it is.
 function asKind(kind, value) {
   if (kind === undefined || value === null || value === undefined) return value;
   if (value === "") return null;
   const isNumber = typeof value === "number" || typeof value === "boolean";
-  if (kind === "category") {
+  if (kind === "category" || kind === "list") {
+    if (kind === "list" && typeof value === "string") value = itemsOf(value);
     const asText = (one) => (typeof one === "number" || typeof one === "boolean" ? textOf(one) : one);
     return Array.isArray(value) ? value.map(asText) : asText(value);
   }

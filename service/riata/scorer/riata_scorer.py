@@ -9,6 +9,7 @@ Margins have the bits of the service's. Names and strings have to be in Unicode 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
@@ -167,7 +168,8 @@ def as_kind(kind: str, value: Any) -> Any:
         return value
     if value == "":
         return None
-    if kind == "category":
+    if kind in ("category", "list"):
+        value = items_of(value) if kind == "list" and isinstance(value, str) else value
         if isinstance(value, list | tuple):
             return [text_of(one) if isinstance(one, bool | int | float) else one for one in value]
         return text_of(value) if isinstance(value, bool | int | float) else value
@@ -185,6 +187,16 @@ def as_kind(kind: str, value: Any) -> Any:
     if lower in ("true", "false"):
         return float(lower == "true")
     return float(word) if DECIMAL.fullmatch(word) and abs(float(word)) <= VALUE_ABS_MAX else value
+
+
+def items_of(text: str) -> Any:
+    """Return the items of the list of texts, numbers and truth values that a text writes in JSON; the text itself if it writes
+    none."""
+    try:
+        found = json.loads(text) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, list) and all(isinstance(one, str | bool | int | float) for one in found) else text
 
 
 def text_of(value: float | bool) -> str:

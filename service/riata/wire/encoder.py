@@ -14,7 +14,7 @@ from riata.base.arrays import F64
 from riata.base.document import DocumentValue, Exclusion, refuse, write_document
 from riata.base.errors import BadInput
 from riata.base.limits import BITS_MAX, BITS_MIN, NAME_BYTES_MAX, NAMES_KEPT_MAX
-from riata.wire.fields import AUTO, Fields
+from riata.wire.fields import AUTO, CURVE, TEXT, Fields
 
 # Fields that are curves: trees, learnt before, that turn a curve into indicators of the leaves in which it ends.
 
@@ -165,8 +165,8 @@ class EncoderConfig:
     ] = NO_CURVES
     fields: Annotated[
         Fields,
-        'Kinds of fields, such as {"zip": "category"}: number, category, boolean, time, unix_s or unix_ms. The kind of any other'
-        ' field is that of its first value that is learnt; {"*": "off"}, or "off", reads it by each value.',
+        'Kinds of fields, such as {"zip": "category"}: number, category, boolean, time, unix_s, unix_ms, list or text. The'
+        ' kind of any other field is that of its first value that is learnt; {"*": "off"}, or "off", reads it by each value.',
     ] = AUTO
     words: Annotated[
         Literal[1, 2], "Rule by which texts are split: 2 knows the words of every script; 1 is of models made before it."
@@ -205,6 +205,10 @@ class EncoderConfig:
         if len({name for cross in self.crosses for name in cross}) > CROSSED_FIELDS_MAX:
             raise BadInput(f"encoder.crosses: more than {CROSSED_FIELDS_MAX} different fields", "out_of_range")
         refuse(self, self.exclusions)
+
+    def kinds_of_settings(self) -> dict[str, int]:
+        """Return the kinds of the fields that are texts or curves by settings of their own, by name."""
+        return dict.fromkeys(self.text, TEXT) | {name: CURVE for name, _ in self.curves}
 
 
 def fingerprint(config: EncoderConfig) -> str:

@@ -12,7 +12,10 @@ Theory of operation
     boolean   0 and 1 themselves        1, 0            true, false, yes, no and their first letters; otherwise as a number
     time      days since 1970           a number        RFC 3339, or a date
     unix_s, unix_ms  since 1970         a number        likewise
+    list      an indicator of its text  likewise        the items of the list that it writes in JSON; otherwise one item
+    text      the words of its text     likewise        its words
 
+    The items of a list in JSON are such values. A curve (`encoder.curves`) is a kind that is not declared here.
     A time is the number of its days since 1970, and indicators of its hour and of its day of the week, in UTC. A text that is not
     one is an indicator. A whole number is the text of its digits: 94107 and 94107.0 are both `zip=94107`. An empty text is no
     value, whatever the kind, as an empty cell of a file is none.
@@ -23,6 +26,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections import Counter
@@ -44,9 +48,10 @@ from riata.native.reading import hash_of
 from riata.wire.given import ABSENT, NO, YES, category_word, decimal, plain_number
 from riata.wire.names import Names
 
-KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6}  # as in `service/native/fields.h`
-NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS = KINDS.values()
-NAMES_OF_KINDS: Final = {code: name for name, code in KINDS.items()}
+KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6, "list": 7, "text": 8}
+NUMBER_KIND, CATEGORY, BOOLEAN, TIME, UNIX_S, UNIX_MS, LIST, TEXT = KINDS.values()  # as in `service/native/fields.h`
+CURVE: Final = 9
+NAMES_OF_KINDS: Final = {code: name for name, code in KINDS.items()} | {CURVE: "curve"}
 FIELDS_MET_MAX: Final = 1024
 DECLARED_MAX: Final = 1024
 PROVISIONAL_VALUES: Final = 32  # so many values that contradict a kind that was met, and half of the rows, change it
@@ -55,8 +60,9 @@ CONTRARY, UNREADABLE = 0, 1  # what is counted of a field: values of another for
 _NAME_BYTES_MAX: Final = 2 * NAME_BYTES_MAX + 1  # of a field in a namespace
 _PLACES_AT_FIRST: Final = 64
 _SHIFT: Final = 16
-_KIND: Final = 7
+_KIND: Final = 15
 _PER_DAY: Final = {TIME: 1.0, UNIX_S: 86_400.0, UNIX_MS: 86_400_000.0}
+OF_TEXTS: Final = (CATEGORY, LIST, TEXT)  # in which numbers are texts too
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
 _DAYS_MAX: Final = 2_932_896.0  # of the year 9999; `datetime` knows no later one
@@ -124,10 +130,12 @@ def _check(name: object, kind: object, path: str) -> None:
     if not isinstance(name, str) or not 1 <= len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES_MAX:
         raise BadInput(f"{path}: the name of a field has 1 to {_NAME_BYTES_MAX} bytes", "out_of_range")
     choices = ("auto", "off") if name == OTHERS else tuple(KINDS)
-    if kind == "text" or kind == "curve":
-        raise BadInput(f"{path}: name the field in encoder.{'text' if kind == 'text' else 'curves'}", "out_of_range")
+    if kind == "curve":
+        raise BadInput(f"{path}: name the field in encoder.curves, with its tree", "out_of_range")
     if kind not in choices:
         raise BadInput(f"{path}: {str(kind)[:64]!r} is no kind of field; {nearest(str(kind)[:64], choices)}", "out_of_range")
+    if kind == "text" and "^" in name:
+        raise BadInput(f"{path}: a namespace has no texts", "out_of_range")
 
 
 def hash_of_field(name: str, key: int) -> int:
@@ -156,11 +164,12 @@ class Field(NamedTuple):
 class FieldKinds:
     """The kinds of the fields of a model. One thread adds; any other may read meanwhile."""
 
-    def __init__(self, fields: Fields, key: int = 0) -> None:
-        """fields, key : of the encoder"""
+    def __init__(self, fields: Fields, key: int = 0, others: Mapping[str, int] = {}) -> None:
+        """fields, key : of the encoder; others : kinds that other settings of it declare, by name"""
         self._key = key
         self._meets = fields.meets
-        self._declared = {hash_of_field(name, key) & ~_KIND: (name, KINDS[kind]) for name, kind in fields.declared}
+        declared = {**others, **{name: KINDS[kind] for name, kind in fields.declared}}
+        self._declared = {hash_of_field(name, key) & ~_KIND: (name, kind) for name, kind in declared.items()}
         self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
         self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
         self._unread: dict[int, Counter[str]] = {}  # by field, what was counted as UNREADABLE
@@ -322,8 +331,8 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
         return None, None
     if kind == 0:
         return value, None
-    if kind == CATEGORY:
-        return _as_category(value)
+    if kind in OF_TEXTS:
+        return _as_texts(kind, value)
     if isinstance(value, list):
         return value, UNREADABLE
     if isinstance(value, str):
@@ -333,9 +342,9 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
 
 def read_untyped(kind: int, text: str) -> tuple[Value, int | None]:
     """Do `read_as` for a text of a source without types: `1.0` is the category 1 there."""
-    if kind == CATEGORY and text:
+    if text and (kind == CATEGORY or (kind == LIST and not text.startswith("["))):
         return category_word(text), None
-    if kind >= UNIX_S and (number := decimal(text)) is not None:
+    if kind in (UNIX_S, UNIX_MS) and (number := decimal(text)) is not None:
         return read_as(kind, number)
     return read_as(kind, text)
 
@@ -347,12 +356,24 @@ def category_text(value: float | bool) -> str:
     return plain_number(value)
 
 
-def _as_category(value: Any) -> tuple[Value, int | None]:
+def _as_texts(kind: int, value: Any) -> tuple[Value, int | None]:
+    if kind == LIST and isinstance(value, str):
+        value = items_of(value)
     if isinstance(value, float | bool):
-        return category_text(value), CONTRARY
+        return category_text(value), CONTRARY if kind == CATEGORY else None
     if isinstance(value, list) and any(isinstance(one, float | bool) for one in value):
-        return [category_text(one) if isinstance(one, float | bool) else one for one in value], CONTRARY
+        texts = [category_text(one) if isinstance(one, float | bool) else one for one in value]
+        return texts, CONTRARY if kind == CATEGORY else None
     return value, None
+
+
+def items_of(text: str) -> str | list[Any]:
+    """Return the items of the list of texts, numbers and truths that a text writes in JSON; the text itself if it writes none."""
+    try:
+        found = json.loads(text, parse_int=float) if text.startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, list) and all(isinstance(one, str | float | bool) for one in found) else text
 
 
 def _text_as(kind: int, text: str) -> tuple[Value, int | None]:

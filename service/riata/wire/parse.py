@@ -26,7 +26,7 @@ from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
 from riata.wire.encoder import Curves, EncoderConfig
-from riata.wire.fields import CATEGORY, FieldKinds, Untyped
+from riata.wire.fields import OF_TEXTS, FieldKinds, Untyped
 from riata.wire.given import Given, OtherLabels, other_form
 from riata.wire.names import EVERY_NAME, NO_NAMES, Names, NamesSeen, names_by_model
 from riata.wire.parsed import ID_BYTES, NO_JOINS, Parsed, Reading, RowError, accepted, make_batch, names_in, new_names, shown_name
@@ -241,7 +241,7 @@ def query_records(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) ->
         except UnicodeEncodeError:  # percent-encoded bytes that were not UTF-8
             raise Refused(INVALID_UTF8) from None
         kind = 0 if rules.kinds is None else rules.kinds.kind(hash_of(name.encode(), int(rules.key), NUMBER))
-        is_text = kind == CATEGORY or parse_number(encoded)[1] == NOT_A_NUMBER
+        is_text = kind in OF_TEXTS or parse_number(encoded)[1] == NOT_A_NUMBER
         values.setdefault(name, []).append(Untyped(text) if is_text else float(text))
     records: list[Record] = []
     for name, given in values.items():

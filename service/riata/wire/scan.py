@@ -34,7 +34,7 @@ from riata.wire.codes import (
     OK,
 )
 from riata.wire.encoder import CURVE_ABS_MAX, FIRST_RULE, POINTS_MAX, CurveTree
-from riata.wire.fields import Moment, Untyped, Value, read_as, read_untyped
+from riata.wire.fields import TEXT, Moment, Untyped, Value, read_as, read_untyped
 from riata.wire.given import decimal
 from riata.wire.rows import CLASS_NAME_LENGTH_MAX, CLASSES, EQUALS, KEY, NAMESPACE, PLAIN, SHADOWED, WORD, Refusal, Rules
 
@@ -113,10 +113,11 @@ def feature_records(name: str, value: Any, rules: Rules) -> Iterator[Record]:
     yield plain, 0.0, PLAIN | KEY | SHADOWED, shown
     if value is None:
         return
+    is_split = plain in rules.text.tolist() or (rules.kinds is not None and rules.kinds.kind(plain) == TEXT)
     for text in [value] if isinstance(value, str) else value if type(value) is list else [value]:
         if not isinstance(text, str):
             raise Refused(BAD_FEATURE, field)
-        if plain in rules.text.tolist():
+        if is_split:
             if len(text.encode()) > TEXT_BYTES_MAX:
                 raise Refused(BAD_TEXT, field)
             prefix = hash_of(shown, int(rules.key), FIELD_WORD)
@@ -148,7 +149,9 @@ def number_record(name: tuple[bytes, int], value: float, space: bytes, rules: Ru
     said, key = name
     field, kind = hash_of(said, key, NUMBER), NAMESPACE if space else PLAIN
     found = value_in(field, value, rules)
-    if not isinstance(found, str):
+    if isinstance(found, list):
+        (found,) = found
+    if not isinstance(found, str) or (rules.kinds is not None and rules.kinds.kind(field) == TEXT):  # it has no texts
         return field, found.days if isinstance(found, Moment) else value, kind, space + said
     between = b":" if space else b"="
     fingerprint = hash_of(found.encode(), hash_of(said, key, FIELD_EQUALS), NUMBER)

@@ -518,11 +518,11 @@ def _feature(value: Any) -> Any:
 
 
 def as_kind(kind: str, value: Any, said: Any) -> Any:
-    """Return a value of a table for a field of this kind. A category is a text, and a point in time is one if the service reads
-    numbers of the kind otherwise. said : what `_feature` returned for the value"""
+    """Return a value of a table for a field of this kind: a text if the kind is one of words, a point in time as a text if the
+    service reads numbers of the kind otherwise. said : what `_feature` returned for the value"""
     if isinstance(said, float | int) and kind in _TEXTS and is_moment(value):
-        return moment_text(float(said), is_date=_is_date(value) or (kind == "category" and said == int(said)))
-    if kind == "category" and isinstance(said, float | int):
+        return moment_text(float(said), is_date=_is_date(value) or (kind in _WORDS and said == int(said)))
+    if kind in _WORDS and isinstance(said, float | int):
         return str(said).lower() if isinstance(said, bool) else plain_number(said)
     if kind == "number" and isinstance(said, str):
         try:
@@ -545,7 +545,8 @@ def number_in(text: str) -> float | None:
     return None if math.isnan(found) else found
 
 
-_TEXTS: Final = frozenset({"category", "time", "unix_s", "unix_ms"})  # kinds in which points in time are sent as texts
+_WORDS: Final = frozenset({"category", "list", "text"})
+_TEXTS: Final = _WORDS | {"time", "unix_s", "unix_ms"}  # kinds in which points in time are sent as texts
 
 
 class Days(float):

@@ -25,7 +25,7 @@ COMMON: Final = 5  # of the values of a category are named
 
 
 class Common(NamedTuple):
-    """A value of a category, and the share of rows that have it."""
+    """A value of a category, an item or a word, and the share of rows that have it."""
 
     value: str
     share: float
@@ -38,7 +38,7 @@ class Figures:
     share    : of rows in which the field is there; zero counts as absent, since rows do not keep it
     distinct : different values
     least, median, largest : of a number, zeros apart; None for a category, and if there is none
-    common   : of a category the most frequent values
+    common   : of a category, a list or a text the most frequent values, items or words
     """
 
     share: float
@@ -100,16 +100,22 @@ def figures_in(batches: Sequence[Batch], fields: Sequence[Field], book: NameBook
     count, names = np.bincount(at, minlength=len(hashes)), _names(hashes, book)
     by_field: dict[str, list[tuple[str, int]]] = {}
     numbers: dict[str, int] = {}
+    row = np.repeat(np.arange(batch.n), np.diff(batch.indptr))
     known = {field.name: field for field in fields}
     for k, name in names:
         if name in known:
             numbers[name] = k
         elif (split := _category_of(name, known)) is not None:
-            by_field.setdefault(split[0], []).append((split[1], int(count[k])))
+            by_field.setdefault(split[0], []).append((split[1], k))
     made = {}
-    for name in known:
+    for name, field in known.items():
         values = batch.value[at == numbers[name]] if name in numbers else np.empty(0)
-        made[name] = _figures(values, sorted(by_field.get(name, []), key=lambda one: (-one[1], one[0])), batch.n)
+        found = by_field.get(name, [])
+        common = sorted(((text, int(count[k])) for text, k in found), key=lambda one: (-one[1], one[0]))
+        there = sum(number for _, number in common)
+        if field.kind in ("list", "text"):  # a row may have several
+            there = len(np.unique(row[np.isin(at, [k for _, k in found])]))
+        made[name] = _figures(values, common, there, batch.n)
     return Looked(batch.n, made)
 
 
@@ -126,16 +132,16 @@ def _names(hashes: U32, book: NameBook) -> list[tuple[int, str]]:
 def _category_of(name: str, known: dict[str, Field]) -> tuple[str, str] | None:
     """Return the field and the value that the name of an indicator says; None if the field is not known."""
     space, between, inner = name.partition("^")
-    for at, split, prefix in ((inner, ":", space + "^"), (name, "=", "")) if between else ((name, "=", ""),):
-        parts = at.split(split)
+    for at, split, prefix in ((inner, ":", space + "^"), (name, "=", ""), (name, ":", "")):
+        parts = at.split(split) if between or not prefix else []
         for k in range(1, len(parts)):
-            if (field := prefix + split.join(parts[:k])) in known:
+            field = prefix + split.join(parts[:k])
+            if field in known and (prefix or (split == ":") == (known[field].kind == "text")):
                 return field, split.join(parts[k:])
     return None
 
 
-def _figures(values: F64, texts: list[tuple[str, int]], rows: int) -> Figures:
-    there = len(values) + sum(count for _, count in texts)
+def _figures(values: F64, texts: list[tuple[str, int]], there: int, rows: int) -> Figures:
     least, median, largest = (float(v) for v in np.quantile(values, (0.0, 0.5, 1.0))) if len(values) else (None, None, None)
     common = tuple(Common(text, count / rows) for text, count in texts[:COMMON])
-    return Figures(min(there / rows, 1.0), len(np.unique(values)) + len(texts), least, median, largest, common)
+    return Figures(min((len(values) + there) / rows, 1.0), len(np.unique(values)) + len(texts), least, median, largest, common)

@@ -13,7 +13,7 @@ from riata.web.server.answers import Answer
 
 
 class CommonValue(Document):
-    """A value of a category, and the share of rows that have it."""
+    """A value of a category, an item or a word, and the share of rows that have it."""
 
     value: str
     share: Number
@@ -25,7 +25,7 @@ class FieldFigures(Document):
     share    : of rows in which the field is there; zero counts as absent, since rows do not keep it
     distinct : different values
     least, median, largest : of a number, zeros apart
-    common   : of a category the most frequent values
+    common   : of a category, a list or a text the most frequent values, items or words
     """
 
     share: Number
@@ -49,7 +49,7 @@ class FieldDocument(Document):
     """
 
     name: str
-    kind: Literal["number", "category", "boolean", "time", "unix_s", "unix_ms"]
+    kind: Literal["number", "category", "boolean", "time", "unix_s", "unix_ms", "list", "text", "curve"]
     declared: bool
     since: Count | None
     contrary: Count
