@@ -169,7 +169,7 @@ static void put(riata_records *row, i64 n, u64 fingerprint, double value, int ki
 
 /* Read the query in the first `size` bytes of `query` into records; what is decoded is written behind it, as many bytes and two.
  * Returns how many records; -1 if the query is left to the general path: what that refuses, a name that begins with `_`, text fields
- * and a value that is not a number, a number next to a tie, a value that is not of the kind of its field. */
+ * and a value that is not a number, a number next to a tie, a value that is not of the kind of its field, and a truth value of a field that has none. */
 static i64 read_query(u8 *query, i64 size, riata_records *row, const riata_rules *rules) {
     const u8 *stop = query + size;
     u8 *at = query + size + 1;
@@ -197,7 +197,8 @@ static i64 read_query(u8 *query, i64 size, riata_records *row, const riata_rules
             put(row, n++, name, number, PLAIN | KEY);
             continue;
         }
-        if (rules->texts > 0 || name_code(middle, at) != OK)
+        bool is_truth = (at - middle == 4 && memcmp(middle, "true", 4) == 0) || (at - middle == 5 && memcmp(middle, "false", 5) == 0);
+        if (rules->texts > 0 || name_code(middle, at) != OK || (is_truth && rules->kinds && kind == FIELD_UNKNOWN))
             return -1;
         put(row, n++, name, 0.0, PLAIN | KEY | SHADOWED);
         u64 field = hash_name(start, middle - start, rules->key, FIELD_EQUALS);

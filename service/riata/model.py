@@ -85,6 +85,11 @@ class Model:
         return {} if self._names.kinds is None else self._names.kinds.documents()
 
     @property
+    def meets_fields(self) -> bool:
+        """Whether a field that has no kind gets that of its first value."""
+        return self._state.config.encoder.fields.meets
+
+    @property
     def metrics(self) -> dict[str, Any]:
         """The progressive figures: each row was predicted before it was learnt."""
         return self._state.progressive.figures()

@@ -227,6 +227,35 @@ def test_a_category_of_digits_is_one_feature_through_every_door() -> None:
     assert list(of_query(model, [{"zip": "94107.0"}])) == list(of_vw(model, [{"zip": 94107}])) == wanted
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_zero_and_false_are_one_feature_through_every_door_whichever_learnt_first(door: str) -> None:
+    """They decide no kind. Neither do they become categories where texts have no types."""
+    rows: list[Row] = [{"age": 0, "on": False}, {"age": 1, "on": True}, {"age": 0, "on": True}]
+    model = Model()
+    model.learn(DOORS[door](model, rows[:1]))
+    assert model.kinds == DECLARED
+    assert list(of_query(model, rows)) == model.features(rows) == [{}, {"age": 1.0, "on": 1.0}, {"on": 1.0}]
+    model.learn(DOORS[door](model, rows))
+    assert model.kinds == DECLARED | {"age": "number", "on": "number"}
+    for other, read in DOORS.items():
+        assert model.features(read(model, rows)) == model.features(rows), other
+    assert list(of_query(model, rows)) == model.features(rows)
+
+
+def test_words_for_truth_are_categories_of_a_model_that_meets_no_fields(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("on,more\nTrue,1\nfalse,2\n", encoding="utf-8")
+    read = {}
+    for others in ("auto", "off"):
+        with open_rows(str(path), Layout(known=lambda others=others: {"*": others}, labelled=False)) as source:  # type: ignore[misc]
+            read[others] = [json.loads(line)["features"]["on"] for line in source.read().split(b"\n") if line]
+    assert read == {"auto": [True, False], "off": ["True", "false"]}
+    encoder = EncoderConfig(fields=Fields.from_document("off"))
+    assert [named(row) for row in explain_query([("on", "true")], Context(encoder))] == [{"on=true": 1.0}]
+    fields = FieldsSeen({}, meets=False)
+    assert (fields.value("on", "true"), FieldsSeen({}, meets=True).value("on", "true")) == ("true", True)
+
+
 def test_what_a_door_without_types_cannot_say() -> None:
     """A word that says that there is no value: it is a value of a category, in JSON, a CSV file and a stream."""
     model = Model()

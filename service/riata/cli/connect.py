@@ -81,12 +81,15 @@ def connected(url: str, say: Callable[[str], None] | None = None) -> Iterator[Ri
 
 
 def kinds_of(riata: Riata, model: str) -> dict[str, str]:
-    """Return the kinds of the fields that a model knows; none if there is no such model, or without the right to read them."""
+    """Return the kinds of the fields that a model knows, and under `*` "off" if it meets no others; none if there is no such
+    model, or without the right to read them."""
     from riata.client.calls import kinds_in
     from riata.client.errors import ApiRefused
+    from riata.wire.fields import OTHERS
 
     try:
-        return kinds_in(riata.fields(model))
+        answer = riata.fields(model)
+        return kinds_in(answer) | ({} if answer["meets"] else {OTHERS: "off"})
     except ApiRefused:
         return {}
 

@@ -24,6 +24,8 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.cli.written_numbers import PLAIN, Form, WrittenNumbers, reads
+from riata.wire.fields import OTHERS
+from riata.wire.given import ABSENT
 from riata.wire.tables import BadRow, NoLabel, NotFinite, Roles, example, given_labels, label_of, number_in, require_positive
 
 DELIMITERS: Final = ",;\t|"
@@ -187,6 +189,8 @@ def _rows(
 def _column(name: str, seen: _Seen, roles: Roles, rows: int, delimiter: str) -> Column:
     form, known = seen.numbers.form(delimiter), roles.kinds.get(name)
     own = "curve" if form is None and seen.is_list else "category" if form is None or seen.numbers.zeros else "number"
+    if form is None and _is_truth(seen.values) and roles.kinds.get(OTHERS) != "off":
+        own = "boolean"
     kind = known or own
     if name == roles.label:
         return Column(name, kind, _label_about(name, seen, roles, form))
@@ -209,6 +213,12 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int, delimiter: str) -> 
     ):
         about.append(f"a value a row: --drop {name}?")
     return Column(name, kind, ", ".join(about))
+
+
+def _is_truth(values: Iterable[str]) -> bool:
+    """Whether every cell is true or false, or says that there is none."""
+    words = {value.lower() for value in values} - ABSENT
+    return bool(words) and words <= {"true", "false"}
 
 
 def _label_about(name: str, seen: _Seen, roles: Roles, form: Form | None) -> str:
@@ -270,6 +280,8 @@ def _reader(kind: str, form: Form | None) -> Callable[[str], Any]:
     number = (form or PLAIN).number
 
     def read(cell: str) -> float | str | None:
+        if kind == "boolean" and cell.strip().lower() in ("true", "false"):
+            return cell.strip().lower() == "true"
         try:
             return number(cell)
         except ValueError:

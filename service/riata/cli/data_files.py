@@ -27,6 +27,7 @@ from riata.run.state.config import ModelConfig
 from riata.store.segment import Origin, Segment, SegmentBuilder, map_segment
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig, fingerprint
+from riata.wire.fields import OTHERS
 from riata.wire.given import NUMBER, Given
 from riata.wire.parse import Context, parse_examples
 from riata.wire.reader import Reader
@@ -56,7 +57,7 @@ class FileSegments(FileReading):
 
     def kinds(self) -> dict[str, str]:
         """Return the kinds of the fields so far."""
-        return {} if self.names.kinds is None else self.names.kinds.documents()
+        return {OTHERS: "off"} if self.names.kinds is None else self.names.kinds.documents()
 
     def finish(self) -> list[Segment]:
         """Write what is left, and return all segments, oldest first."""

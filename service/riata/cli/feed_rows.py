@@ -46,6 +46,9 @@ class FieldsSeen:
     def value(self, name: str, text: str) -> float | int | str:
         """Return the value of a field as JSON has it: by the kind of the field, or a number if JSON reads the text as one."""
         kind, number = self.kinds.get(name), _number(text)
+        if text in ("true", "false") and kind not in ("category", "list", "text") and (kind is not None or self.meets):
+            self.kinds.setdefault(name, "number")
+            return text == "true"
         if kind is None and self.meets and text.strip().lower() not in ABSENT:
             self.kinds[name] = "category" if number is None else "number"
         if kind in ("category", "list"):

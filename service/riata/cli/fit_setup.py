@@ -133,13 +133,14 @@ class Request:
 
     def kinds(self) -> dict[str, str]:
         """Return the kinds of the fields that the configuration declares."""
-        from riata.wire.fields import Fields
+        from riata.wire.fields import OTHERS, Fields
 
         document = {} if self.model_file is None else read_document(self.model_file)
         for setting in self.settings:
             apply_setting(document, setting)
         encoder = document.get("encoder", {})
-        return dict(Fields.from_document(encoder.get("fields", "auto")).declared) if isinstance(encoder, dict) else {}
+        fields = Fields.from_document(encoder.get("fields", "auto") if isinstance(encoder, dict) else "auto")
+        return dict(fields.declared) | ({} if fields.meets else {OTHERS: "off"})
 
     def config(self, start: Beginning) -> ModelConfig:
         """Return the configuration, from the beginning of the file."""

@@ -86,8 +86,10 @@ def _kind(name: str, type_: Any, roles: Roles, types: Any) -> str:
         type_ = type_.value_type
     if (known := roles.kinds.get(name)) is not None:
         return known
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_boolean(type_):
+    if types.is_string(type_) or types.is_large_string(type_):
         return "category"
+    if types.is_boolean(type_):
+        return "boolean"
     if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_) or types.is_null(type_):
         return "number"
     if types.is_temporal(type_) and not types.is_time(type_):

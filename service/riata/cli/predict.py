@@ -288,6 +288,7 @@ def answers_of_file(path: Path) -> tuple[Ask, Kinds]:
     """Ask the model in a file, also for the kinds of its fields. Raises `BadInput` if there is none."""
     from riata.client.errors import RowProblem
     from riata.model import Model, documents
+    from riata.wire.fields import OTHERS
 
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file", "no_file")
@@ -300,7 +301,7 @@ def answers_of_file(path: Path) -> tuple[Ask, Kinds]:
             raise NotPredicted("rows cannot be predicted", problems)
         return documents(scores, model.classes)
 
-    return ask, lambda: model.fields
+    return ask, lambda: model.fields | ({} if model.meets_fields else {OTHERS: "off"})
 
 
 @contextmanager

@@ -341,7 +341,10 @@ def read_as(kind: int, value: Any) -> tuple[Value, int | None]:
 
 
 def read_untyped(kind: int, text: str) -> tuple[Value, int | None]:
-    """Do `read_as` for a text of a source without types: `1.0` is the category 1 there."""
+    """Do `read_as` for a text of a source without types: `1.0` is the category 1 there, and true no word of a field that has no
+    kind yet."""
+    if kind == 0 and text in ("true", "false"):
+        return text == "true", None
     if text and (kind == CATEGORY or (kind == LIST and not text.startswith("["))):
         return category_word(text), None
     if kind in (UNIX_S, UNIX_MS) and (number := decimal(text)) is not None:
