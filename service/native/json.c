@@ -620,12 +620,12 @@ static const u8 *put_category(reader *r, const u8 *p, const u8 *end, double valu
 static inline const u8 *read_value(reader *r, const u8 *p, const u8 *stop, span space, u64 key) {
     const u64 field = hash_span(r->blame, key, NUMBER);
     const int of = field_kind(r->kinds, field);
+    if (r->kinds && p[0] == '"' && p[1] == '"') /* an empty text is no value */
+        return put_key(r, field, 0.0, PLAIN | KEY | SHADOWED, space) ? p + 2 : refuse(r, TOO_MANY_IN_ROW);
     if ((of == FIELD_TEXT || of == FIELD_LIST) && (*p == '[' || (*p == '"' && (of == FIELD_TEXT || (p[1] != '[' && p[1] != '\\')))))
         return read_words(r, p, stop, space, key);
     if (of > FIELD_CATEGORY && *p != 'n')
         return fail(r, HANDOVER, p);
-    if (r->kinds && p[0] == '"' && p[1] == '"') /* an empty text is no value */
-        return put_key(r, field, 0.0, PLAIN | KEY | SHADOWED, space) ? p + 2 : refuse(r, TOO_MANY_IN_ROW);
     if (of == FIELD_NUMBER && *p == '"')
         return read_quoted_number(r, p, stop, space, field);
     if (*p == '"' || *p == '[')

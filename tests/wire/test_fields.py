@@ -141,6 +141,7 @@ def named(row: list[tuple[int, float, str]]) -> dict[str, float]:
         ("l", ["a", 5, False], {"l=a": 1.0, "l=5": 1.0, "l=false": 1.0}),
         ("l", 5, {"l=5": 1.0}),
         ("l", "[]", {}),
+        ("l", "", {}),
         ("l", "[null]", {"l=[null]": 1.0}),
         ("l", "[x", {"l=[x": 1.0}),
         ("l", "5.0", {"l=5.0": 1.0}),
