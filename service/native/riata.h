@@ -282,28 +282,29 @@ typedef struct {
     i64 n, features;
 } riata_rows;
 
-/* The map of a table, from slots to lines: `entry`, or `index` if there is one.
- *   entry    i64[entries]      (slot + 1) 2^32 + line, or 0; open addressing; `entries` is a power of two above `most`
- *   index    u32[slots]        line + 1 of every slot, or 0
- *   slot_of  u32[slots]        the slot of each line in use
- *   most     lines for which `entry` has space
+/* The map of a table, from slots to lines, in segments of 2048 entries. The low bits of a slot select its segment. One segment after another
+ * is split in two, by one more bit, so the map grows by one at a time. After the last round of splits each is split into an array instead.
+ *   entry    i64[2048 (last + 1)]   (slot + 1) 2^32 + line, or 0, with open addressing; zeros at first
+ *                                   u32[4096] of each segment that is an array: line + 1, or 0, of each of its slots
+ *   slot_of  u32[slots]             the slot of each line in use
+ *   low      the low bits before this round
+ *   last     the low bits before the last one
+ *   shift    their number
+ *   split    segments split in this round
  *   used     lines in use
  *   nowhere  the line that belongs to no slot
- *   down     32 - log2(entries) */
+ * Source     linear hashing, Litwin 1980 */
 typedef struct {
     i64 *entry;
-    u32 *index, *slot_of;
-    i64 entries, most, used, nowhere, down;
+    u32 *slot_of;
+    i64 low, last, shift, split, used, nowhere;
 } riata_slot_map;
 
 /* ---- slot_table.c --------------------------------------------------------------------------------------------------- */
 
-/* Look up the lines of the slots hash >> shift from hash[at] on, and give a line to each slot that has none.
- *   out      u32[n]   written: line << up
- * Returns    the hash to continue with, n at the end: it stops at a new slot if `entry` is full, and at a slot that takes too many
- *            probes
- * Source     open addressing with linear probing */
-EXPORT i64 riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out);
+/* Look up the lines of the slots hash >> shift, and give a line to each slot that has none.
+ *   out      u32[n]   written: line << up */
+EXPORT void riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 shift, i64 up, u32 *out);
 
 /* Merge `tail`, a sorted copy of the last `tails` of the n entries of `slot`, into the rest of them, which is sorted. */
 EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails);

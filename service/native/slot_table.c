@@ -4,48 +4,80 @@
 
 #include "table.h"
 
-enum { PROBES_MAX = 64 }; /* a map at most half full needs one or two, unless its names were chosen to collide */
-enum { SLOTS_AHEAD = 16 };
-enum { RUN = 8 };         /* slots that are moved at once if no new slot goes between them */
+enum { PROBES_MAX = 128 }; /* a segment at most half full needs a few, unless its names were chosen to collide */
+enum { RUN = 8 }; /* slots that are moved at once if no new slot goes between them */
 
-/* The same with an index, which takes every slot. */
-static i64 enter_index(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out) {
-    for (i64 p = at; p < n; p++) {
-        if (p + SLOTS_AHEAD < n)
-            __builtin_prefetch(map->index + (hash[p + SLOTS_AHEAD] >> shift));
-        u32 slot = hash[p] >> shift, line = map->index[slot];
-        if (line == 0) {
-            map->slot_of[map->used++] = slot;
-            map->index[slot] = line = (u32)map->used;
+static bool is_whole(const riata_slot_map *map) { return map->low == map->last && map->split > map->last; }
+
+/* Split the next segment: spread its slots over itself and a new one, or, if there are no more, make it an array of its slots. */
+static void split_next(riata_slot_map *map) {
+    i64 old[SEGMENT], *entry = map->entry + map->split * SEGMENT;
+    memcpy(old, entry, sizeof old);
+    memset(entry, 0, sizeof old);
+    map->split++;
+    for (i64 p = 0; p < SEGMENT; p++) {
+        if (old[p] == 0)
+            continue;
+        i64 slot = (old[p] >> HASH_BITS) - 1;
+        if (is_direct(map, slot)) {
+            *direct_entry(map, slot) = (u32)old[p] + 1;
+        } else {
+            i64 *segment = segment_of(map, slot), i = place_of(slot);
+            while (segment[i] != 0)
+                i = (i + 1) % SEGMENT;
+            segment[i] = old[p];
         }
-        out[p] = (line - 1) << up;
     }
-    return n;
+    if (map->split > map->low && map->low < map->last) {
+        map->low = 2 * map->low + 1;
+        map->split = 0;
+    }
 }
 
-EXPORT i64 riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 at, i64 shift, i64 up, u32 *out) {
-    if (map->index != NULL)
-        return enter_index(map, hash, n, at, shift, up, out);
-    i64 mask = map->entries - 1;
-    for (i64 p = at; p < n; p++) {
-        if (p + SLOTS_AHEAD < n)
-            __builtin_prefetch(map->entry + place_of(map, hash[p + SLOTS_AHEAD] >> shift));
-        i64 slot = hash[p] >> shift, i = place_of(map, slot);
-        for (i64 probes = 0; map->entry[i] >> HASH_BITS != slot + 1;) {
-            if (map->entry[i] == 0) {
-                if (map->used == map->most)
-                    return p;
-                map->entry[i] = (slot + 1) << HASH_BITS | map->used;
-                map->slot_of[map->used++] = (u32)slot;
-            } else {
-                i = (i + 1) & mask;
-                if (++probes == PROBES_MAX)
-                    return p;
-            }
+/* Give the next line to a slot that has none, and split a segment if a quarter of all entries is in use. */
+static u32 new_line(riata_slot_map *map, i64 slot) {
+    map->slot_of[map->used] = (u32)slot;
+    if (SPARSE * ++map->used > (map->low + 1 + map->split) * SEGMENT && !is_whole(map))
+        split_next(map);
+    return (u32)(map->used - 1);
+}
+
+/* The line of a slot, which gets one if it has none. */
+static u32 entered(riata_slot_map *map, i64 slot) {
+    for (;;) {
+        if (is_direct(map, slot)) {
+            u32 *entry = direct_entry(map, slot);
+            if (*entry != 0)
+                return *entry - 1;
+            *entry = (u32)map->used + 1;
+            return new_line(map, slot);
         }
-        out[p] = (u32)map->entry[i] << up;
+        i64 *segment = segment_of(map, slot), i = place_of(slot), probes = 0;
+        while (segment[i] != 0 && segment[i] >> HASH_BITS != slot + 1 && ++probes < PROBES_MAX)
+            i = (i + 1) % SEGMENT;
+        if (segment[i] == 0) {
+            segment[i] = (slot + 1) << HASH_BITS | map->used;
+            return new_line(map, slot);
+        }
+        if (segment[i] >> HASH_BITS == slot + 1)
+            return (u32)segment[i];
+        split_next(map); /* in the end no segment is searched any more */
     }
-    return n;
+}
+
+EXPORT void riata_enter_slots(riata_slot_map *map, const u32 *hash, i64 n, i64 shift, i64 up, u32 *out) {
+    riata_slot_map now = *map; /* a copy, so that its fields stay in registers */
+    for (i64 p = 0; p < n; p++) {
+        if (p + SLOTS_AHEAD < n)
+            __builtin_prefetch(first_entry(&now, hash[p + SLOTS_AHEAD] >> shift));
+        i64 slot = hash[p] >> shift, line = line_at(&now, slot);
+        if (line == now.nowhere) {
+            line = entered(map, slot);
+            if (now.low + now.split != map->low + map->split)
+                now = *map;
+        }
+        out[p] = (u32)line << up;
+    }
 }
 
 EXPORT void riata_merge_tail(u32 *slot, i64 n, const u32 *tail, i64 tails) {

@@ -208,17 +208,15 @@ static double gather(const riata_sketch *s, settings *c, const riata_rows *of, i
     const riata_slot_map map = *s->map;
     const double *block_beta = s->block->beta, *lines = s->line;
     enum { MEMBER, FRESH, OUTSIDE, NOWHERE } kind = NOWHERE; /* where the previous feature was stored */
-    bool table = c->outside != NOTHING, ahead = table && map.entries == 0;
+    bool table = c->outside != NOTHING;
     i64 room = c->opens ? c->limit - s->block->counts[SIZE] : 0, before = -1;
     i64 k = c->intercept, n = 0, fresh = 0, end = rows.indptr[i + 1], shift = c->shift;
     double margin = block_beta[0], beta = 0.0;
     w.at[0] = 0;
     w.x[0] = 1.0;
     for (i64 p = rows.indptr[i]; p < end; p++) {
-        if (ahead) {
-            i64 next = p + AHEAD < rows.features ? p + AHEAD : rows.features - 1;
-            __builtin_prefetch(lines + (i64)(rows.hash[next] >> shift) * COLUMNS, 1);
-        }
+        if (table && p + SLOTS_AHEAD < rows.features)
+            __builtin_prefetch(first_entry(&map, rows.hash[p + SLOTS_AHEAD] >> shift));
         i64 key = rows.hash[p] >> shift;
         double value = rows.value[p];
         if (key == before) { /* slots are the top bits of sorted hashes, so features that share a slot are adjacent */

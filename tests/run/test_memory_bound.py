@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from riata.base.errors import Unavailable
-from riata.run.served_model import GROWTH, NEW_MODEL_BYTES
+from riata.run.served_model import LEARNING_BYTES, NEW_MODEL_BYTES
 from riata.web.api.problems import problem_of
 from tests.doubles.memory_store import MemoryStore
 from tests.run.node import Node, events, run_with
@@ -43,15 +43,15 @@ def test_a_new_model_is_refused_where_there_is_no_memory_for_it_and_accepted_whe
 def test_events_are_refused_before_memory_runs_out_and_accepted_once_there_is_room() -> None:
     async def work(node: Node) -> None:
         assert (await node.observe(events(3))).accepted == 3
-        fill(node, 1)
-        assert (await node.observe(events(3))).accepted == 3  # the table of m has free lines
-        node.service.published("m").memory[GROWTH] = 1
+        fill(node, LEARNING_BYTES + 1)
+        assert (await node.observe(events(3))).accepted == 3
+        fill(node, LEARNING_BYTES)
         with pytest.raises(Unavailable, match="learning more in model m") as full:
             await node.observe(events(3))
         assert (full.value.code, full.value.outcome) == ("memory_full", "not_accepted")
         health = node.service.health()
         assert not health.models["m"].accepting
-        assert health.models["default"].accepting
+        assert not health.models["default"].accepting
         assert any("memory_bytes_max" in warning for warning in health.warnings)
         assert health.memory[0] < health.memory[1]
         assert health.ready
@@ -65,10 +65,9 @@ def test_events_are_refused_before_memory_runs_out_and_accepted_once_there_is_ro
 
 def test_without_a_bound_nothing_is_refused() -> None:
     async def work(node: Node) -> None:
-        node.service.published("m").memory[GROWTH] = 2**60
+        node.service.published("m").memory["table"] = 2**60
         assert (await node.observe(events(3))).accepted == 3
         lines = {line["name"]: line["memory_bytes_total"] for line in node.service.models()}
         assert lines["m"] == node.service.describe("m")["memory_bytes"]["total"] > 0
-        assert GROWTH not in node.service.describe("m")["memory_bytes"]
 
     run_with(MemoryStore(), work)

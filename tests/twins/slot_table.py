@@ -7,15 +7,9 @@ from collections.abc import Sequence
 TWINS_OF = ("slot_table",)
 
 
-def enter(known: dict[int, int], hashes: Sequence[int], shift: int, up: int, lines: int) -> tuple[list[int], int]:
-    """The lines, times 2^up, of the hashes up to the first whose slot has none and gets none; and how many these are.
+def enter(known: dict[int, int], hashes: Sequence[int], shift: int, up: int) -> list[int]:
+    """The lines, times 2^up, of the slots of hashes.
 
-    known : line of each slot so far; those of new slots are added, as long as there are fewer than `lines`
+    known : line of each slot so far; those of new slots are added
     """
-    out: list[int] = []
-    for number in hashes:
-        slot = number >> shift
-        if slot not in known and len(known) == lines:
-            break
-        out.append(known.setdefault(slot, len(known)) << up)
-    return out, len(out)
+    return [known.setdefault(number >> shift, len(known)) << up for number in hashes]

@@ -216,8 +216,7 @@ class FtrlProximal(Learner):
         seen = self._seen.slot.itemsize + 2 * self._slots.line.itemsize
         return {
             "table": self._slots.nbytes,
-            "growth": self._slots.growth,
-            "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
+            "lists": self._alive.nbytes + self._seen.nbytes,
             "scratch": self._room.nbytes,
             "checkpoint": self._counts[:1].nbytes + self._scalars.nbytes + len(self._seen) * seen,
         }
@@ -225,7 +224,7 @@ class FtrlProximal(Learner):
     def _start_empty(self) -> None:
         self._counts: I64 = np.zeros(COUNTS, np.int64)
         self._scalars: F64 = np.zeros(SCALARS)
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
+        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
         self._slots = SlotTable(self.bits, COLUMNS)
         self._table = struct(
             "riata_ftrl",
@@ -239,12 +238,12 @@ class FtrlProximal(Learner):
     def _make_room(self, features: int) -> None:
         """Make sure that the lists have space for every feature of a batch, and pass the present arrays to the kernel.
 
-        Slots that became zero and then non-zero again are listed twice in `alive`, so that list is sorted before it grows. That
-        pays, since it then has as much free space as entries.
+        Slots that became zero and then non-zero again are listed twice in `alive`, so it is sorted once half of it may be
+        such entries. That pays, since as many rows as it is long have filled it.
         """
-        if not self._alive.has_room(features):
+        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
             self.weights()
-            self._alive.make_room(max(features, len(self._alive)))
+        self._alive.make_room(features)
         self._seen.make_room(features)
         table, alive, seen = self._table, self._alive.slot, self._seen.slot
         table.alive, table.alive_room, table.seen, table.seen_room = alive, len(alive), seen, len(seen)

@@ -237,8 +237,7 @@ class MixedGradient(Learner):
         counters = number * (1 + SCALARS + MEMBER * MEMBERS + 4 * self._has_base())
         return {
             "table": self._slots.nbytes,
-            "growth": self._slots.growth,
-            "lists": self._alive.slot.nbytes + self._seen.slot.nbytes,
+            "lists": self._alive.nbytes + self._seen.nbytes,
             "columns": self._book.nbytes,
             "scratch": self._room.nbytes,
             "checkpoint": counters + len(self._alive) * weight + len(self._seen) * accumulator + self._book.checkpoint_nbytes,
@@ -254,7 +253,7 @@ class MixedGradient(Learner):
             self._member[SHARE, OTHER] = SHARE_BASE
         self._member[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
+        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
         self._slots = SlotTable(self.bits, WIDTH)
         self._table = struct(
             "riata_mixture",
@@ -289,12 +288,12 @@ class MixedGradient(Learner):
     def _make_room(self, features: int) -> Any:
         """Return the table for kernels, with space in the lists for every feature of a batch.
 
-        Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
-        since it then has as much free space as entries.
+        Slots that became zero and then non-zero again are listed twice in the first list, so it is sorted once half of it may be
+        such entries. That pays, since as many rows as it is long have filled it.
         """
-        if not self._alive.has_room(features):
+        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
             self.weights()
-            self._alive.make_room(max(features, len(self._alive)))
+        self._alive.make_room(features)
         self._seen.make_room(features)
         return self._present()
 

@@ -4,8 +4,8 @@ Hashing spreads features over all 2^bits slots. A table with a line for each slo
 256 MiB with 2^22 slots. So slots get lines in the order in which they are first met, and a map gives the line of a slot. Address
 space is reserved for all slots at once; it takes memory as lines are used, so no line is ever moved or copied.
 
-The map has open addressing and is at most half full; it doubles. Once it would be as large as an index of all slots, or if names
-were chosen to collide in it, it becomes that index.
+The map grows by one segment at a time (`riata_slot_map`), so no batch pays for a doubling. Once it is as large as an array of all
+slots, or if names were chosen to collide in it, it becomes that array, by one segment at a time too.
 
 Kernels of learners take a hash and a shift, and use line hash >> shift. They get hashes that are made from the numbers of the
 lines, in the same order. Adjacent features that share a slot share a line. The lines of slots are not part of a learner's state.
@@ -23,10 +23,8 @@ from riata.base.arrays import F64, I64, U8, U32, aligned
 from riata.native.library import address, core, struct
 
 HASH_BITS: Final = 32
-_FIRST: Final = 256  # lines for which the map has space at first
-_SPARSE: Final = 2  # entries of the map for each line
-_ENTRY_BYTES: Final = 8
-_INDEX_BYTES: Final = 4
+_SEGMENT_BYTES: Final = 8 * 2**11  # of the map
+_SEGMENT_SLOT_BITS: Final = 12  # a segment has space for an array of so many slots
 _CACHE_LINE_BYTES: Final = 64
 _PAGE_BYTES: Final = 4096
 _HUGE_BYTES: Final = 2 * 2**20
@@ -57,6 +55,12 @@ def _zeros(count: int) -> U8:
     return found
 
 
+def _touched(count: int) -> int:
+    """Bytes of memory that the first `count` bytes of `_zeros` take."""
+    page = _PAGE_BYTES if count <= _HUGE_BYTES else _HUGE_BYTES
+    return -(-count // page) * page
+
+
 class SlotTable:
     """The lines f64[width] of the slots of a learner with 2^bits slots; zeros until they are written.
 
@@ -70,25 +74,26 @@ class SlotTable:
         self.shift = HASH_BITS - bits
         self.line: F64 = zero_table(2**bits + 1, width)
         self.slot_of: U32 = _zeros(4 * 2**bits).view(np.uint32)
-        self._map = struct("riata_slot_map", slot_of=self.slot_of, nowhere=2**bits)
-        self._map_nbytes = 0
-        self._is_index = False
-        self._make_map(_FIRST)
+        segments = 2 ** max(0, bits - _SEGMENT_SLOT_BITS)
+        self._map = struct(
+            "riata_slot_map",
+            entry=_zeros(_SEGMENT_BYTES * segments).view(np.int64),
+            slot_of=self.slot_of,
+            last=segments - 1,
+            shift=segments.bit_length() - 1,
+            nowhere=2**bits,
+        )
+
+    @property
+    def used(self) -> int:
+        """Lines in use."""
+        return int(self._map.used)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the lines in use, in whole pages, of their slots, and of the map."""
-        used = int(self._map.used)
-        lines = used * 8 * self._width
-        page = _PAGE_BYTES if lines <= _HUGE_BYTES else _HUGE_BYTES
-        return -(-lines // page) * page + 4 * used + self._map_nbytes
-
-    @property
-    def growth(self) -> int:
-        """Bytes that the next step of the map takes; 0 while an eighth of it is free, and if it is an index."""
-        if self._is_index or 8 * self._map.used < 7 * self._map.most:
-            return 0
-        return min(2 * self._map_nbytes, _INDEX_BYTES << self._bits)
+        """Bytes of the lines in use, of their slots, and of the map, in whole pages."""
+        segments = min(int(self._map.low + 1 + self._map.split), int(self._map.last) + 1)
+        return _touched(self.used * 8 * self._width) + _touched(4 * self.used) + segments * _SEGMENT_BYTES
 
     @property
     def map(self) -> Any:
@@ -114,35 +119,9 @@ class SlotTable:
         return self.slot_of[lines]
 
     def _look_up(self, hashes: U32, shift: int, up: int) -> U32:
-        out, at = np.empty(len(hashes), np.uint32), 0
-        while True:
-            at = core.enter_slots(self._map, hashes, len(hashes), at, shift, up, out)
-            if at == len(hashes):
-                return out
-            full = self._map.used == self._map.most
-            if not full or not self._make_map(2 * self._map.most):
-                self._make_index()
-
-    def _make_map(self, most: int) -> bool:
-        """Change to a map with space for this many lines; false if it would be larger than an index, or its slots collide."""
-        if _ENTRY_BYTES * _SPARSE * most > _INDEX_BYTES << self._bits and most > _FIRST:
-            return False
-        used = int(self._map.used)
-        places: I64 = _zeros(_ENTRY_BYTES * _SPARSE * most).view(np.int64)
-        new = struct("riata_slot_map", entry=places, slot_of=self.slot_of, entries=len(places), most=most, nowhere=2**self._bits)
-        new.down = HASH_BITS - (len(places).bit_length() - 1)
-        # In the order of their lines, so they keep them.
-        if core.enter_slots(new, self.slot_of[:used].copy(), used, 0, 0, 0, np.empty(used, np.uint32)) < used:
-            return False
-        self._map, self._map_nbytes, self._is_index = new, places.nbytes, False
-        return True
-
-    def _make_index(self) -> None:
-        index: U32 = _zeros(_INDEX_BYTES << self._bits).view(np.uint32)
-        used = int(self._map.used)
-        index[self.slot_of[:used]] = np.arange(1, used + 1, dtype=np.uint32)
-        self._map = struct("riata_slot_map", index=index, slot_of=self.slot_of, used=used, nowhere=2**self._bits)
-        self._map_nbytes, self._is_index = index.nbytes, True
+        out = np.empty(len(hashes), np.uint32)
+        core.enter_slots(self._map, hashes, len(hashes), shift, up, out)
+        return out
 
 
 # Lists of the slots whose lines are not empty, for learners with a table.
@@ -153,19 +132,26 @@ _ROOM_MIN: Final = 1024
 class SlotList:
     """Slots that a kernel appends as it meets them, sorted when they are read.
 
-    The kernel appends to `slot` and keeps the number of entries in counts[at]. It may list a slot twice. `slot` is another
-    array after `make_room`, so it has to be passed to the kernel again.
+    The kernel appends to `slot` and keeps the number of entries in counts[at]. It may list a slot twice. `slot` takes memory as
+    it is filled. Once 2^bits entries do not suffice, `make_room` makes another array, which has to be passed to the kernel.
     """
 
-    def __init__(self, counts: I64, at: int) -> None:
-        self.slot: U32 = np.empty(_ROOM_MIN, np.uint32)
+    def __init__(self, counts: I64, at: int, bits: int) -> None:
+        self.slot: U32 = _zeros(4 * max(_ROOM_MIN, 2**bits)).view(np.uint32)
         self._counts = counts
         self._at = at
         self._in_order = 0
+        self._longest = 0
 
     def __len__(self) -> int:
         """Number of entries; a slot that was listed twice counts twice."""
         return int(self._counts[self._at])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        self._longest = max(self._longest, len(self))
+        return _touched(4 * self._longest)
 
     def has_room(self, more: int) -> bool:
         """Whether `more` entries fit."""
@@ -194,6 +180,7 @@ class SlotList:
 
     def keep(self, count: int) -> None:
         """Drop all except the first `count` entries, which are sorted."""
+        self._longest = max(self._longest, len(self))
         self._counts[self._at] = self._in_order = count
 
     def hold(self, slot: U32) -> None:

@@ -383,7 +383,7 @@ class TaylorState:
         scalars = np.zeros(SCALARS)
         scalars[SCALE] = 1.0
         scalars[GROWTH] = 1.0 if settings.schedule == FIXED else settings.gamma_floor
-        self.alive, self.seen, self.waiting = (SlotList(counts, at) for at in (N_ALIVE, N_SEEN, N_WAITING))
+        self.alive, self.seen, self.waiting = (SlotList(counts, at, bits) for at in (N_ALIVE, N_SEEN, N_WAITING))
         self.settings = settings
         self.gamma_intercept = gamma_intercept
         cap = min(settings.limit, _CAP_MIN) if settings.opens else settings.limit
@@ -488,7 +488,6 @@ class TaylorState:
         s, block = self.arrays, self.arrays.members.block
         return {
             "table": self.table.nbytes,
-            "growth": self.table.growth,
             "lists": sum(listed.slot.nbytes for listed in (self.alive, self.seen, self.waiting)),
             "block": sum(array.nbytes for array in (*block, s.members.key, s.members.place)),
             "held": sum(array.nbytes for array in s.held),

@@ -265,14 +265,13 @@ class TruncatedGradient(Learner):
 
         checkpoint is exact right after `weights` or `freeze`; between them it also counts weights that have become zero since.
         """
-        lists = self._alive.slot.nbytes + self._seen.slot.nbytes
+        lists = self._alive.nbytes + self._seen.nbytes
         counters = self._counts[:1].nbytes + self._scalars[: None if self._settings.calibrated else GAIN].nbytes
         weight = self._alive.slot.itemsize + 2 * self._slots.line.itemsize
         width = 2 if self._settings.normalised else 1
         accumulator = self._seen.slot.itemsize + width * self._slots.line.itemsize if self._settings.adaptive else 0
         return {
             "table": self._slots.nbytes,
-            "growth": self._slots.growth,
             "lists": lists,
             "columns": self._book.nbytes,
             "scratch": self._room.nbytes,
@@ -285,7 +284,7 @@ class TruncatedGradient(Learner):
         self._scalars: F64 = np.zeros(SCALARS)
         self._scalars[GAIN] = 1.0
         self._book = ColumnBook(self._counts, N_COLUMNS, self._settings.centred)
-        self._alive, self._seen = SlotList(self._counts, N_ALIVE), SlotList(self._counts, N_SEEN)
+        self._alive, self._seen = SlotList(self._counts, N_ALIVE, self.bits), SlotList(self._counts, N_SEEN, self.bits)
         self._slots = SlotTable(self.bits, width)
         self._table = struct(
             "riata_gradient",
@@ -303,12 +302,12 @@ class TruncatedGradient(Learner):
     def _make_room(self, features: int) -> Any:
         """Return the table for kernels, with space in the lists for every feature of a batch.
 
-        Slots that became zero and then non-zero again are listed twice, so the first list is sorted before it grows. That pays,
-        since it then has as much free space as entries.
+        Slots that became zero and then non-zero again are listed twice in the first list, so it is sorted once half of it may be
+        such entries. That pays, since as many rows as it is long have filled it.
         """
-        if not self._alive.has_room(features):
+        if len(self._alive) > 2 * self._slots.used or not self._alive.has_room(features):
             self.weights()
-            self._alive.make_room(max(features, len(self._alive)))
+        self._alive.make_room(features)
         if self._settings.adaptive:
             self._seen.make_room(features)
         return self._present()

@@ -303,9 +303,8 @@ class Catalogue:
 
 # The bound on the memory of all models: what would need more is refused by name, before the system kills the process.
 
-
-GROWTH: Final = "growth"  # among the parts of a learner's memory: what it takes when its table grows next
 NEW_MODEL_BYTES: Final = 512 * 2**10
+LEARNING_BYTES: Final = 4096  # a page, the least that a table takes when it grows
 COUNTED_EVERY_MS: Final = 1000
 _WARNED_SHARE: Final = 0.9
 
@@ -315,8 +314,7 @@ def memory_of(served_model: ServedModel) -> dict[str, int]:
     published = served_model.published
     if published is None:
         return {"total": 0}
-    parts = {name: count for name, count in published.memory.items() if name != GROWTH}
-    parts |= {"served": sum(published.model.memory().values()), "names": served_model.names.memory()}
+    parts = {**published.memory, "served": sum(published.model.memory().values()), "names": served_model.names.memory()}
     return {**parts, "total": sum(parts.values())}
 
 
@@ -350,10 +348,9 @@ class MemoryBound:
 
     def refusal_to_learn(self, served_model: ServedModel) -> Unavailable | None:
         """Why a model may not learn more; None if it may."""
-        published = served_model.published
-        if not self.bytes_max or published is None:
+        if served_model.published is None:
             return None
-        return self.refusal(published.memory.get(GROWTH, 0), f"learning more in model {served_model.name}")
+        return self.refusal(LEARNING_BYTES, f"learning more in model {served_model.name}")
 
     def warning(self) -> str | None:
         """What an operator should know before anything is refused."""
