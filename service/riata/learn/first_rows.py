@@ -15,8 +15,8 @@ from riata.learn.learner import Learner, Shadow, Sketch, Stepped, Weights, step_
 from riata.wire.batch import Batch, join_batches, select_rows, slice_rows
 
 _PARTS: Final = ("indptr", "hash", "value", "label", "weight")
-_PREFIX: Final = "first"
-NAMES: Final = tuple(f"{_PREFIX}_{part}" for part in _PARTS)
+PREFIX: Final = "first"
+NAMES: Final = tuple(f"{PREFIX}_{part}" for part in _PARTS)
 FEATURES: Final = 2**17  # of the rows held, 1.5 MiB; checked whenever their number has doubled
 _LEAST: Final = 1e-12  # weight of a forgotten row, so that any number of alarms leaves it above zero
 
@@ -124,7 +124,7 @@ class Around(Learner):
         self._first.forget(keep)
 
 
-def arrays_of(held: Sequence[Batch], prefix: str = _PREFIX) -> Arrays:
+def arrays_of(held: Sequence[Batch], prefix: str = PREFIX) -> Arrays:
     """Return copies of the rows of batches, as in `Batch`, by the names of its parts after `prefix` and an underscore."""
     rows = join_batches(held) if held else no_rows()
     return {f"{prefix}_{part}": np.array(getattr(rows, part)) for part in _PARTS}
@@ -136,7 +136,7 @@ def nbytes_of(rows: int, features: int) -> int:
     return indptr + label + weight + 12 * features
 
 
-def rows_of(arrays: Arrays, prefix: str = _PREFIX) -> Batch:
+def rows_of(arrays: Arrays, prefix: str = PREFIX) -> Batch:
     """Return the rows that `arrays_of` wrote. Raises `Corrupt` unless they are those of a batch."""
     indptr, hash_, value, label, weight = (arrays[f"{prefix}_{part}"] for part in _PARTS)
     check_counts(f"{prefix}_indptr", indptr, len(indptr))

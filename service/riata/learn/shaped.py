@@ -19,13 +19,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I32, I64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I32, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.first_rows import NAMES, arrays_of, nbytes_of, rows_of
+from riata.learn.first_rows import NAMES, PREFIX, rows_of
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest, heads_together
+from riata.learn.row_sample import RowSample
 from riata.learn.shapes import (
     CELLS,
     FOUND,
@@ -40,7 +41,7 @@ from riata.learn.shapes import (
 )
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
-from riata.wire.batch import Batch, join_batches, select_rows, slice_rows, take_rows
+from riata.wire.batch import Batch, join_batches, slice_rows
 
 FIRST: Final = 128  # rows
 DECIDED: Final = 512  # rows: without columns until then, there are no shapes; but those that settings name may come later
@@ -54,50 +55,6 @@ COUNTS: Final = "shaped"
 PRESENT: Final = "shaped_classes"
 _COUNTS_BYTES: Final = 32
 _NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
-
-
-class Sample:
-    """Every `stride`th row of a stream."""
-
-    def __init__(self) -> None:
-        self.stride = 1
-        self._held: list[Batch] = []
-        self._rows = self._features = 0
-
-    def add(self, rows: Batch, learnt: I64, before: int) -> None:
-        """Add those rows that belong to the sample. learnt : numbers of rows that have been learnt, after `before` others"""
-        kept = learnt[-before % self.stride :: self.stride]
-        if not len(kept):
-            return
-        rows = take_rows(_without_ids(rows), kept)  # a copy: readers use the memory of a batch again
-        self._held.append(rows)
-        self._rows, self._features = self._rows + rows.n, self._features + rows.nnz
-        while self._rows > 1 and (self._rows >= SAMPLE or self._features >= FEATURES):
-            held = self.rows()
-            held = select_rows(held, np.arange(held.n) % 2 == 0)
-            self.hold(join_batches([held]), 2 * self.stride)
-
-    def rows(self) -> Batch:
-        """The sample; at least one row has been added."""
-        self._held = [join_batches(self._held)]
-        return self._held[0]
-
-    def hold(self, rows: Batch, stride: int) -> None:
-        """Be the sample of `rows`."""
-        self._held, self._rows, self._features, self.stride = [_without_ids(rows)], rows.n, rows.nnz, stride
-
-    def drop(self) -> None:
-        """Hold no rows."""
-        self._held, self._rows, self._features = [], 0, 0
-
-    def arrays(self) -> Arrays:
-        """Return copies of the rows, as `FirstRows` does."""
-        return arrays_of(self._held)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its arrays."""
-        return nbytes_of(self._rows, self._features)
 
 
 class Shaped(Learner):
@@ -183,7 +140,7 @@ class Shaped(Learner):
         arrays = {
             **self._below.freeze(),
             COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
-            **self._sample.arrays(),
+            **self._sample.arrays(PREFIX),
         }
         if isinstance(self._below, OneVsRest):
             arrays[PRESENT] = self._present[: len(self._below.heads)].astype(np.int64)
@@ -254,7 +211,7 @@ class Shaped(Learner):
 
     def _start_empty(self) -> None:
         self._rows, self._due, self._decided = 0, FIRST, False
-        self._sample = Sample()
+        self._sample = RowSample(SAMPLE, FEATURES)
         self._shaped, self._far = None, _NONE_FAR
         self._present = np.zeros(len(self._heads), np.bool_)
 
@@ -341,11 +298,6 @@ def _longer(present: BOOL, heads: int) -> BOOL:
 def _with_numbers(shapes: Shapes, own: CellGradient) -> Shapes:
     """The shapes with their numbers as of now."""
     return shapes.with_values(*own.numbers())
-
-
-def _without_ids(rows: Batch) -> Batch:
-    """Rows without what is not learnt."""
-    return replace(rows, event_id=np.zeros((rows.n, 0), np.uint8), subject=None, time=None)
 
 
 def _is_own(name: str) -> bool:

@@ -17,7 +17,7 @@ from riata.base.halt import lent
 from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn import taylor_state
 from riata.learn.learner import Learner, Sample, Shadow, Sketch, Stepped, Weights
-from riata.learn.row_sample import RowSample
+from riata.learn.row_sample import LinearisedSample
 from riata.learn.spec import Adopted, LearnerSpec, require_bits
 from riata.learn.standardised import SLOTS, Standardised, settled
 from riata.learn.taylor_config import HASH_BITS, TaylorSketchConfig
@@ -127,7 +127,7 @@ class TaylorSketch(Learner):
         self._settings = kernel_settings(config, bits, standardised)
         self._native_settings = settings_struct(self._settings)
         self._own = own_penalties(config, bits, hash_key)
-        self._sample = RowSample() if config.relinearise else None
+        self._sample = LinearisedSample() if config.relinearise else None
         self._state = self._empty()
         self._state.arrays.members.block.beta[0] = start
         self._state.arrays.shadows.beta[:, 0] = start
@@ -273,7 +273,7 @@ class TaylorSketch(Learner):
         """Restore a frozen state. Raises `Corrupt` if `arrays` are not a valid one; the state is then unchanged."""
         state, sample = self._empty(), None
         if self._sample is not None:
-            sample, names = RowSample(), self._sample.arrays().keys()
+            sample, names = LinearisedSample(), self._sample.arrays().keys()
             if not names <= arrays.keys():
                 raise Corrupt("learner state: the sample of rows is missing")
             sample.restore(arrays)
