@@ -92,6 +92,8 @@ def test_all_answers_are_those_of_the_service(client: httpx.Client, learner: dic
     model = compare(client, {"encoder": {"bits": 12}, "learner": learner}, rows_of(seed, 1600), sorted(cuts))
     served = learner["kind"] == "particle_filter" or learner in LEARNERS[5:8] or learner == LEARNERS[9]
     assert (model.predict_one({"a": 1.0})["std_error"] is not None) == served
+    outside = model.predict_one({"a": 1.0, "unknown": 1.0})
+    assert ("std_error_why_not" in outside) == (served and learner in LEARNERS[5:8])
 
 
 @pytest.mark.timeout(300)

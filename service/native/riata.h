@@ -522,18 +522,27 @@ EXPORT bool riata_margins(const riata_weights *weights, const i64 *indptr, const
                           double *margin, i64 *known);
 
 /* How the weights of a model scatter, one entry for each, in their order.
- *   place    i64[..]     the weight's row in `covariance`; -1: its variance is its own; -2: it counts 1
+ *   place    i64[..]     the weight's row in `covariance`; -1: its variance is its own; -2: it is newer than the covariance
  *   variance f64[..]     of each weight
- *   covariance f64[size, size], intercept the row of the intercept in it, or -1 */
+ *   covariance f64[size, size], intercept the row of the intercept in it, or -1
+ *   spanned  whether rows are checked; if not, there is nothing of the following, and a newer weight counts 1
+ *   prior    f64[size, size]  the part of `covariance` that the prior determines, not the rows
+ *   met      u32[mets]   slots of the features that were learnt, increasing
+ *   still, still_at u32[stills], f64[stills]  slots of columns that had one value only, increasing, and that value */
 typedef struct {
     const i64 *place;
-    const double *variance, *covariance;
+    const double *variance, *covariance, *prior;
     i64 size, intercept;
+    const u32 *met, *still;
+    const double *still_at;
+    i64 mets, stills;
+    bool spanned;
 } riata_spread;
 
 /* Compute the variance of the margin of n rows.
  *   at, x    i64[room], f64[room]: scratch
- *   variance f64[n]: written; >= 0, not finite where a sum overflows
+ *   variance f64[n]: written; >= 0, infinite where a sum overflows; NaN for a row outside the span of those learnt: with a feature that was
+ *            never met, or of whose variance the prior determines more than nine tenths
  * Returns    whether the rows are inside of their features, and the longest of them has less than `room`; otherwise nothing is written
  * Source     variance of a linear form; features that share a slot are one feature, whose value is their sum */
 EXPORT bool riata_row_variances(const riata_weights *weights, const riata_spread *spread, const i64 *indptr, const u32 *hash,

@@ -1,4 +1,5 @@
 /* Predictions of a served model: of batches, and of one row from the bytes of its query. */
+#include <math.h>
 #include <string.h>
 
 #include "arithmetic.h"
@@ -63,7 +64,8 @@ static inline double margin_of(const riata_weights *w, const u32 *hash, const do
 
 /* Margins of batches of rows under a served model, and their variances. */
 
-enum { OUTSIDE = -1 }; /* as in riata/predict/uncertainty.py */
+enum { OUTSIDE = -1, NEW = -2 };      /* as in riata/predict/uncertainty.py */
+static const double UNSEEN = 0.9; /* share of the prior in the variance of a row above which rows like it were not seen */
 
 EXPORT void riata_index_slots(const u32 *slot, i64 n, i64 shift, u32 *bucket, i64 buckets) {
     memset(bucket, 0, (size_t)(buckets + 1) * sizeof *bucket);
@@ -82,8 +84,29 @@ EXPORT bool riata_margins(const riata_weights *w, const i64 *indptr, const u32 *
     return true;
 }
 
-/* Where the features of row `first` to `end` have weights: their rows in the covariance and values, *count of them, behind the intercept.
- * Returns the variance of those outside of it. */
+/* Where a slot is in an increasing list; -1 if it is not there. */
+static i64 place_of_slot(const u32 *slots, i64 n, i64 slot) {
+    i64 low = 0;
+    for (i64 end = n; low < end;) {
+        i64 middle = (low + end) >> 1;
+        if (slots[middle] < slot)
+            low = middle + 1;
+        else
+            end = middle;
+    }
+    return low < n && slots[low] == slot ? low : -1;
+}
+
+/* Whether rows with this value of a feature without a weight were learnt. */
+static bool was_met(const riata_spread *s, i64 slot, double value) {
+    if (value == 0.0 || place_of_slot(s->met, s->mets, slot) >= 0)
+        return true;
+    i64 still = place_of_slot(s->still, s->stills, slot);
+    return still >= 0 && s->still_at[still] == value;
+}
+
+/* Where the features of a row have weights: their rows in the covariance and values, *count of them, behind the intercept. Returns the
+ * variance of those outside of it; NaN if a feature was never met. */
 static double place_row(const riata_weights *w, const riata_spread *spread, const u32 *hash, const double *value, i64 n, i64 *at, double *x,
                         i64 *count) {
     i64 shift = bucket_shift(w);
@@ -98,16 +121,29 @@ static double place_row(const riata_weights *w, const riata_spread *spread, cons
         double together = 0.0;
         for (; j < n && slot_of_hash(w, hash[j]) == slot; j++)
             together += value[j];
-        i64 entry = entry_of_slot(w, shift, slot);
-        if (entry < 0)
-            continue;
-        i64 place = spread->place[entry];
+        i64 entry = entry_of_slot(w, shift, slot), place = entry < 0 ? NEW : spread->place[entry];
         if (place >= 0) {
             at[*count] = place;
             x[(*count)++] = together;
-        } else {
-            total += place == OUTSIDE ? together * together * spread->variance[entry] : 1.0;
+        } else if (place == OUTSIDE) {
+            total += together * together * spread->variance[entry];
+        } else if (spread->spanned) {
+            total = was_met(spread, slot, together) ? total : NAN;
+        } else if (entry >= 0) {
+            total += 1.0;
         }
+    }
+    return total;
+}
+
+/* total + x' matrix x */
+static double add_form(double total, const double *matrix, i64 size, const i64 *at, const double *x, i64 count) {
+    for (i64 a = 0; a < count; a++) {
+        const double *row = matrix + at[a] * size;
+        double line = 0.5 * x[a] * row[at[a]];
+        for (i64 b = 0; b < a; b++)
+            line += x[b] * row[at[b]];
+        total += 2.0 * x[a] * line;
     }
     return total;
 }
@@ -119,15 +155,10 @@ EXPORT bool riata_row_variances(const riata_weights *w, const riata_spread *spre
         return false;
     for (i64 i = 0; i < n; i++) {
         i64 first = indptr[i], count;
-        double total = place_row(w, spread, hash + first, value + first, indptr[i + 1] - first, at, x, &count);
-        for (i64 a = 0; a < count; a++) {
-            const double *row = spread->covariance + at[a] * spread->size;
-            double line = 0.5 * x[a] * row[at[a]];
-            for (i64 b = 0; b < a; b++)
-                line += x[b] * row[at[b]];
-            total += 2.0 * x[a] * line;
-        }
-        variance[i] = most(total, 0.0);
+        double outside = place_row(w, spread, hash + first, value + first, indptr[i + 1] - first, at, x, &count);
+        double total = most(add_form(outside, spread->covariance, spread->size, at, x, count), 0.0);
+        bool unknown = isnan(outside) || (spread->spanned && add_form(0.0, spread->prior, spread->size, at, x, count) > UNSEEN * total);
+        variance[i] = unknown ? NAN : total;
     }
     return true;
 }

@@ -16,8 +16,8 @@ from typing import Any, Final, Self
 
 from riata.base.errors import BadInput
 from riata.base.limits import ROWS_PER_REQUEST_MAX
+from riata.predict.model import OUTSIDE_SPAN, Scores
 from riata.predict.model import Model as Served
-from riata.predict.model import Scores
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
 from riata.run.candidates.exports import read_export, write_export
@@ -127,7 +127,7 @@ class Model:
 
     def predict_one(self, features: Mapping[str, Any]) -> Prediction:
         """Return probability, margin, label and std_error of one row, how many of its features have a weight and how many have
-        none, and of several classes `probabilities`; None is unknown."""
+        none, and of several classes `probabilities`; None is unknown. A row unlike all learnt has `std_error_why_not`."""
         return documents(self._scores([example(features.items(), self._roles(features), 0)], 0), self.classes)[0]
 
     def predict_many(self, rows: Any, *, label: str = "label", drop: Iterable[str] = ()) -> list[Prediction]:
@@ -193,6 +193,8 @@ def documents(scores: Scores, classes: Sequence[str] = ()) -> list[Prediction]:
         for answer, each in zip(found, scores.by_class.tolist(), strict=True):
             answer["label"] = None if answer["label"] is None else classes[int(answer["label"])]
             answer["probabilities"] = dict(zip(classes, each, strict=True))
+    for at in () if scores.outside is None else scores.outside.nonzero()[0].tolist():
+        found[at]["std_error_why_not"] = OUTSIDE_SPAN
     return found
 
 

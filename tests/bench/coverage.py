@@ -5,11 +5,13 @@ fresh rows is compared with the true margin. The truth and the fresh rows are th
 part that is always the same (bias) and a part that varies (scatter, which a standard error estimates). Learners use their
 defaults except for the settings in their name. The standard error is that of predictions.
 
-Writes coverage.md and .csv. Takes some minutes.
+Writes coverage.csv, raw_tables.csv (`tests.bench.table_coverage`), and coverage.md from both. Takes a quarter of an hour;
+`--only` measures one of them, and takes the other as it is.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,7 @@ import numpy as np
 from riata.base.arrays import F64
 from riata.learn.registry import build_learner
 from riata.learn.taylor_config import TaylorSketchConfig
-from tests.bench import report
+from tests.bench import report, table_coverage
 from tests.bench.sketch_runs import arguments, spread, write_csv
 from tests.learn.paper_design import (
     BETA_TRUE,
@@ -183,7 +185,9 @@ def judge(design: Design, runs: Sequence[Run]) -> list[Judged]:
                 t=STOPS[at],
                 like=like,
                 achieved=np.array([coverage(error, std_error, level) for level in NOMINAL]),
-                std_error=float(np.sqrt(np.mean(std_error**2))),
+                std_error=float(np.sqrt(np.mean(std_error[np.isfinite(std_error)] ** 2)))
+                if np.isfinite(std_error).any()
+                else np.nan,
                 error=float(np.sqrt(np.mean(error**2))),
                 bias=float(np.sqrt(np.mean(bias))),
                 scatter=float(np.sqrt(np.mean(variance))),
@@ -233,15 +237,18 @@ Otherwise it is a lower bound.
 """
 
 
-def held_table(judged: Sequence[Judged]) -> str:
+def held_table(numbers: Sequence[Mapping[str, str]]) -> str:
     """How many of the 95 % intervals hold the true margin, in %: the small penalty, fresh rows like the training rows."""
-    level = int(np.flatnonzero(NOMINAL == 0.95)[0])
-    kept = [j for j in judged if j.size == "small" and j.like and not DESIGNS[j.design].topics]
+    kept = [one for one in numbers if one["gamma"] == "0.1" and one["fresh_rows"] == "like" and not DESIGNS[one["design"]].topics]
     rows = [
-        [design, learner, *(f"{100.0 * j.achieved[level]:.0f}" for j in of)]
-        for (design, learner), of in itertools.groupby(kept, key=lambda j: (j.design, j.learner))
+        [design, learner, *(_percent(one["achieved_0.95"]) for one in of)]
+        for (design, learner), of in itertools.groupby(kept, key=lambda one: (one["design"], one["learner"]))
     ]
     return report.table(["design", "learner", *(f"t = {t:,}" for t in STOPS)], rows)
+
+
+def _percent(share: str) -> str:
+    return "none" if share == "nan" else f"{100.0 * float(share):.0f}"
 
 
 def describe(design: Design) -> str:
@@ -258,20 +265,41 @@ def describe(design: Design) -> str:
     )
 
 
-def main() -> int:
-    """Measure, draw, and write the page."""
-    options = arguments(__doc__ or "").parse_args()
+def simulate(processes: int) -> None:
+    """Measure the designs, and write their numbers."""
     jobs = [(name, seed) for name in reversed(DESIGNS) for seed in range(DESIGNS[name].seeds)]  # the longest first
-    runs = spread(run, jobs, options.processes, "coverage")
+    runs = spread(run, jobs, processes, "coverage")
     judged = []
     for name, design in DESIGNS.items():
         judged += judge(design, [found for job, found in zip(jobs, runs, strict=True) if job[0] == name])
-    if not options.no_write:
-        write_numbers(judged)
+    write_numbers(judged)
+
+
+def read_numbers(name: str) -> list[dict[str, str]]:
+    """The numbers that `write_csv` wrote."""
+    with (report.EVIDENCE / f"{name}.csv").open(newline="", encoding="utf-8") as numbers:
+        return list(csv.DictReader(numbers))
+
+
+def page() -> str:
+    """The page, of the numbers as they are."""
     designs = "\n".join(f"- {describe(design)}" for design in DESIGNS.values() if not design.topics)
+    held = f"95 % intervals that hold the true margin, in %, gamma = 0.1:\n\n{held_table(read_numbers('coverage'))}"
+    tables = table_coverage.section(read_numbers("raw_tables"))
+    return "\n".join([INTRODUCTION, designs, "", held, READING, tables])
+
+
+def main() -> int:
+    """Measure, and write numbers and page."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--only", choices=("simulated", "tables", "page"), help="measure these only, or nothing")
+    options = parser.parse_args()
+    if options.only in (None, "simulated"):
+        simulate(options.processes)
+    if options.only in (None, "tables"):
+        table_coverage.measure(options.processes)
     conditions = report.conditions("python -m tests.bench.coverage", ["numpy", "scipy"])
-    held = f"95 % intervals that hold the true margin, in %, gamma = 0.1:\n\n{held_table(judged)}"
-    report.publish("coverage", "\n".join([INTRODUCTION, designs, "", held, READING, conditions]), write=not options.no_write)
+    report.publish("coverage", f"{page()}\n{conditions}", write=not options.no_write)
     return 0
 
 

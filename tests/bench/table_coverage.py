@@ -1,15 +1,16 @@
 """Coverage of the standard errors of margins on raw tables, with labels drawn from known weights.
 
 The truth is the logistic regression of a table's own labels, with a prior of variance 1 on each standardised column and margins
-within 8. Labels are drawn from it, learnt, and the 95 % intervals of all rows are compared with it. Prints a table.
+within 8. Labels are drawn from it, learnt, and the 95 % intervals of all rows are compared with it. `tests.bench.coverage`
+runs it.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from riata.wire.batch import Batch, join_batches
 from riata.wire.encoder import EncoderConfig
 from riata.wire.parse import Context, parse_examples
 from tests.bench import report, streams
+from tests.bench.sketch_runs import spread, write_csv
 from tests.learn.paper_design import ORIGIN, coverage
 
 ROWS: Final = 20_000
@@ -72,33 +74,55 @@ def truth(batch: Batch) -> F64:
     return np.asarray(np.clip(z @ beta, -8.0, 8.0))
 
 
-def held(batch: Batch, margin: F64, settings: dict[str, Any]) -> str:
-    """How many 95 % intervals hold the truth, in %, or why there are none."""
-    shares, why = [], ""
-    for seed in range(SEEDS):
-        label = (np.random.default_rng(seed).random(batch.n) < expit(margin)).astype(np.float64)
-        learner = build_learner(TaylorSketchConfig(**settings), 22)
-        learner.step(replace(batch, label=label))
-        sketch = learner.sketch()
-        covariance = None if sketch is None else Covariance.of(sketch)
-        if covariance is None or covariance.why_not:
-            why = "none" if covariance is None else covariance.why_not
-            continue
-        scores = make_model(ORIGIN, learner.weights(), 0, 1, covariance).score(batch)
-        shares.append(100.0 * coverage(scores.margin - margin, scores.std_error, 0.95))
-    return f"{np.mean(shares):.0f}" if shares else " ".join(why.split()[:4])
+@lru_cache(1)
+def prepared(table: str) -> tuple[Batch, F64]:
+    """The rows of a table, and their true margins."""
+    batch = read(table)
+    return batch, truth(batch)
 
 
-def main() -> int:
-    """Measure and print."""
-    rows = []
-    for table in TABLES:
-        batch = read(table)
-        margin = truth(batch)
-        rows.append([table, *(held(batch, margin, settings) for settings in MODES.values())])
-    print(report.table(["table", *MODES], rows))
-    return 0
+def held(job: tuple[str, str, int]) -> list[str]:
+    """Table, mode and seed; share of the rows that have a standard error; of them, share of the intervals that hold the truth;
+    why none has one."""
+    table, mode, seed = job
+    batch, margin = prepared(table)
+    label = (np.random.default_rng(seed).random(batch.n) < expit(margin)).astype(np.float64)
+    learner = build_learner(TaylorSketchConfig(**MODES[mode]), 22)
+    learner.step(replace(batch, label=label))
+    sketch = learner.sketch()
+    covariance = Covariance.of(sketch) if sketch is not None else None
+    if covariance is None or covariance.why_not:
+        return [table, mode, str(seed), "0", "nan", "none" if covariance is None else covariance.why_not]
+    scores = make_model(ORIGIN, learner.weights(), 0, 1, covariance).score(batch)
+    served = float(np.isfinite(scores.std_error).mean())
+    return [table, mode, str(seed), f"{served:.4f}", f"{coverage(scores.margin - margin, scores.std_error, 0.95):.4f}", ""]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def measure(processes: int) -> None:
+    """Measure, and write raw_tables.csv."""
+    jobs = [(table, mode, seed) for table in TABLES for mode in MODES for seed in range(SEEDS)]
+    write_csv("raw_tables", ["table", "mode", "seed", "served", "held", "why_not"], spread(held, jobs, processes, "raw tables"))
+
+
+def section(numbers: Sequence[Mapping[str, str]]) -> str:
+    """The part of the page about raw tables."""
+    rows = [
+        [table, *(_cell([one for one in numbers if (one["table"], one["mode"]) == (table, mode)]) for mode in MODES)]
+        for table in TABLES
+    ]
+    return f"{ABOUT}\n{report.table(['table', *MODES], rows)}"
+
+
+def _cell(of: Sequence[Mapping[str, str]]) -> str:
+    found = [(float(one["held"]), float(one["served"])) for one in of if one["held"] != "nan"]
+    if not found:
+        return "none"
+    shares, served = zip(*found, strict=True)
+    return f"{100.0 * np.mean(shares):.0f} of {100.0 * np.mean(served):.0f}"
+
+
+ABOUT: Final = f"""## Raw tables
+
+Labels of at most {ROWS:,} rows are drawn from weights that are fitted to the table's own, {SEEDS} times. 95 % intervals that
+hold the true margin, in % of the rows with a standard error, and how many have one; *none*: no row has.
+"""

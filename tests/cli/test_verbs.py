@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from riata import __version__
+from riata import Model, __version__
 from riata.base.errors import BadInput, Busy, Conflict, Malformed
 from riata.cli.app import app
 from riata.cli.jobs import told
@@ -21,6 +22,7 @@ from riata.cli.main import asked_for
 from riata.cli.verbs import VERBS as TABLE
 from riata.cli.verbs import exit_code
 from riata.client import Unreachable
+from riata.predict.model import OUTSIDE_SPAN
 from tests.cli.fake_service import FakeService, service
 
 __all__ = ["service"]
@@ -272,6 +274,19 @@ def test_observe_on_a_model_that_is_not_there_fails(rows: Path) -> None:
 def test_an_unknown_format_names_the_choices(rows: Path) -> None:
     result = run("observe", str(rows), "--format", "svmlite")
     assert (result.exit_code, result.stderr) == (2, "riata: --format svmlite: did you mean 'svmlight'?\n")
+
+
+def test_predict_says_how_many_rows_have_no_standard_error(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    model = Model({"learner": {"kind": "taylor_sketch"}})
+    model.learn_many([{"a": float(x), "label": int(x + rng.normal() > 0.0)} for x in rng.normal(size=500)])
+    model.save(tmp_path / "m.riata")
+    (tmp_path / "rows.csv").write_text("a,b\n1.5,\n1.5,2\n", encoding="utf-8")
+    result = run("predict", str(tmp_path / "rows.csv"), "--model-file", str(tmp_path / "m.riata"))
+    first, second = (json.loads(line) for line in result.stdout.splitlines())
+    assert (first["std_error"] > 0.0, second["std_error"]) == (True, None)
+    assert result.stderr.endswith(f"1 of 3 features have no weight in the model\n1 rows have no standard error: {OUTSIDE_SPAN}\n")
+    assert ("std_error_why_not" in first, second["std_error_why_not"]) == (False, OUTSIDE_SPAN)
 
 
 def test_predict_writes_one_line_a_row_and_sends_no_labels(rows: Path, service: FakeService) -> None:

@@ -213,16 +213,18 @@ def follow(learner: Learner, batch: Batch, stops: Iterable[int]) -> Iterator[int
 
 
 def std_errors(learner: Learner, rows: Rows) -> F64:
-    """f64[n]: the standard errors of predictions of `rows` now."""
+    """f64[n]: the standard errors of predictions of `rows` now; NaN where there is none."""
     sketch = learner.sketch()
     with patch.object(uncertainty, "EVIDENCE_MIN", 0.0):  # also where a service says that the events are too few
         covariance = None if sketch is None else Covariance.of(sketch)
     if covariance is None or covariance.why_not:
-        raise RuntimeError("the learner says nothing of its uncertainty")
+        return np.full(rows.n, np.nan)
     model = make_model(ORIGIN, learner.weights(), gen=0, seq=1, covariance=covariance)
     return model.score(rows.batch(np.zeros(rows.n))).std_error
 
 
 def coverage(error: F64, std_error: F64, nominal: float) -> float:
-    """Share of the true margins within the nominal interval."""
-    return float(np.mean(np.abs(error) <= norm.ppf(0.5 + nominal / 2.0) * std_error))
+    """Share of the true margins within the nominal interval, of the rows that have a standard error; NaN if none has."""
+    served = np.isfinite(std_error)
+    held = np.abs(error) <= norm.ppf(0.5 + nominal / 2.0) * std_error
+    return float(np.sum(held & served) / served.sum()) if served.any() else float("nan")

@@ -34,6 +34,7 @@ def random_sketch(
         beta=np.where(rng.random(members) < 0.6, rng.normal(size=members), 0.0),
         gradient=rng.normal(size=members),
         curvature=diagonal,
+        prior=np.zeros(members),
         cross=curvature,
         gamma=gammas,
         penalty=gamma,
@@ -42,6 +43,7 @@ def random_sketch(
         outside_beta=np.where(rng.random(outside) < 0.5, rng.normal(size=outside), 0.0),
         outside_gradient=rng.normal(size=outside),
         outside_curvature=rng.uniform(0.5, 4.0, outside),
+        outside_prior=np.zeros(outside),
         outside_gamma=np.full(outside, gamma),
         bits=bits,
     )

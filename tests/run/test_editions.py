@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from riata.base import limits
 from riata.base.arrays import Arrays
 from riata.base.errors import Corrupt
-from riata.predict.uncertainty import Covariance
+from riata.predict.uncertainty import SPAN, Covariance
 from riata.run.cluster.editions import decode_as, decode_edition, edition_of, encode_edition
 from riata.run.state.config import read_config
 from riata.run.state.model_state import ModelState
@@ -22,6 +22,7 @@ from riata.store import layout
 from riata.watch.progressive import Minute, of_last_minute
 from tests.doubles.manual_clock import ManualClock
 from tests.doubles.memory_store import MemoryStore
+from tests.predict.rows import batch_of
 from tests.run.events import create_model, log_batch, random_batch
 
 EXACT: dict[str, Any] = {"kind": "taylor_sketch", "mode": "exact", "block": 25}
@@ -106,6 +107,29 @@ def test_standard_errors_that_are_too_large_to_send_stay_behind_and_say_so(monke
     assert "uncertainty" not in decoded.model.memory()
     assert "too much to publish" in decoded.no_std_error
     assert limits.CURVATURE_CARRIED_BYTES_MAX > 1000
+
+
+@pytest.mark.usefixtures("few_events_do")
+def test_an_edition_of_an_older_process_says_nothing_of_single_rows() -> None:
+    header, arrays = layout.decode_checkpoint(encode_edition(served(LEARNERS["sketch"], 300)))
+    unknown = batch_of([[(0xFFFFFFFF, 1.0)]])
+    for kept, is_outside in ((arrays, True), ({name: array for name, array in arrays.items() if name not in SPAN}, False)):
+        decoded = decode_edition(layout.encode_checkpoint(header, kept), ManualClock())
+        scores = decoded.model.score(unknown)
+        assert np.isnan(scores.std_error).tolist() == [is_outside]
+        assert (scores.outside is not None) == is_outside
+
+
+@pytest.mark.usefixtures("few_events_do")
+@pytest.mark.parametrize("name", SPAN)
+def test_an_edition_with_a_part_of_the_span_is_refused(name: str) -> None:
+    header, arrays = layout.decode_checkpoint(encode_edition(served(LEARNERS["sketch"], 300)))
+    for broken in (
+        {key: array for key, array in arrays.items() if key != name},
+        {**arrays, name: np.full(7, np.inf)},
+    ):
+        with pytest.raises(Corrupt):
+            decode_edition(layout.encode_checkpoint(header, broken), ManualClock())
 
 
 def test_a_closed_vocabulary_comes_along() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -141,9 +142,12 @@ def _alone(model_file: Path, is_asked_more: bool) -> Path:
 
 
 def _tell(asking: Asking, unknown: int, features: int) -> None:
-    """Say how many features were unknown and which rows were rejected; ends with 1 if any was."""
+    """Say how many features were unknown, how many rows have no standard error and why, and which rows were rejected; ends with 1
+    if any was."""
     if unknown:  # shows a column that is read otherwise than when the model learnt it, as without --category
         typer.echo(f"{unknown:,} of {features:,} features have no weight in the model", err=True)
+    for why, rows in asking.without.items():
+        typer.echo(f"{rows:,} rows have no standard error: {why}", err=True)
     if asking.refusals.rows:
         asking.refusals.show()
         typer.echo(f"{asking.refusals.rows:,} rows rejected ({asking.refusals.by_code()})", err=True)
@@ -185,7 +189,10 @@ Answers = Sequence[dict[str, Any]]
 Ask = Callable[[Chunk, str], Answers]  # of the rows of a chunk, which is in this format. Raises `NotPredicted`
 Kinds = Callable[[], Mapping[str, str]]  # of the fields that the model knows
 COLUMNS: Final = ("probability", "margin", "label", "std_error")
-FIGURES: Final = frozenset({*COLUMNS, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"})
+WHY_NOT: Final = "std_error_why_not"  # of a row that has none although the model has standard errors
+FIGURES: Final = frozenset(
+    {*COLUMNS, WHY_NOT, "known_features", "unknown_features", "prediction_id", "interval", "contributions", "bias"}
+)
 SUFFIXES: Final = (".csv", ".parquet", ".ndjson")
 Write = Callable[[Answers], None]
 
@@ -204,10 +211,14 @@ class NotPredicted(RiataError):
 
 
 class Asking:
-    """Watches the rows of a table, and asks for those that are read. refusals: what was not predicted so far."""
+    """Watches the rows of a table, and asks for those that are read.
+
+    refusals : what was not predicted so far
+    without  : how many rows have no standard error although the model has them, by the reason
+    """
 
     def __init__(self) -> None:
-        self.refusals = Refusals()
+        self.refusals, self.without = Refusals(), Counter[str]()
         self._left: deque[tuple[int, dict[str, Any]]] = deque()  # rows of a table that are left out
 
     def begins(self, rows: int) -> None:
@@ -245,6 +256,7 @@ class Asking:
                 continue
             for i, answer in zip(at, answers, strict=True):
                 found[i] = answer
+            self.without.update(answer[WHY_NOT] for answer in answers if WHY_NOT in answer)
             break
         return found
 

@@ -162,17 +162,19 @@ class Sketch:
     slot                        : u32[m]   the features; entry 0 is the intercept if `intercept` is true, and not a slot
     beta, gradient              : f64[m]   present weights, and the gradient of the log-likelihood there
     curvature                   : f64[m]   diagonal, > 0, or 0 if nothing was learnt of a feature
+    prior                       : f64[m]   the part of `curvature` that is the prior's
     cross                       : f64[m, m]  symmetric, diagonal zero
     gamma                       : f64[m]   penalty in force
     penalty                     : float    the gamma in force for a feature without a penalty of its own
-    outside_slot, ..._beta, ..._gradient, ..._curvature, ..._gamma : u32[n], f64[n]  features outside the block that may have a
-                                           weight; slots strictly increasing
+    outside_slot, ..._beta, ..._gradient, ..._curvature, ..._prior, ..._gamma : u32[n], f64[n]  features outside the block that
+                                           may have a weight; slots strictly increasing
     bits                        : slots are hash >> (32 - bits)
     noise                       : variance of the gradient over curvature: 1, or less if events are forgotten, for an event of
                                      weight w counts w in the curvature, and w^2 in the variance
     middle, spread, outside_spread : f64[m], f64[m], f64[n]  given if the sketch is of values (x - middle) / spread; features
                                      outside the block count as if their middle were zero
-    tail, outside_tail          : f64[m], f64[n]  given with them: as in `Standards`, of the first rows
+    tail                        : f64[m]   given with them: as in `Standards`, of the first rows
+    still                       : u32[s], f64[s]  given with them: columns with one value only in the first rows, and that value
     starts_pull                 : whether what the first rows were learnt with, a prior and weights far from the present ones, is
                                      still in the sums
     sample                      : of the rows learnt; None if none is kept
@@ -183,6 +185,7 @@ class Sketch:
     beta: F64
     gradient: F64
     curvature: F64
+    prior: F64
     cross: F64
     gamma: F64
     penalty: float
@@ -191,6 +194,7 @@ class Sketch:
     outside_beta: F64
     outside_gradient: F64
     outside_curvature: F64
+    outside_prior: F64
     outside_gamma: F64
     bits: int
     noise: float = 1.0
@@ -198,10 +202,10 @@ class Sketch:
     spread: F64 | None = None
     outside_spread: F64 | None = None
     tail: F64 | None = None
-    outside_tail: F64 | None = None
     starts_pull: bool = True
     sample: Sample | None = None
     left_out: int = 0
+    still: tuple[U32, F64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,6 +315,8 @@ class Standards:
         at, known = self.find(sketch.slot)
         known[:1] &= not sketch.intercept  # its slot means nothing
         outside, met = self.find(sketch.outside_slot)
+        still = (self.tail == 0.0) & (self.middle != 0.0)
+        sketch = replace(sketch, still=(self.slot[still], self.middle[still]))
         if not (known.any() or met.any()):
             return sketch
         return replace(
@@ -323,7 +325,6 @@ class Standards:
             spread=np.where(known, self.spread[at], 1.0),
             outside_spread=np.where(met, self.spread[outside], 1.0),
             tail=np.where(known, self.tail[at], 0.0),
-            outside_tail=np.where(met, self.tail[outside], 0.0),
         )
 
 

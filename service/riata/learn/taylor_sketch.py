@@ -227,11 +227,13 @@ class TaylorSketch(Learner):
         gamma = np.full(len(outside), settings.gamma)
         for key, own in zip(self._own.key, self._own.gamma, strict=True):
             gamma[outside == key] = own
+        prior, outside_prior = settings.prior * block.peak[at], settings.prior * np.abs(peak)
         return Sketch(
             slot=slot,
             beta=block.beta[at],
             gradient=block.gradient[at] * scale,
-            curvature=settings.prior * block.peak[at] + block.curvature[at] * scale,
+            curvature=prior + block.curvature[at] * scale,
+            prior=prior,
             cross=full_cross(block)[np.ix_(at, at)] * scale,
             gamma=block.gamma[at] * growth,
             penalty=settings.gamma * growth,
@@ -239,7 +241,8 @@ class TaylorSketch(Learner):
             outside_slot=outside,
             outside_beta=beta,
             outside_gradient=gradient * scale,
-            outside_curvature=settings.prior * np.abs(peak) + curvature * scale,
+            outside_curvature=outside_prior + curvature * scale,
+            outside_prior=outside_prior,
             outside_gamma=gamma * growth,
             bits=self.bits,
             noise=(1.0 + settings.rho**self.learnt) / (1.0 + settings.rho),

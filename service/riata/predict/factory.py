@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from riata.predict.explain import Explanation
 from riata.predict.linear_model import BOUNDS, LinearModel
 from riata.predict.model import Model, Origin, Plan, Scores
 from riata.predict.posterior import PARTS, PosteriorModel, read_posterior
-from riata.predict.uncertainty import NEW, OUTSIDE, SPREAD, Covariance, Spread, Uncertainty, look_up
+from riata.predict.uncertainty import NEW, OUTSIDE, SPAN, SPREAD, Covariance, Span, Spread, Uncertainty, look_up
 from riata.wire.batch import Batch
 
 # The model of several classes: a linear model for each, and probabilities that sum to one.
@@ -156,12 +156,14 @@ def read_model(origin: Origin, at: tuple[int, int], link: Link, bits: int, array
     if std_errors and set(PARTS) & set(arrays):
         check_names(arrays, WEIGHTS | set(PARTS))
         return read_posterior(arrays, LinearModel(origin, weights, *at))
-    scattered = bool(set(SPREAD) & set(arrays))
+    scattered, spanned = bool(set(SPREAD) & set(arrays)), bool(set(SPAN) & set(arrays))
     optional = ({BOUNDS} & set(arrays)) | (set() if weights.shapes is None else set(SHAPES))
     optional |= set() if weights.apart is None else set(APART)
-    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | optional)
+    check_names(arrays, WEIGHTS | (set(SPREAD) if scattered else set()) | (set(SPAN) if spanned else set()) | optional)
     uncertainty = _uncertainty(arrays, len(weights.slot)) if scattered else None
-    if scattered != std_errors:
+    if uncertainty is not None and spanned:
+        uncertainty = replace(uncertainty, span=_span(arrays, len(uncertainty.spread.covariance), bits))
+    if scattered != std_errors or (spanned and not scattered):
         raise Corrupt("it needs either standard errors or the reason for their absence")
     model = LinearModel(origin, weights, *at, uncertainty)
     if np.float64(model.weights.intercept).tobytes() != np.float64(weights.intercept).tobytes():
@@ -204,6 +206,15 @@ def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:
     _check_places("place", place, weights, size, {OUTSIDE, NEW})
     _check_places("row", row, 1, size, {-1})
     return Uncertainty(Spread(*(read_only(array) for array in (place, variance, covariance, row))))  # type: ignore[arg-type]
+
+
+def _span(arrays: Arrays, size: int, bits: int) -> Span:
+    prior, met, still, still_at = (arrays[name] for name in SPAN)
+    check_numbers("prior_part", prior.reshape(-1), size * size)
+    check_slots("met", met, bits)
+    check_slots("still", still, bits)
+    check_numbers("still_at", still_at, len(still))
+    return Span(*(read_only(array) for array in (prior.reshape(size, size), met, still, still_at)))  # type: ignore[arg-type]
 
 
 def _check_places(name: str, array: Any, length: int, size: int, others: set[int]) -> None:

@@ -17,7 +17,7 @@ from riata.native.library import core, struct
 from riata.native.rows import features_of
 from riata.predict.explain import Explanation, explain, held
 from riata.predict.model import Origin, Plan, Scores
-from riata.predict.uncertainty import SPREAD, Uncertainty
+from riata.predict.uncertainty import SPAN, SPREAD, Uncertainty
 from riata.wire.batch import Batch
 from riata.wire.parse import Context
 
@@ -97,10 +97,11 @@ class LinearModel:
             self._hold(batch, margin)
         bounded = np.clip(margin, *self.weights.bounds)
         answers(bounded, self.link.code, self._negative, probability, label)
-        std_error = np.full(n, np.nan)
+        std_error, outside = np.full(n, np.nan), None
         if self.uncertainty is not None:
             self.uncertainty.std_errors(batch, self.native, std_error)
-        return Scores(margin, probability, label, known, np.diff(batch.indptr) - known, std_error)
+            outside = None if self.uncertainty.span is None else np.isnan(std_error)
+        return Scores(margin, probability, label, known, np.diff(batch.indptr) - known, std_error, outside=outside)
 
     def explain(self, named_row: Sequence[tuple[int, float, str]], shared: Callable[[int, int], list[str]]) -> Explanation:
         """Split the margin of one row into the contributions of its features."""
@@ -132,6 +133,8 @@ class LinearModel:
         if uncertainty.memory() > CURVATURE_CARRIED_BYTES_MAX:
             mib = uncertainty.memory() / 2**20
             return arrays, f"its curvature takes {mib:.0f} MiB, too much to publish to followers; ask the writer"
+        if uncertainty.span is not None:
+            arrays |= dict(zip(SPAN, uncertainty.span, strict=True))
         return arrays | dict(zip(SPREAD, uncertainty.spread, strict=True)), ""
 
     def _hold(self, batch: Batch, margin: F64) -> None:

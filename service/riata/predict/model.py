@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 
-from riata.base.arrays import F64, I64, Arrays
+from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.learn.learner import Weights
 from riata.native.library import core, struct
 from riata.native.reading import records_struct, rules_struct, sink_struct
@@ -94,6 +94,9 @@ class Origin:
     labels: Labels
 
 
+OUTSIDE_SPAN: Final = "a feature, or a combination of features, did not occur in the rows that were learnt"
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Answers to the n rows of a batch.
@@ -105,6 +108,7 @@ class Scores:
     known       : i64[n]  features that have a weight or a shape in the model
     unknown     : i64[n]  features that have none: never seen, or with weight zero
     std_error   : f64[n]  of the margin, approximate (see `predict/uncertainty.py`); NaN if it is unknown
+    outside     : bool[n]  rows without a standard error because they are outside the span of those learnt; None if none is
     by_class    : f64[n, k]  of several classes: the probabilities of each, which sum to one. `label` is then the number of the
                           class of the largest margin, NaN without a class; the rest is of that class. None: there is one margin
     """
@@ -116,6 +120,7 @@ class Scores:
     unknown: I64
     std_error: F64
     by_class: F64 | None = None
+    outside: BOOL | None = None
 
 
 class Model(Protocol):

@@ -229,7 +229,8 @@ _SHARE: Final[F64] = _SHARES / math.sqrt(math.pi)
 
 
 def intervals_of(model: Model, batch: Batch, scores: Scores, level: float) -> F64:
-    """Return f64[n, 3]: low and high end of the central interval of each row's probability, and its mean.
+    """Return f64[n, 3]: low and high end of the central interval of each row's probability, and its mean; NaN for a row outside
+    the span of those learnt.
 
     scores : of the same rows by the same model
     level  : probability of the interval, in (0, 1)
@@ -237,7 +238,7 @@ def intervals_of(model: Model, batch: Batch, scores: Scores, level: float) -> F6
     """
     if isinstance(model, PosteriorModel):
         return model.intervals(batch, level)
-    if np.isnan(scores.std_error).any():
+    if scores.outside is None and np.isnan(scores.std_error).any():
         kinds = " or ".join(kind for kind, spec in SPECS.items() if spec.keeps_posterior or spec.keeps_curvature)
         raise Conflict(
             f"level: the model {model.origin.name} has no standard errors now; a learner of kind {kinds} that has learnt events "

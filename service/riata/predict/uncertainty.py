@@ -9,22 +9,28 @@ Theory of operation
     Where the sketch forgets, events have weights w, and the estimate scatters by the sandwich form M^-1 V M^-1: V sums w^2 where
     M sums w. Of a steady stream V = noise M, so the variance is the noise times the inverse of M.
 
-    Two things make it meaningless, and then there is none. With too few events for so many weights their errors are not normal;
-    the rule of thumb is ten events of the rarer label for each weight (Peduzzi et al. 1996), which is 5 units of the intercept's
-    curvature, as an event adds p (1 - p). And if a column has heavy tails, its largest values weigh as much as all others: what a
-    prior, or weights far from the present ones, made of them at first stays.
+    With too few events for so many weights their errors are not normal, and there is none; the rule of thumb is ten events of the
+    rarer label for each weight (Peduzzi et al. 1996), which is 5 units of the intercept's curvature, as an event adds p (1 - p).
 
-    A sample of the rows shows two more: that the block lacks cross curvature, and that the weights have moved so far since rows
-    were linearised that they are not near the optimum. Columns that are combinations of others do not matter: their weights are
-    arbitrary, but the prior keeps the curvature regular, and the margin of a row like those seen is well determined.
+    Prior P and penalties pull the weights towards zero, by u = M^-1 (P b + gamma sign b) if b are the true ones. Of b + u it is
+    u + M^-1 P u: two terms of its series. The square of this bias is added to the variance. It matters most where a column has
+    heavy tails, because the prior grows with the largest value.
 
-    What it leaves out: features without a weight add nothing, that A was chosen by the same events adds nothing, and the pull of
-    the penalty on the weights is a bias that no variance shows. So it is an approximation, and it is called one to clients.
+    A sample of the rows shows the rest. The smallest curvature of an event (`curvature_floor`) adds E to M, so M - E determines
+    the scatter: (M - E)^-1 is about M^-1 + M^-1 E M^-1. And there is none if the block lacks cross curvature, if the weights have
+    moved far since rows were linearised, or if the second term of the pull is as large as the margins: then the prior rules.
+
+    A row outside the span of those learnt has none: one with a feature that was never met, or in a direction of which the prior
+    determines nearly all, P x' M^-1 M^-1 x of x' M^-1 x. Columns that are combinations of others do not matter to other rows.
+
+    What it leaves out: features that were met and have no weight add nothing, and that A was chosen by the same events adds
+    nothing. So it is an approximation, and it is called one to clients. Sketches without a sample have none of the corrections,
+    and none for columns with heavy tails or that are nearly combinations of others.
 
     Inverting costs |A|^3, so it is done seldom, by the thread that learns, and what it gave stays in use while the model is
     published again and again (`Covariance`). The weights of each publication are looked up in it (`Uncertainty`). A weight that
-    was zero then counts by its diagonal curvature, x_j^2 / D_j. A feature that the sketch had never met then counts 1, which is
-    about what x_j^2 / D_j is after its first event with a prior of one.
+    was zero then counts by its diagonal curvature, x_j^2 / D_j. A feature that the sketch had never met then is not known to it;
+    without a sample it counts 1, about what x_j^2 / D_j is after its first event with a prior of one.
 """
 
 from __future__ import annotations
@@ -52,7 +58,7 @@ INFLATION_MAX: Final = 100.0  # of a column: a multiple correlation of 0.995
 SAMPLE_MIN: Final = 64  # rows
 MISSED_MAX: Final = 1.2  # 1 if no cross curvature is missed
 MOVED_MAX: Final = 2.0  # root of the mean square distance of margins from the optimum, in standard errors
-AGAIN_MIN: Final = 3  # rows of the sample with each of two values
+PULLED_MAX: Final = 0.95  # of the margins of the sample: the second term of the pull on them, both by root mean squares
 TAIL_MAX: Final = 20.0  # of a column: more than twice that of an exponential distribution
 JITTERS: Final = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # of a matrix with diagonal 1; only rounding can ask for them
 OUTSIDE: Final = -1  # places of a weight that is in no row of the covariance
@@ -74,7 +80,23 @@ class Spread(NamedTuple):
     intercept: I64
 
 
+class Span(NamedTuple):
+    """Which rows are like those that were learnt.
+
+    prior    : f64[a, a]  the part of the covariance that the prior determines
+    met      : u32[m]  slots of the features that were learnt, increasing
+    still    : u32[s]  slots of columns that had one value only, increasing
+    still_at : f64[s]  that value
+    """
+
+    prior: F64
+    met: U32
+    still: U32
+    still_at: F64
+
+
 SPREAD: Final = ("place", "variance", "covariance", "row")  # the names of these arrays in an edition
+SPAN: Final = ("prior_part", "met", "still", "still_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +107,8 @@ class Covariance:
     intercept : whether row 0 of it is the intercept's
     slot      : u32[m]     every feature of the sketch that has curvature; strictly increasing
     place     : i64[m]     its row in `matrix`, or OUTSIDE
-    variance  : f64[m]     of its weight: matrix[place, place], or 1 / D_j
+    variance  : f64[m]     of its weight: matrix[place, place], or 1 / D_j and the square of its pull
+    span      : None if rows are not checked; then a weight that is NEW counts 1
     why_not   : why there is none, in words for people; empty where there is one. The arrays are then empty
     """
 
@@ -94,6 +117,7 @@ class Covariance:
     slot: U32
     place: I64
     variance: F64
+    span: Span | None = None
     why_not: str = ""
 
     @staticmethod
@@ -113,27 +137,15 @@ class Covariance:
         matrix = _inverse(sketch.cross[np.ix_(rows, rows)], sketch.curvature[rows])
         if matrix is None:
             return _none("the curvature of the weights is singular")
-        unfit = _unfit(sketch, rows, matrix)
+        sampled = None if sketch.sample is None else _of_sample(sketch, sketch.sample, rows, matrix)
+        unfit = _unfit_unsampled(sketch, rows) if sampled is None else _unfit(sketch, sampled, rows, matrix)
         if unfit:
             return _none(unfit)
-        heavy = _heavy(sketch, rows)
-        if heavy:
-            return _none(f"columns with heavy tails: {heavy}, so intervals would be too narrow; send logarithms of these columns")
-        matrix *= sketch.noise
-        place = np.full(len(sketch.slot), OUTSIDE, np.int64)
-        place[rows] = np.arange(len(rows))
-        curvature = np.concatenate([sketch.curvature, sketch.outside_curvature])
-        known = curvature > 0.0
-        known[:1] &= not sketch.intercept  # its slot means nothing
-        variance = sketch.noise / np.where(known, curvature, 1.0)
-        if sketch.middle is not None and sketch.spread is not None and sketch.outside_spread is not None:
-            matrix = _in_input(matrix, sketch.middle[rows], sketch.spread[rows], sketch.intercept)
-            variance /= np.concatenate([sketch.spread, sketch.outside_spread]) ** 2
-        variance[rows] = matrix.diagonal()
-        slot = np.concatenate([sketch.slot, sketch.outside_slot])
-        place = np.concatenate([place, np.full(len(sketch.outside_slot), OUTSIDE, np.int64)])
-        order = np.flatnonzero(known)[np.argsort(slot[known], kind="stable")]
-        return Covariance(matrix, sketch.intercept, slot[order], place[order], variance[order])
+        if sampled is None:
+            return _by_slot(sketch, rows, sketch.noise * matrix, None, np.zeros(len(sketch.outside_slot)))
+        first, second = _pull(sketch, rows, matrix)
+        scatter = sketch.noise * (matrix + _floored(sketch, sampled, matrix)) + np.outer(first + second, first + second)
+        return _by_slot(sketch, rows, scatter, sketch.noise * (matrix * sketch.prior[rows]) @ matrix, _pull_outside(sketch) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +153,11 @@ class Uncertainty:
     """How the margins of one published model scatter. Immutable; made by `look_up`."""
 
     spread: Spread
+    span: Span | None = None
 
     def std_errors(self, batch: Batch, weights: Any, error: F64) -> None:
-        """Write the standard error of the margin of every row into `error`, f64[n]; NaN where it left the finite numbers.
+        """Write the standard error of the margin of every row into `error`, f64[n]; NaN for a row outside the span of those
+        learnt, or where it left the finite numbers.
 
         weights : the `riata_weights` of the model this was made for
         """
@@ -156,6 +170,10 @@ class Uncertainty:
             covariance=own.covariance,
             size=len(own.covariance),
             intercept=int(own.intercept[0]),
+            **({} if self.span is None else self.span._asdict()),
+            mets=0 if self.span is None else len(self.span.met),
+            stills=0 if self.span is None else len(self.span.still),
+            spanned=self.span is not None,
         )
         if not core.row_variances(weights, spread, *features_of(batch), at, x, room, error):
             raise ValueError("the rows of a batch are not inside of its features")
@@ -170,7 +188,7 @@ class Uncertainty:
 
     def memory(self) -> int:
         """Return bytes; the covariance is shared by publications."""
-        return sum(array.nbytes for array in self.spread)
+        return sum(array.nbytes for array in (*self.spread, *(self.span or ())))
 
 
 def look_up(covariance: Covariance, weights: Weights) -> Uncertainty | None:
@@ -184,8 +202,13 @@ def look_up(covariance: Covariance, weights: Weights) -> Uncertainty | None:
     variance = np.zeros(len(at))
     place[found], variance[found] = covariance.place[at[found]], covariance.variance[at[found]]
     intercept = np.array([0 if covariance.intercept else -1])
-    arrays = (read_only(array) for array in (place, variance, covariance.matrix, intercept))
-    return Uncertainty(Spread(*cast(tuple[I64, F64, F64, I64], tuple(arrays))))
+    spread = (read_only(array) for array in (place, variance, covariance.matrix, intercept))
+    span = (
+        None
+        if covariance.span is None
+        else Span(*cast(tuple[F64, U32, U32, F64], tuple(read_only(one) for one in covariance.span)))
+    )
+    return Uncertainty(Spread(*cast(tuple[I64, F64, F64, I64], tuple(spread))), span)
 
 
 def _inverse(cross: F64, curvature: F64) -> F64 | None:
@@ -207,7 +230,90 @@ def _inverse(cross: F64, curvature: F64) -> F64 | None:
     return None
 
 
-def _unfit(sketch: Sketch, rows: I64, inverse: F64) -> str:
+def _by_slot(sketch: Sketch, rows: I64, matrix: F64, prior: F64 | None, outside: F64) -> Covariance:
+    """Return the covariance of the weights `rows` of the block, in units of the input, and the variances of all others.
+
+    prior   : f64[a, a]  the part of the covariance that the prior determines; None if rows are not checked
+    outside : f64[n]  what is added to the variances of the features outside the block
+    """
+    place = np.full(len(sketch.slot) + len(outside), OUTSIDE, np.int64)
+    place[rows] = np.arange(len(rows))
+    curvature = np.concatenate([sketch.curvature, sketch.outside_curvature])
+    known = curvature > 0.0
+    known[:1] &= not sketch.intercept  # its slot means nothing
+    variance = sketch.noise / np.where(known, curvature, 1.0)
+    variance[len(sketch.slot) :] += outside
+    if sketch.middle is not None and sketch.spread is not None and sketch.outside_spread is not None:
+        units = sketch.middle[rows], sketch.spread[rows], sketch.intercept
+        matrix, prior = _in_input(matrix, *units), None if prior is None else _in_input(prior, *units)
+        variance /= np.concatenate([sketch.spread, sketch.outside_spread]) ** 2
+    variance[rows] = matrix.diagonal()
+    slot = np.concatenate([sketch.slot, sketch.outside_slot])
+    order = np.flatnonzero(known)[np.argsort(slot[known], kind="stable")]
+    still = (np.zeros(0, np.uint32), np.zeros(0)) if sketch.still is None else sketch.still
+    span = None if prior is None else Span(prior, slot[order], *still)
+    return Covariance(matrix, sketch.intercept, slot[order], place[order], variance[order], span)
+
+
+class _Sampled(NamedTuple):
+    """The rows of the sample at the present weights.
+
+    z      : f64[n, a]  values of the weights of the block, then of those outside that are not zero and occur in it
+    beta   : f64[a]     these weights
+    spread : f64[a, a]  their covariance by the curvature alone
+    share  : f64[n]     how many rows each stands for
+    curvature, excess : f64[n]  of the log-likelihood, as the sketch counts it, and how much of that the floor is expected to add
+    off    : f64[n]     slope, less what the linearisation says it is
+    """
+
+    z: F64
+    beta: F64
+    spread: F64
+    share: F64
+    curvature: F64
+    excess: F64
+    off: F64
+
+
+def _pull(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64]:
+    """Return two terms f64[a] of how far prior and penalty pull the weights `rows` of the block."""
+    prior, beta = sketch.prior[rows], sketch.beta[rows]
+    first = inverse @ (prior * beta + sketch.gamma[rows] * np.sign(beta))
+    return first, inverse @ (prior * first)
+
+
+def _pull_outside(sketch: Sketch) -> F64:
+    """Return both terms together for the features outside the block, each by itself: f64[n]."""
+    curvature = np.where(sketch.outside_curvature > 0.0, sketch.outside_curvature, 1.0)
+    pressed = sketch.outside_prior * sketch.outside_beta + sketch.outside_gamma * np.sign(sketch.outside_beta)
+    pull: F64 = pressed / curvature * (1.0 + sketch.outside_prior / curvature)
+    return pull
+
+
+def _floored(sketch: Sketch, sampled: _Sampled, inverse: F64) -> F64:
+    """Return what the smallest curvature of an event hides of the covariance of the block, f64[a, a]."""
+    half = sampled.z[:, : len(inverse)] @ inverse
+    found: F64 = (half.T * (sampled.share * sampled.excess)) @ half
+    return found if _is_enough(sketch, sampled) else np.zeros_like(inverse)
+
+
+def _is_enough(sketch: Sketch, sampled: _Sampled) -> bool:
+    """Whether the sample says how often rows like its own occur."""
+    return sketch.intercept and len(sampled.z) >= SAMPLE_MIN
+
+
+def _unfit_unsampled(sketch: Sketch, rows: I64) -> str:
+    """Return what is said against the inverse curvature of the weights `rows` without a sample; empty for nothing."""
+    alike = _combinations(sketch)
+    if alike:
+        return f"{alike} columns are nearly combinations of others, and no sample of rows shows their effect"
+    heavy = 0 if sketch.tail is None or not sketch.starts_pull else int((sketch.tail[rows] > TAIL_MAX).sum())
+    return (
+        f"columns with heavy tails: {heavy}, so intervals would be too narrow; send logarithms of these columns" if heavy else ""
+    )
+
+
+def _unfit(sketch: Sketch, sampled: _Sampled, rows: I64, inverse: F64) -> str:
     """Return what a sample of rows says against the inverse curvature of the weights `rows` of the block; empty for nothing.
 
     Let a row x of the sample have the curvature h, times the number of rows that it stands for. If C is the inverse of the sum of
@@ -216,30 +322,24 @@ def _unfit(sketch: Sketch, rows: I64, inverse: F64) -> str:
     their linearisation says, move the margins from the optimum; pairs of rows give the mean square of that in standard errors,
     without the noise of the sample.
     """
-    if sketch.sample is None:
-        alike = _combinations(sketch)
-        return f"{alike} columns are nearly combinations of others, and no sample of rows shows their effect" if alike else ""
     if sketch.left_out:
         return f"{sketch.left_out} features outside the block should have a weight; set a larger k, or mode hybrid"
-    if not sketch.intercept or sketch.sample.rows.n < SAMPLE_MIN:
+    if not _is_enough(sketch, sampled):
         return ""
-    z, beta, spread = _of_sample(sketch, rows, inverse)
-    sample, n = sketch.sample, sketch.sample.rows.n
-    slope, curvature = _terms(sample, z @ beta)
-    before, curvature_before = _terms(sample, sample.margin)
-    share = sample.rows.weight / float(sample.rows.weight @ curvature) * sketch.curvature[0]
-    pairs = z @ spread @ z.T
+    n = len(sampled.z)
+    pairs = sampled.z @ sampled.spread @ sampled.z.T
     variance = pairs.diagonal()
-    counted, others = share * curvature, n / (n - 1.0)
-    weights = float(counted @ variance)
-    apart = float(counted @ pairs**2 @ counted - counted**2 @ variance**2) * others / weights
+    counted, others = sampled.share * sampled.curvature, n / (n - 1.0)
+    apart = float(counted @ pairs**2 @ counted - counted**2 @ variance**2) * others / float(counted @ variance)
     if apart > MISSED_MAX and bool((sketch.outside_curvature > 0.0).any()):
         return "features that occur together are not together in the block of cross curvature; set a larger k, or mode exact"
-    off = share * (slope - before + curvature_before * (z @ beta - sample.margin))
-    moved = off[:, np.newaxis] * (pairs / np.sqrt(variance))
+    moved = (sampled.share * sampled.off)[:, np.newaxis] * (pairs / np.sqrt(variance))
     square = float(np.mean(moved.sum(axis=0) ** 2 - np.sum(moved**2, axis=0))) * others
     if square > MOVED_MAX**2:
         return f"the weights have moved since most rows were learnt: margins are {math.sqrt(square):.0f} errors from the optimum"
+    again = sampled.z[:, : len(rows)] @ _pull(sketch, rows, inverse)[1]
+    if float(np.mean(again**2)) > PULLED_MAX**2 * float(np.var(sampled.z @ sampled.beta)):
+        return "the prior holds the weights far from the optimum: columns with heavy tails; send logarithms of these columns"
     return ""
 
 
@@ -257,24 +357,9 @@ def _combinations(sketch: Sketch) -> int:
     return int((sketch.curvature[used] * matrix.diagonal() > INFLATION_MAX)[column].sum())
 
 
-def _heavy(sketch: Sketch, rows: I64) -> int:
-    """Return how many columns have heavy tails. One of two values has none: if one value is rare, it still occurs again."""
-    if sketch.tail is None or not sketch.starts_pull:
-        return 0
-    heavy = sketch.slot[rows][sketch.tail[rows] > TAIL_MAX]
-    if sketch.sample is None or sketch.outside_tail is None:
-        return len(heavy)
-    heavy = np.concatenate([heavy, sketch.outside_slot[sketch.outside_tail > TAIL_MAX]])
-    batch = sketch.sample.rows
-    key = batch.hash >> np.uint32(HASH_BITS - sketch.bits)
-    seen = [np.unique(batch.value[key == slot], return_counts=True)[1] for slot in heavy]
-    return sum(len(count) != 2 or int(count.min()) < AGAIN_MIN for count in seen)
-
-
-def _of_sample(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64, F64]:
-    """Return the values of the sample f64[n, a] of the weights `rows` of the block, and of those outside that are not zero and
-    occur in it; these weights f64[a]; and their covariance f64[a, a]."""
-    batch = cast(Sample, sketch.sample).rows
+def _of_sample(sketch: Sketch, sample: Sample, rows: I64, inverse: F64) -> _Sampled:
+    """Evaluate the rows of the sample, with the weights `rows` of the block and their inverse curvature."""
+    batch = sample.rows
     key, row = batch.hash >> np.uint32(HASH_BITS - sketch.bits), np.repeat(np.arange(batch.n), np.diff(batch.indptr))
     first = int(sketch.intercept)
     alive = (sketch.outside_beta != 0.0) & (sketch.outside_curvature > 0.0) & np.isin(sketch.outside_slot, key)
@@ -289,7 +374,24 @@ def _of_sample(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64, F64]:
     spread[: len(rows), : len(rows)] = inverse
     outside = np.arange(len(rows), len(spread))
     spread[outside, outside] = 1.0 / sketch.outside_curvature[alive]
-    return z, np.concatenate([sketch.beta[rows], sketch.outside_beta[alive]]), spread
+    beta = np.concatenate([sketch.beta[rows], sketch.outside_beta[alive]])
+    margin = z @ beta
+    slope, curvature = _terms(sample, margin)
+    before, curvature_before = _terms(sample, sample.margin)
+    whole = max(float(batch.weight @ curvature), np.finfo(np.float64).tiny)
+    share = batch.weight / whole * (sketch.curvature[0] if sketch.intercept else 1.0)
+    off = slope - before + curvature_before * (margin - sample.margin)
+    return _Sampled(z, beta, spread, share, curvature, _excess(sample, margin), off)
+
+
+def _excess(sample: Sample, margin: F64) -> F64:
+    """Return how much the floor is expected to add to the curvature p (1 - p) of each row: a label with the probability q below
+    it counts floor (1 - q) in place of q (1 - q)."""
+    if sample.link != "logistic":
+        return np.zeros(len(margin))
+    rare = 1.0 / (1.0 + np.exp(np.abs(margin)))
+    excess: F64 = rare * (1.0 - rare) * np.maximum(sample.floor - rare, 0.0)
+    return excess
 
 
 def _terms(sample: Sample, margin: F64) -> tuple[F64, F64]:
@@ -310,7 +412,7 @@ def _in_input(matrix: F64, middle: F64, spread: F64, intercept: bool) -> F64:
 
 
 def _none(why_not: str) -> Covariance:
-    return Covariance(np.zeros((0, 0)), False, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0), why_not)
+    return Covariance(np.zeros((0, 0)), False, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0), why_not=why_not)
 
 
 # The regularisation path of a sketch: the weights under other penalties, without learning again.

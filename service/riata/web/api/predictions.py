@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from riata.base.arrays import F64, I64
-from riata.predict.model import Scores
+from riata.predict.model import OUTSIDE_SPAN, Scores
 from riata.run.writer.published import Published
 from riata.web.api.schemas import Count, Document, Number, PredictionId
 from riata.web.server.answers import ARROW, JSON, NDJSON, Answer
@@ -84,13 +84,13 @@ class Prediction(Document, gc=False):
     probability   : of the positive class, or of the class in `label`; null if the model gives no probabilities
     label         : as labels are written; of several classes the name of the one with the largest margin, null before the first
     std_error     : approximate standard error of the margin, from the curvature of the non-zero weights, which may be some
-        seconds old; features without a weight add nothing. null, with the reason in `std_error` of `GET /models/{model}`, if the
-        learner keeps no curvature or too much to invert, if the model is worse than its base rate, if too few events have come
-        for so many weights, or if columns are nearly combinations of others or have heavy tails
+        seconds old, and their pull by prior and penalty; features without a weight add nothing. null, with the reason in
+        `std_error_why_not`, for a row unlike all that were learnt; for all rows, with the reason in `std_error` of
+        `GET /models/{model}`, where it would mean nothing
     probabilities : if the model has several classes: the probability of each, which sum to one
     decision      : if the model has costs: the class of the lower expected cost
     interval      : with level: the central interval of the probability under the posterior distribution of the weights, and its
-        mean; from draws, or from std_error as if the margin were normal; features that the model has not met add nothing
+        mean; from draws, or from std_error as if the margin were normal, and then null where that is
     contributions : with explain: bias plus these contributions, added in this order, equals the margin to the last bit. With
         shapes they have the interval of each value, the intervals of each pair, and `(shapes)`, which every row has
     by_column     : with explain, if the model has shapes: these with the interval of a value added to its column, largest first
@@ -106,7 +106,8 @@ class Prediction(Document, gc=False):
     model: ServedModel
     probabilities: dict[str, Number] | UnsetType = UNSET
     decision: int | UnsetType = UNSET
-    interval: Interval | UnsetType = UNSET
+    interval: Interval | UnsetType | None = UNSET
+    std_error_why_not: str | UnsetType = UNSET
     bias: Number | UnsetType = UNSET
     contributions: list[Contribution] | UnsetType = UNSET
     by_column: list[ColumnPart] | UnsetType = UNSET
@@ -207,7 +208,9 @@ def documents(predicted: Predicted) -> list[Prediction]:
             answer.decision = decided
     if intervals is not None:
         for answer, ends in zip(answers, intervals.ends.tolist(), strict=True):
-            answer.interval = Interval(intervals.level, *ends)
+            answer.interval = None if ends[0] != ends[0] else Interval(intervals.level, *ends)
+    for at in () if scores.outside is None else np.flatnonzero(scores.outside).tolist():
+        answers[at].std_error_why_not = OUTSIDE_SPAN
     for answer, explanation in zip(answers, predicted.explained, strict=False):  # all of them, or none
         for name, value in explanation.items():
             setattr(answer, name, value)

@@ -68,7 +68,7 @@ export function tryIt(context) {
     const largest = [...shown].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution)).slice(0, 30);
     put(output.body, facts([
       [answer.probability === null ? "prediction" : "probability of label 1", number(answer.probability ?? answer.margin)],
-      ["95 % interval", ends ? `${number(ends.low, 3)} to ${number(ends.high, 3)}` : "unknown: the learner keeps no curvature, or has not computed it yet"],
+      ["95 % interval", ends ? `${number(ends.low, 3)} to ${number(ends.high, 3)}` : `unknown: ${answer.std_error_why_not || "the learner keeps no curvature, or has not computed it yet"}`],
       ["margin", answer.std_error === null ? number(answer.margin) : `${number(answer.margin)} ± ${number(2 * answer.std_error, 2)}`],
       ["features", `${answer.known_features} known, ${answer.unknown_features} unknown to the model`],
       ["model", `version ${answer.model.version}, event ${number(answer.model.seq)}`],
