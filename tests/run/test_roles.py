@@ -505,3 +505,28 @@ def test_the_writer_that_comes_back_from_a_pause_is_fenced() -> None:
             assert np.isfinite(first.service.published("m").model.weights.intercept)
 
     run(work)
+
+
+def test_processes_that_meet_a_field_at_once_agree_on_its_kind() -> None:
+    store = SharedMemoryStore()
+
+    async def work() -> None:
+        async with running(store, "all") as leader, running(store, "web") as web:
+            await with_model(leader)
+            await until(web.has)
+            first = web.parse([{"features": {"zip": "B"}, "label": 1}])
+            other = leader.parse([{"features": {"zip": 7}, "label": 1}])
+            await web.service.observe("m", first)
+            await leader.service.observe("m", other)  # was read before the other names of the log were known
+            for one in (leader, web):
+                kinds = one.engine.served_models["m"].names.kinds
+                assert kinds is not None
+                await until(lambda kinds=kinds: kinds.documents() == {"zip": "category"}, 20.0)  # type: ignore[misc]
+            async with running(store, "web") as later:
+                await until(later.has)
+                names = later.engine.served_models["m"].names
+                await until(lambda: len(names) == 2)
+                assert names.kinds is not None
+                assert names.kinds.documents() == {"zip": "category"}
+
+    run(work)

@@ -415,3 +415,24 @@ def test_a_key_that_comes_twice_is_refused_whatever_its_kind() -> None:
         body = f'{{"features":{{"{name}":{value},"{name}":{value}}}}}'.encode()
         parsed = parse_examples(body, LINES, model.context, labelled=False)
         assert [error.code for error in parsed.errors] == ["duplicate_key"]
+
+
+def test_names_of_the_log_decide_fields_that_were_met_ahead_of_them() -> None:
+    key = 5
+    kinds = FieldKinds(Fields((("d", "number"),), True), key)
+
+    def names(*texts: str) -> Names:
+        found = []
+        for text in texts:
+            field, is_indicator, value = text.encode().partition(b"=")
+            number, prefix = (hash_name(field, key, TAGS[tag]) for tag in ("number", "equals"))
+            found.append((hash_name(value, prefix, TAGS["number"]) if is_indicator else number, text.encode()))
+        return Names.of(found)
+
+    kinds.meet(names("a", "d=x"))
+    kinds.meet(names("zip", "city", "late"), is_ahead=True)
+    kinds.settle(names("a=1", "zip=B", "d=x", "city", "zip"))
+    assert kinds.documents() == {"a": "number", "zip": "category", "city": "number", "late": "number", "d": "number"}
+    kinds.settle(names("zip", "late=x", "city=x"))  # only `late` is still to be decided
+    assert kinds.documents() == {"a": "number", "zip": "category", "city": "number", "late": "category", "d": "number"}
+    assert kinds.kind(hash_of_field("late", key)) == KINDS["category"]

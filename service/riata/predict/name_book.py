@@ -97,11 +97,14 @@ class NameBook:
         """How many names were offered and found no room."""
         return self.seen.dropped
 
-    def add_all(self, names: Names) -> int:
-        """Keep those of `names` that are new, as long as there is room; how many that were."""
+    def add_all(self, names: Names, is_ahead: bool = False) -> int:
+        """Keep those of `names` that are new, as long as there is room; how many that were.
+
+        is_ahead : the log may have names before them that are not known yet
+        """
         n = len(names.fingerprint)
         if n > _AT_ONCE:
-            return sum(self.add_all(part) for part in names.parts(_AT_ONCE))
+            return sum(self.add_all(part, is_ahead) for part in names.parts(_AT_ONCE))
         seen, kept = self.seen, self._kept
         given = address(names.fingerprint), address(names.length), address(names.text), n
         added = core.keep_names(*seen.places, seen.count, self.capacity - seen.count, kept, *given)
@@ -112,7 +115,7 @@ class NameBook:
             seen.count += added
             before, self._held = self._held.names, self._held._replace(names=kept.names)
             if self.kinds is not None:
-                self.kinds.meet(names if added == n else self._since(before))
+                self.kinds.meet(names if added == n else self._since(before), is_ahead)
         if kept.dropped:
             seen.dropped += kept.dropped
             kept.dropped = 0

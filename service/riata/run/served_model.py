@@ -133,10 +133,13 @@ class ServedModel:
         """Whether a newer state than the served one can be asked for, and was not."""
         return not self.asked and self.published is not None and self.published.applied < self.logged
 
-    def learn_names(self, names: Iterable[tuple[int, bytes]]) -> None:
-        """Remember names that are in the log now; cheap if they are passed as `Names`."""
+    def learn_names(self, names: Iterable[tuple[int, bytes]], is_ahead: bool = False) -> None:
+        """Remember names that are in the log now; cheap if they are passed as `Names`. is_ahead: not all before them are known"""
+        found = Names.of(names)
         with self.naming:
-            self.names.add_all(Names.of(names))
+            if not is_ahead and self.names.kinds is not None:
+                self.names.kinds.settle(found)
+            self.names.add_all(found, is_ahead)
 
     def on_logged(self, append: Append, appended: Appended) -> None:
         """Update from a record that was logged."""
@@ -148,9 +151,10 @@ class ServedModel:
             if appended.batch is not None and appended.batch.time is not None:
                 time = appended.batch.time
                 self.lateness.add_all((record.accepted_ms - time[time != NO_TIME]) / 1000)
+        is_next = record is not None and record.first == self.named + 1
         if append.names:
-            self.learn_names(append.names)
-        if record is not None and record.first == self.named + 1:
+            self.learn_names(append.names, is_ahead=not is_next)
+        if record is not None and is_next:
             self.named = record.last
 
     def note_left_out(self, refused: Mapping[int, str]) -> None:

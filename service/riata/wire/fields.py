@@ -173,6 +173,7 @@ class FieldKinds:
         self._met: dict[int, tuple[str, int]] = {}  # name and kind by hash
         self._early: dict[int, tuple[int, int]] = {}  # of fields that are in rows which are not in the log yet
         self._unread: dict[int, Counter[str]] = {}  # by field, what was counted as UNREADABLE
+        self._ahead: set[int] = set()  # met in rows of this process; the log may have earlier rows, of other processes
         self._table = _empty_table(_PLACES_AT_FIRST)
         self._changing = threading.Lock()
         self._kept: list[U64] = []  # a reader may still hold an earlier table; each is at least twice as long as the one before
@@ -196,15 +197,31 @@ class FieldKinds:
         """Return the kind of a field by its hash; 0 if it has none."""
         return int(self._table[1 + self._place(self._table, field)]) & _KIND
 
-    def meet(self, names: Names) -> None:
-        """Learn kinds from names that are in the log now."""
+    def meet(self, names: Names, is_ahead: bool = False) -> None:
+        """Learn kinds from names that are in the log now. is_ahead: names before them may not be known yet"""
         if not self._meets or self.is_wide:
             return
         with self._changing:
+            known = set(self._met) if is_ahead else set()
             at = self._meet_from(names, 0)
             while at < len(names) and not self.is_wide:
                 self._make_table(2 * (len(self._declared) + len(self._met)))
                 at = self._meet_from(names, at)
+            if is_ahead:
+                self._ahead |= self._met.keys() - known
+
+    def settle(self, names: Names) -> None:
+        """Decide the kinds of fields that were met ahead by the names of the log in their order, which other processes know."""
+        if not self._ahead:
+            return
+        in_order = FieldKinds(AUTO, self._key)
+        in_order.meet(names)
+        with self._changing:
+            for field in self._ahead & in_order._met.keys():
+                self._met[field] = in_order._met[field]
+                if field not in self._declared:
+                    self._table[1 + self._place(self._table, field)] = np.uint64(field | self._met[field][1])
+            self._ahead -= in_order._met.keys()
 
     def with_met(self, names: Names) -> FieldKinds | None:
         """Return these kinds and those that names which are not in the log yet tell; None if those are none."""
