@@ -59,6 +59,14 @@ def test_a_row_at_fault_is_named_and_nothing_is_learnt() -> None:
     assert model.digest == before
 
 
+def test_a_row_of_which_no_field_is_known_is_refused_if_the_model_says_so() -> None:
+    model = Model({"unknown_rows": "refuse"})
+    model.learn_one({"zip": "01"}, 1)
+    assert model.predict_one({"zip": "02"})["unknown_features"] == 1
+    with pytest.raises(BadInput, match="the model knows none of plan=x"):
+        model.predict_one({"plan": "x"})
+
+
 def test_a_dictionary_in_a_row_is_a_namespace() -> None:
     model = Model()
     model.learn_many([{"user": {"age": 41.5, "gone": None}, "label": 1}, {"features": {"user": {"age": 2.0}}, "label": 0}])

@@ -20,6 +20,7 @@ from riata.predict.model import OUTSIDE_SPAN, Scores
 from riata.predict.model import Model as Served
 from riata.predict.name_book import NameBook
 from riata.predict.uncertainty import Covariance
+from riata.predict.unknown_rows import unknown_rows
 from riata.run.candidates.exports import read_export, write_export
 from riata.run.files.fit import Fit
 from riata.run.state.config import read_config
@@ -147,10 +148,14 @@ class Model:
         return self._model().explain(row, self._names.in_slot).answer()
 
     def score_body(self, body: bytes, content_type: str = NDJSON) -> tuple[Scores, list[RowError]]:
-        """Score the rows of a body in a format of the service, without labels. Rows at fault are returned, and have no score."""
+        """Score the rows of a body in a format of the service, without labels. Rows at fault are returned."""
         config = self._state.config
-        parsed = parse_examples(body, content_type, Context(config.encoder, config.labels, kinds=self._names.kinds), False)
-        return self._model().score(parsed.batch), parsed.errors
+        context = Context(config.encoder, config.labels, kinds=self._names.kinds)
+        parsed = parse_examples(body, content_type, context, False)
+        scores, unknown = self._model().score(parsed.batch), list[RowError]()
+        if config.unknown_rows == "refuse":
+            unknown = unknown_rows(scores, lambda: explain_rows(body, content_type, context), self._names, parsed.row)
+        return scores, [*parsed.errors, *unknown]
 
     def _roles(self, features: Mapping[str, Any]) -> Roles:
         return Roles(kinds=self.fields if any(map(is_moment, features.values())) else {})

@@ -90,7 +90,7 @@ def test_the_penalty_of_a_sketch_may_change_and_nothing_else_of_it() -> None:
     with pytest.raises(Conflict, match=r"learner\.kind"):
         check_change(sketch(), read_config({}))
     always = {"checkpoint_every_events", "checkpoint_every_s", "publish_every_ms", "default_label", "label_ttl_s"}
-    always |= {"decision", "fields", "negatives_kept", "drift", "slices", "weights_followed"}
+    always |= {"decision", "fields", "negatives_kept", "drift", "slices", "unknown_rows", "weights_followed"}
     assert may_change(sketch()) == sorted(always | {"gamma"})
     assert "gamma" not in may_change(read_config({"learner": {"kind": "ftrl_proximal"}}))
 

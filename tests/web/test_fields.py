@@ -129,6 +129,43 @@ def test_one_value_is_one_feature_through_every_route(client: httpx.Client) -> N
     assert line[0]["margin"] == wanted
 
 
+UNKNOWN = "features: the model knows none of "
+
+
+def test_rows_of_which_no_field_is_known_are_refused_if_the_model_says_so(client: httpx.Client) -> None:
+    create(client, "strict", encoder={"fields": {"when": "time", "body": "text"}, "crosses": [["zip", "plan"]]})
+    observe(client, "strict", *({"age": i, "zip": f"0{i % 3}", "user": {"id": f"u{i % 2}"}} for i in range(1, 50)))
+    strange: dict[str, Any] = {"plan": "x", "user": {"name": "eve"}}
+
+    def answer(*rows: dict[str, Any]) -> httpx.Response:
+        body = "\n".join(json.dumps({"features": row}) for row in rows)
+        return client.post("/models/strict/predict", content=body, headers=LINES)
+
+    assert answer(strange).status_code == 200  # unless it says so
+    assert client.patch("/models/strict", json={"unknown_rows": "refuse"}).status_code == 200
+    refused = answer({"age": 5}, strange).json()
+    assert (refused["code"], [one["index"] for one in refused["errors"]]) == ("rows_refused", [1])
+    told = refused["errors"][0]
+    assert (told["code"], told["detail"]) == ("unknown_row", UNKNOWN + "plan=x, user^name:eve")
+    known: list[dict[str, Any]] = [{"zip": "99"}, {"user": {"id": "new"}}, {"when": "2026-11-29"}, {"body": "words"}, {}]
+    for row in [*known, {"zip": "9", "plan": "x"}]:
+        assert answer(row).status_code == 200, row
+    for query, status in (("plan=x", 422), ("plan=x&zip=99", 200), ("age=1", 200), ("plan=5", 422), ("", 200)):
+        assert client.get(f"/models/strict/predict?{query}").status_code == status, query
+    for row, status in ((strange, 422), ({"age": 1}, 200)):
+        assert client.post("/models/strict/predict", json={"features": row}).status_code == status
+    for name, status in (("plan", 422), ("zip", 200)):
+        tensor = {"name": name, "shape": [1], "datatype": "BYTES", "data": ["99"]}
+        assert client.post("/v2/models/strict/infer", json={"inputs": [tensor]}).status_code == status
+
+
+def test_a_model_whose_fields_have_no_kinds_knows_the_features_that_it_learnt(client: httpx.Client) -> None:
+    create(client, "strict-off", encoder={"fields": "off"}, unknown_rows="refuse")
+    observe(client, "strict-off", {"zip": "01", "age": 1}, {"zip": "02"})
+    for row, status in (({"zip": "01"}, 200), ({"zip": "03"}, 422), ({"age": 7}, 200), ({"other": 1}, 422)):
+        assert client.post("/models/strict-off/predict", json={"features": row}).status_code == status, row
+
+
 def test_kinds_are_changed_from_an_event_on(client: httpx.Client) -> None:
     create(client, "changed", encoder={"fields": "off"})
     observe(client, "changed", {"zip": 7, "age": 5})

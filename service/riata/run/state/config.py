@@ -45,6 +45,7 @@ _LATER: Final = {
     "classes": ClassesConfig(),
     "slices": (),
     "weights_followed": (),
+    "unknown_rows": "predict",
 }
 
 
@@ -229,6 +230,10 @@ class ModelConfig:
         " margin, so that probabilities and metrics are those of the rows as sent",
     ] = field(default_factory=LabelWeight)
 
+    unknown_rows: Annotated[
+        Literal["predict", "refuse"],
+        "whether a row of which the model knows no field is predicted as one without features, or refused (`unknown_row`)",
+    ] = "predict"
     drift: Annotated[
         DriftConfig,
         "detection of changes of the loss, of the label rate and of the share of unknown features, and what follows an alarm",

@@ -27,6 +27,7 @@ CHANGEABLE = frozenset(
         "classes",
         "fields",
         "slices",
+        "unknown_rows",
         "weights_followed",
     }
 )

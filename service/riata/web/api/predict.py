@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -18,6 +19,7 @@ from riata.base.limits import REMEMBERED_ROW_BYTES_MAX
 from riata.predict.model import OneRow, Scores
 from riata.predict.name_book import NameBook
 from riata.predict.posterior import intervals_of
+from riata.predict.unknown_rows import NamedRows, unknown_rows
 from riata.run.labels.pending_rows import TOO_LARGE, encode_waiting
 from riata.run.served_model import NotServedYet
 from riata.run.state.config import ModelConfig, require_one_margin
@@ -33,7 +35,7 @@ from riata.web.api.predictions import (
     wanted_form,
     write_answer,
 )
-from riata.web.api.problems import RowsNotPredicted, refuse_errors
+from riata.web.api.problems import RowsNotPredicted, refuse_errors, refuse_rows
 from riata.web.api.routes.predict import BESIDE_BODY, IN_QUERY, REFIT, QuestionOptions
 from riata.web.auth.keys import OBSERVE, Forbidden, Key
 from riata.web.server.answers import ARROW, JSON, Answer
@@ -47,7 +49,6 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 REMEMBER_IN_QUERY: Final = "_remember"
 REMEMBERED_INLINE_BYTES_MAX: Final = 2 * 2**10  # encoding a row takes the event loop 50 µs, even if it is short
 PLAIN_MODELS_MAX: Final = 1024  # entries of `Predict.plain`
-NamedRows = list[list[tuple[int, float, str]]]
 
 
 # Fast prediction of simple rows of one model, from the bytes of a row to the JSON document that answers it.
@@ -74,6 +75,8 @@ class SingleRowResponder:
         if found is None:
             return None
         margin, probability, label, known, unknown = found
+        if unknown and not known and published.config.unknown_rows == "refuse":
+            return None
         source = self._text_of(published, self._monotonic_ms(), stale_s)
         whole = published.config.labels != "real"
         return _ENCODE(prediction((probability, margin, label, math.nan, known, unknown), whole, source))
@@ -256,20 +259,17 @@ def predict_query(features: list[tuple[str, str]], question: Question, served: S
     """Predict the one row of a query."""
     parsed = parse_query(features, served.context)
     refuse_errors(parsed)
-    named = explain_query(features, served.context) if question.explain else None
-    return predictions(parsed, served, question, named, [])
+    return predictions(parsed, served, question, partial(explain_query, features, served.context), [])
 
 
 def predict_body(body: bytes, kind: str, question: Question, served: Served) -> Predicted:
     """Predict every row of a body."""
     parsed = parse_for_store(body, kind, served.context, labelled=False)
     refuse_errors(parsed)
-    named = None
-    if question.explain:
-        if parsed.batch.nnz > EXPLAINED_FEATURES_MAX:
-            detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features per request, got {parsed.batch.nnz}"
-            raise TooLarge(detail, "too_many_features_to_explain")
-        named = explain_rows(body, kind, served.context)
+    if question.explain and parsed.batch.nnz > EXPLAINED_FEATURES_MAX:
+        detail = f"explain: at most {EXPLAINED_FEATURES_MAX} features per request, got {parsed.batch.nnz}"
+        raise TooLarge(detail, "too_many_features_to_explain")
+    named = partial(explain_rows, body, kind, served.context)
     return predictions(parsed, served, question, named, rows_to_remember(parsed, question))
 
 
@@ -302,16 +302,20 @@ def explained_row(published: Published, row: list[tuple[int, float, str]], names
     return {**found.answer(), **runs}
 
 
-def predictions(parsed: Parsed, served: Served, question: Question, named: NamedRows | None, rows: list[bytes]) -> Predicted:
-    """Score the rows; explain them if `named` has their features; add intervals if the question has a level."""
+def predictions(
+    parsed: Parsed, served: Served, question: Question, named: Callable[[], NamedRows], rows: list[bytes]
+) -> Predicted:
+    """Score the rows, and explain them or add intervals if the question asks for it. named : returns them with their features"""
     published = served.published
     model = published.model
     source = source_document(published, served.age_s, served.stale_s)
-    explained = [explained_row(published, row, served.names) for row in named or ()]
+    explained = [explained_row(published, row, served.names) for row in named()] if question.explain else []
     whole_labels = published.config.labels != "real"
     if (level := question.level) is not None:
         require_one_margin(published.config, "an interval of the probability")
     scores = model.score(parsed.batch)
+    if published.config.unknown_rows == "refuse":
+        refuse_rows(unknown_rows(scores, named, served.names, parsed.row), parsed.rows)
     intervals = None if level is None else Intervals(level, intervals_of(model, parsed.batch, scores, level))
     decisions = decided(scores, published.config)
     return Predicted(

@@ -165,6 +165,10 @@ def answer_error(error: RiataError, more: Sequence[tuple[bytes, bytes]] = ()) ->
 
 def refuse_errors(parsed: Parsed) -> None:
     """Refuse the request if any row is bad: a client could misalign a list of predictions with gaps."""
-    if parsed.errors:
-        detail = f"{len(parsed.errors)} of {parsed.rows} rows cannot be predicted; no row was"
-        raise RowsNotPredicted(detail, parsed.errors)
+    refuse_rows(parsed.errors, parsed.rows)
+
+
+def refuse_rows(errors: Sequence[RowError], rows: int) -> None:
+    """Refuse a request of so many rows if there are errors."""
+    if errors:
+        raise RowsNotPredicted(f"{len(errors)} of {rows} rows cannot be predicted; no row was", errors)

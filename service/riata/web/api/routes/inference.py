@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -19,13 +20,14 @@ from riata.base.errors import BadInput, RiataError, nearest
 from riata.base.limits import BODY_BYTES_MAX, ROWS_PER_REQUEST_MAX
 from riata.predict.model import Scores
 from riata.predict.name_book import NameBook
+from riata.predict.unknown_rows import unknown_rows
 from riata.web.api.predictions import winners
-from riata.web.api.problems import refuse_errors
+from riata.web.api.problems import refuse_errors, refuse_rows
 from riata.web.api.route import V2_AT, Call, Handler, Route
 from riata.web.api.schemas import Count, Document, answer, json_body
 from riata.web.auth.keys import ANY, PREDICT, WATCH
 from riata.web.server.answers import NDJSON, Answer
-from riata.wire.parse import parse_examples
+from riata.wire.parse import explain_rows, parse_examples
 
 Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
@@ -196,7 +198,11 @@ async def infer(call: Call) -> Answer:
     def predicted() -> Scores:
         parsed = parse_examples(body, NDJSON.decode(), context, labelled=False)
         refuse_errors(parsed)
-        return published.model.score(parsed.batch)
+        scores = published.model.score(parsed.batch)
+        if published.config.unknown_rows == "refuse":
+            named = partial(explain_rows, body, NDJSON.decode(), context)
+            refuse_rows(unknown_rows(scores, named, service.names(model), parsed.row), parsed.rows)
+        return scores
 
     scores = await asyncio.to_thread(predicted)
     outputs, unknown = tensors(scores, published.config.classes.names, asked.outputs), int(scores.unknown.sum())
