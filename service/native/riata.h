@@ -218,13 +218,25 @@ typedef struct {
     double intercept;
 } riata_shapes;
 
+/* Values in whose place rows have others before they are learnt and predicted; riata/learn/apart.py says which.
+ *   feature  u32[values]   by increasing hash: a feature that has an indicator of itself and of `value` where it has that, and that counts as
+ *                          `used` then; 0: as absent
+ *   anywhere f64[everywhere]   values of all features, which then count as absent
+ *   column   u32[columns]  by increasing hash: a value below `low` counts as `least`, and one above `high` as `most` */
+typedef struct {
+    const u32 *feature, *column;
+    const double *value, *used, *anywhere, *low, *high, *least, *most;
+    i64 values, everywhere, columns;
+} riata_apart;
+
 /* The weights of a linear model that is served; read only, any thread may use them.
  *   slot u32[..], beta f64[..]   the non-zero weights, by increasing slot; slot = hash >> (32 - bits)
  *   bucket   u32[buckets + 1]    bucket[b] is the first entry whose slot has top bits of at least b; buckets is a power of two
  *   link     0 logistic, 1 identity, 2 hinge, 3 any number, 4 probit
  *   negative label of the negative class: 0 or -1
  *   low, high   least and largest margin as probabilities take it
- *   shapes   what is added to the margin, or NULL */
+ *   shapes   what is added to the margin, or NULL
+ *   apart    or NULL: riata_answer_row hands rows over that have such values; riata_margins takes rows without any */
 typedef struct {
     const u32 *slot;
     const double *beta;
@@ -232,6 +244,7 @@ typedef struct {
     i64 buckets, bits, link;
     double intercept, negative, low, high;
     const riata_shapes *shapes;
+    const riata_apart *apart;
 } riata_weights;
 
 typedef struct {
@@ -469,6 +482,17 @@ EXPORT void riata_move_cells(const i32 *before, const i32 *after, i64 m, const d
  *   score    f64[columns, columns]: above the diagonal the sum of three statistics, each of which is about 1 without an interaction
  * Source     Rao 1948; Hastie & Tibshirani 1990, section 6.4 for interactions of an additive model */
 EXPORT void riata_pair_scores(const double *column, const double *away, const double *spread, i64 columns, i64 n, double *score);
+
+/* ---- apart.c --------------------------------------------------------------------------------------------------------- */
+
+/* Count the values of n rows that have another in their place.
+ * Returns    -1 if rows are not inside of the features */
+EXPORT i64 riata_count_apart(const riata_apart *apart, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features);
+
+/* Write these rows as they are learnt and predicted, by increasing hash.
+ *   to_indptr i64[n + 1], to_hash u32[..], to_value f64[..]: with room for the features, and as many more as riata_count_apart returned */
+EXPORT void riata_set_apart(const riata_apart *apart, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 *to_indptr,
+                            u32 *to_hash, double *to_value);
 
 /* ---- ftrl.c ---------------------------------------------------------------------------------------------------------- */
 

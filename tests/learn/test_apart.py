@@ -12,7 +12,8 @@ import pytest
 
 from riata.base.arrays import Arrays
 from riata.base.errors import BadInput, Corrupt
-from riata.learn.apart import EVERY, PARTS, Apart, indicator_of, read_apart
+from riata.learn.apart import DECLARED as PARTS
+from riata.learn.apart import EVERY, declare, indicator_of, read_apart
 from riata.learn.learner import Learner
 from riata.learn.registry import build_learner
 from riata.learn.truncated_config import Missing, TruncatedGradientConfig
@@ -82,8 +83,8 @@ def test_rows_are_learnt_as_those_with_indicators() -> None:
 
 def test_rows_without_such_values_are_not_copied() -> None:
     batch = rows(50)
-    assert Apart(np.array([EVERY]), np.array([12345.0])).rows(batch) is batch
-    apart = Apart(np.array([EVERY, HASHES[0]]), np.array([-999.0, 999.0]))
+    assert declare([EVERY], [12345.0]).rows(batch) is batch
+    apart = declare([EVERY, HASHES[0]], [-999.0, 999.0])
     made = apart.rows(batch)
     assert made is not batch
     assert batch.value.tolist() == rows(50).value.tolist()
@@ -97,7 +98,7 @@ def test_what_is_served_is_what_was_measured() -> None:
     model = LinearModel(origin, learner.weights(), 1, batch.n)
     margin = learner.step(asked, np.ones(asked.n, np.bool_)).margin
     assert model.score(asked).margin.tolist() == margin.tolist()
-    assert model.plan is None  # a single row goes the same way
+    assert model.plan is not None
     arrays, _ = model.parts()
     again = read_model(origin, (1, batch.n), "logistic", BITS, arrays, std_errors=False)
     assert again.score(asked).margin.tolist() == margin.tolist()
@@ -117,7 +118,7 @@ def test_what_is_served_is_what_was_measured() -> None:
     ],
 )
 def test_damaged_values_are_refused(damage: Arrays) -> None:
-    good = Apart(np.array([EVERY]), np.array([7.0])).parts()
+    good = declare([EVERY], [7.0]).parts()
     assert read_apart(good).value.tolist() == [7.0]
     with pytest.raises(Corrupt):
         read_apart({**good, **damage})
@@ -130,8 +131,10 @@ def test_an_explanation_names_the_value() -> None:
     row = sorted(zip(HASHES, (999.0, -999.0, 999.0), "abc", strict=True))
     found = model.explain(row, lambda _slot, _bits: [])
     parts = {part.feature: part for part in found.contributions if part.slot >= 0}
-    assert parts.keys() == {"a is 999", "b is -999", "c"}
-    assert (parts["a is 999"].value, parts["c"].value) == (1.0, 999.0)
+    assert parts.keys() == {"a is 999", "b is -999", "c", "c is 999"}
+    assert [(parts[name].value, parts[name].sent) for name in ("a is 999", "c is 999")] == [(1.0, 999.0)] * 2
+    assert abs(parts["c"].value) < 1.0  # the middle of the column, in which 999 was found
+    assert parts["c"].sent == 999.0
     assert parts["a is 999"].contribution == parts["a is 999"].weight != 0.0
     assert {part["feature"] for part in found.by_column()} >= {"a", "b", "c"}
     asked = to_batch([Event([(hash_, value) for hash_, value, _ in row], 1.0)])
@@ -176,7 +179,7 @@ def test_a_single_column_with_placeholders_is_as_good_as_a_clean_one() -> None:
     for name, column in (("clean", x), ("spoilt", np.where(gone, 999.0, x))):
         batch = to_batch([Event([(HASHES[0], float(value))], y) for value, y in zip(column, label, strict=True)])
         for declared in (False, True):
-            config = DECLARED if declared else replace(DECLARED, missing=())
+            config = replace(DECLARED if declared else replace(DECLARED, missing=()), far_values="off")
             margin = build_learner(config, BITS).step(batch).answered
             losses[name, declared] = float(np.logaddexp(0.0, np.where(label > 0.5, -margin, margin)).mean())
     assert losses["spoilt", True] < 1.015 * losses["clean", False]

@@ -355,7 +355,7 @@ def test_placeholders_spoil_no_column(share: float) -> None:
     for shapes in ("auto", "off"):
         learner: Any = build_learner(replace(DEFAULT, shapes=shapes), BITS)
         learner.step(learnt_rows)
-        assert learner.far_values() == ([(1 << 20, 999.0)] if shapes == "auto" else [])
+        assert [one[:2] for one in learner.far_values()] == ([(1 << 20, 999.0)] if shapes == "auto" else [])
         found[shapes] = loss(learner.step(asked, np.ones(asked.n, np.bool_)).margin, asked)
     clean: Any
     clean, _ = learnt(DEFAULT, cut(learnt_rows, 1, 10_000) if share == 0.0 else spoilt(0.0)[0])
@@ -379,7 +379,7 @@ def test_values_that_are_far_from_all_others_are_named(draw: Any, far: list[floa
     rng = np.random.default_rng(6)
     batch = rows_of(np.column_stack([draw(rng, 600), rng.normal(size=600)]), rng.integers(0, 2, 600).astype(np.float64))
     learner, _ = learnt(DEFAULT, batch)
-    assert learner.far_values() == [(HASHES[0], value) for value in far]
+    assert [one[:2] for one in learner.far_values()] == [(HASHES[0], value) for value in far]
     again: Any = build_learner(DEFAULT, BITS)
     again.thaw(learner.freeze())
     assert again.far_values() == learner.far_values()

@@ -34,7 +34,7 @@ def test_a_configuration_from_before_there_were_kinds_is_truncated_gradient() ->
     assert read_config({"learner": {"eta": 0.5}}).learner.kind == "truncated_gradient"
 
 
-NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes", "classes_shaped", "bounded"}
+NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes", "classes_shaped", "bounded", "far_values"}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ NEWER = {"calibrated", "centred", "scaled_label", "mixed", "base_rate", "shapes"
 )
 def test_a_learner_that_was_stored_without_newer_settings_goes_on_without_them(learner: dict[str, Any], newer: set[str]) -> None:
     old = read_stored({"learner": learner})
-    without = {name: "off" if name == "shapes" else False for name in newer}
+    without = {name: "off" if name in ("shapes", "far_values") else False for name in newer}
     assert old == read_config({"learner": {**learner, **without}})
     assert not newer & stored_document(old)["learner"].keys()
     new = read_config({"learner": learner})

@@ -45,6 +45,7 @@ def _gradient(**settings: Any) -> dict[str, Any]:
         "base_rate": False,
         "shapes": "off",
         "classes_shaped": False,
+        "far_values": "off",
         "bounded": False,
         **settings,
     }
@@ -64,6 +65,7 @@ OLDER: Final = {
     "base_rate": False,
     "shapes": "off",
     "classes_shaped": False,
+    "far_values": "off",
     "bounded": False,
 }  # left out of documents
 PLAIN: Final = {"rate": "constant", "normalised": False, "eta": 0.05}
@@ -75,10 +77,11 @@ CASES: Final[dict[str, dict[str, Any]]] = {
         "base_rate": False,
         "shapes": "off",
         "classes_shaped": False,
+        "far_values": "off",
         "bounded": False,
     },
-    "gradient shaped": {"kind": "truncated_gradient", "base_rate": False, "classes_shaped": False},
-    "gradient with base rate": {"kind": "truncated_gradient", "classes_shaped": False},
+    "gradient shaped": {"kind": "truncated_gradient", "base_rate": False, "classes_shaped": False, "far_values": "off"},
+    "gradient with base rate": {"kind": "truncated_gradient", "classes_shaped": False, "far_values": "off"},
     "gradient adaptive normalised": _gradient(),
     "gradient adaptive": _gradient(normalised=False, eta=0.3),
     "gradient adaptive gradient step": _gradient(step="gradient", eta=0.2),

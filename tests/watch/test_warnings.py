@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from riata.base.arrays import F64
+from riata.learn.learner import FarValue
 from riata.learn.registry import SPECS
 from riata.watch.progressive import Progressive, ProgressiveConfig
 from riata.watch.warnings import CODES, TRACKED_MAX, Column, Columns, refused_warning, warnings_of
@@ -108,15 +109,16 @@ def test_columns_with_large_values_in_many_rows_are_named_the_largest_first() ->
 def test_values_far_from_all_others_are_named() -> None:
     figures = Progressive(ProgressiveConfig()).figures()
     assert warnings_of(figures, [], ADVICE, far=[]) == []
-    (one,) = warnings_of(figures, [], {}, far=[(3, 999.0)])
+    (one,) = warnings_of(figures, [], {}, far=[FarValue(3, 999.0, False)])
     assert (one["code"], one["slots"]) == ("far_values", [3])
     assert one["detail"] == (
         "1 value is far from all others of its column: 999. A value that stands for a missing one is better sent as null, or "
         "named in `learner.missing`."
     )
-    (two,) = warnings_of(figures, [], {}, far=[(3, 999.0), (1, -1.5)])
+    (two,) = warnings_of(figures, [], {}, far=[FarValue(3, 999.0, False), FarValue(1, -1.5, True)])
     assert two["slots"] == [3, 1]
-    assert two["detail"].startswith("2 values are far from all others of their columns: 999, -1.5. ")
+    told = "2 values are far from all others of their columns: 999, -1.5. Set apart because of repeats: -1.5. "
+    assert two["detail"].startswith(told)
 
 
 def test_a_column_that_is_scaled_later_is_forgotten_and_the_memory_is_bounded() -> None:

@@ -1,109 +1,179 @@
-"""Values that stand for a missing one, such as 999: they are set apart when rows are learnt and predicted, and stay in the log.
+"""Values in whose place rows have others when they are learnt and predicted; the log has them as they were sent.
 
-A value that is set apart counts as if its feature were absent, and the row gets an indicator of that feature and value in its
-place, so that what the absence says is learnt too.
+A value that stands for a missing one, such as 999, is set apart: the row gets an indicator of the feature and the value, so that
+what the absence says is learnt too. The feature counts as absent if the value was declared, and as the middle of its column if
+it was found (`learn.far`). A value far outside of its column counts as the farthest one inside.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+import struct as layout
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.arrays import F64, I64, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers
 from riata.learn.slot_table import HASH_BITS
 from riata.maths.hashing import FIELD_EQUALS
+from riata.native.library import core, struct
 from riata.native.reading import hash_of
+from riata.native.rows import features_of
 from riata.wire.batch import Batch
 
 EVERY: Final = -1  # in place of a hash: all features
-PARTS: Final = ("apart_feature", "apart_value")
+DECLARED: Final = ("apart_feature", "apart_value")
+FOUND: Final = ("apart_used", "apart_column", "apart_limit")
+PARTS: Final = (*DECLARED, *FOUND)
+LIMITS: Final = 4  # of a column
 INDICATORS_KEPT: Final = 4096
+_NONE: Final = np.zeros(0)
+
+
+class Part(NamedTuple):
+    """A feature of a row as it is learnt and predicted.
+
+    sent   : the value in whose place it is; None if it was sent so
+    column : what it is about
+    """
+
+    hash: int
+    value: float
+    names: list[str]
+    column: str
+    sent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Values that are set apart.
+    """Values that have another in their place.
 
-    feature : i64[r]  the hash of the feature, or EVERY
-    value   : f64[r]
+    feature : i64[r]     the hash of the feature of each value that is set apart, or EVERY
+    value   : f64[r]     that value
+    used    : f64[r]     what the feature then counts as; 0: absent, as of EVERY
+    column  : u32[c]     hashes of columns with limits, strictly increasing
+    limit   : f64[4, c]  a value below the first counts as the second, and one above the fourth as the third
     """
 
     feature: I64
     value: F64
-    of: Mapping[float, frozenset[int]] = field(init=False, compare=False, repr=False)  # the features of each value
+    used: F64
+    column: U32 = field(default_factory=lambda: np.zeros(0, np.uint32))
+    limit: F64 = field(default_factory=lambda: np.zeros((LIMITS, 0)))
+    native: Any = field(init=False, compare=False, repr=False)  # riata_apart
 
     def __post_init__(self) -> None:
-        pairs = list(zip(self.value.tolist(), self.feature.tolist(), strict=True))
-        object.__setattr__(self, "of", {value: frozenset(f for v, f in pairs if v == value) for value, _ in pairs})
-
-    def hits(self, hash_: U32, value: F64) -> BOOL | None:
-        """Which of some features have a value that is set apart; None for none of them."""
-        found: BOOL | None = None
-        for apart, features in self.of.items():
-            equal = value == apart
-            if equal.any():
-                hit = equal if EVERY in features else equal & np.isin(hash_, list(features))
-                found = hit if found is None else found | hit
-        return None if found is None or not found.any() else found
+        named = np.flatnonzero(self.feature != EVERY)
+        order = named[np.argsort(self.feature[named], kind="stable")]
+        low, least, most, high = np.ascontiguousarray(self.limit)
+        native = struct(
+            "riata_apart",
+            feature=self.feature[order].astype(np.uint32),
+            value=self.value[order],
+            used=self.used[order],
+            anywhere=self.value[self.feature == EVERY],
+            column=self.column,
+            low=low,
+            least=least,
+            most=most,
+            high=high,
+            values=len(order),
+            everywhere=len(self.feature) - len(order),
+            columns=len(self.column),
+        )
+        object.__setattr__(self, "native", native)
 
     def rows(self, batch: Batch) -> Batch:
-        """Rows as they are learnt and predicted: with an indicator in place of each value that is set apart."""
-        hit = self.hits(batch.hash, batch.value)
-        if hit is None:
-            return batch
-        hash_, value = batch.hash.copy(), batch.value.copy()
-        pairs, of_pair = np.unique(np.stack([hash_[hit].astype(np.float64), value[hit]]), axis=1, return_inverse=True)
-        indicators = np.array([indicator_of(int(feature), apart) for feature, apart in pairs.T.tolist()], np.uint32)
-        hash_[hit], value[hit] = indicators[of_pair.ravel()], 1.0
-        row = np.repeat(np.arange(batch.n), np.diff(batch.indptr))
-        changed = np.zeros(batch.n, np.bool_)
-        changed[row[hit]] = True
-        at = np.flatnonzero(changed[row])
-        order = at[np.lexsort((hash_[at], row[at]))]
-        hash_[at], value[at] = hash_[order], value[order]
-        return replace(batch, hash=hash_, value=value)
+        """Rows as they are learnt and predicted."""
+        made = self._instead(*features_of(batch))
+        return batch if made is None else replace(batch, indptr=made[0], hash=made[1], value=made[2])
 
-    def row(self, named: Sequence[tuple[int, float, list[str]]]) -> list[tuple[int, float, list[str], str]]:
-        """One row likewise: hash, value and names of each feature, and what it is about, by increasing hash."""
-        hits = self.hits(np.array([h for h, _, _ in named], np.uint32), np.array([x for _, x, _ in named], np.float64))
-        made = [
-            (indicator_of(h, x), 1.0, [f"{name} is {x:.17g}" for name in names], " + ".join(names))
-            if hit
-            else (h, x, names, " + ".join(names))
-            for (h, x, names), hit in zip(named, [False] * len(named) if hits is None else hits.tolist(), strict=True)
-        ]
-        return sorted(made, key=lambda one: one[0])
+    def row(self, named: Sequence[tuple[int, float, list[str]]]) -> list[Part]:
+        """One row likewise, by increasing hash. named : hash, value and names of each feature"""
+        return sorted((part for one in named for part in self._parts(*one)), key=lambda part: part.hash)
+
+    def joined(self, other: Apart) -> Apart:
+        """These values, and those of another, whose limits these do not have."""
+        feature, value, used = (
+            np.concatenate([getattr(one, name) for one in (self, other)]) for name in ("feature", "value", "used")
+        )
+        return Apart(feature, value, used, other.column, other.limit)
 
     def parts(self) -> Arrays:
-        """Copies of the arrays, by PARTS."""
-        return dict(zip(PARTS, (np.array(self.feature), np.array(self.value)), strict=True))
+        """Copies of the arrays, by PARTS; only those of DECLARED if nothing was found."""
+        declared: Arrays = dict(zip(DECLARED, (np.array(self.feature), np.array(self.value)), strict=True))
+        if not (self.used.any() or len(self.column)):
+            return declared
+        return {**declared, **dict(zip(FOUND, (np.array(self.used), np.array(self.column), self.limit.ravel()), strict=True))}
 
     def document(self) -> list[dict[str, Any]]:
-        """The same as JSON; a hash is null for all features."""
-        pairs = zip(self.feature.tolist(), self.value.tolist(), strict=True)
-        return [{"hash": None if feature == EVERY else feature, "value": value} for feature, value in pairs]
+        """The values that are set apart as JSON; a hash is null for all features, and `used` is left out if it is 0."""
+        return [
+            {"hash": None if feature == EVERY else feature, "value": value, **({"used": used} if used else {})}
+            for feature, value, used in zip(self.feature.tolist(), self.value.tolist(), self.used.tolist(), strict=True)
+        ]
+
+    def limits(self) -> list[dict[str, Any]]:
+        """The limits of columns as JSON."""
+        names = ("hash", "low", "least", "most", "high")
+        return [dict(zip(names, one, strict=True)) for one in zip(self.column.tolist(), *self.limit.tolist(), strict=True)]
+
+    def _instead(self, indptr: I64, hash_: U32, value: F64, n: int, features: int) -> tuple[I64, U32, F64] | None:
+        """Rows with other values; None if they have none of those."""
+        more = core.count_apart(self.native, indptr, hash_, value, n, features)
+        if more == 0:
+            return None
+        if more < 0:
+            raise ValueError("the rows of a batch are not inside of its features")
+        to_indptr, to_hash, to_value = np.empty(n + 1, np.int64), np.empty(features + more, np.uint32), np.empty(features + more)
+        core.set_apart(self.native, indptr, hash_, value, n, to_indptr, to_hash, to_value)
+        end = int(to_indptr[-1])
+        return to_indptr, to_hash[:end], to_value[:end]
+
+    def _parts(self, hash_: int, value: float, names: list[str]) -> list[Part]:
+        made = self._instead(np.array([0, 1]), np.array([hash_], np.uint32), np.array([value]), 1, 1)
+        column = " + ".join(names)
+        if made is None:
+            return [Part(hash_, value, names, column)]
+        told = [f"{name} is {value:.17g}" for name in names]
+        parts = zip(made[1].tolist(), made[2].tolist(), strict=True)
+        return [Part(own, x, names if own == hash_ else told, column, value) for own, x in parts]
+
+
+def declare(feature: Sequence[int], value: Sequence[float]) -> Apart:
+    """Values whose features then count as absent."""
+    return Apart(np.array(feature, np.int64), np.array(value, np.float64), np.zeros(len(value)))
 
 
 @lru_cache(maxsize=INDICATORS_KEPT)
 def indicator_of(feature: int, value: float) -> int:
     """The hash of the indicator of a feature's value."""
-    return hash_of(struct.pack("<d", value), feature, FIELD_EQUALS) >> HASH_BITS
+    return hash_of(layout.pack("<d", value), feature, FIELD_EQUALS) >> HASH_BITS
 
 
 def read_apart(arrays: Arrays) -> Apart:
     """Return what `parts` wrote. Raises `Corrupt`."""
-    feature, value = (arrays[name] for name in PARTS)
+    feature, value = (arrays[name] for name in DECLARED)
     if feature.dtype != np.int64 or feature.ndim != 1:
         raise Corrupt("the features with values set apart are not a list of hashes")
     features = feature.astype(np.int64)
     if bool(((features < EVERY) | (features >= 2**HASH_BITS)).any()):
         raise Corrupt("a feature with values set apart is none")
-    check_numbers(PARTS[1], value, len(features))
-    return Apart(features, value.astype(np.float64))
+    check_numbers(DECLARED[1], value, len(features))
+    if not set(FOUND) & arrays.keys():
+        return declare(features.tolist(), value.astype(np.float64).tolist())
+    if not set(FOUND) <= arrays.keys():
+        raise Corrupt("a part of the limits of columns is missing")
+    used, column, limit = (arrays[name] for name in FOUND)
+    check_numbers(FOUND[0], used, len(features))
+    if column.dtype != np.uint32 or column.ndim != 1 or bool((np.diff(column.astype(np.int64)) <= 0).any()):
+        raise Corrupt("the columns with limits are not increasing hashes")
+    check_numbers(FOUND[2], limit, LIMITS * len(column))
+    limits = limit.astype(np.float64).reshape(LIMITS, -1)
+    if bool((np.diff(limits, axis=0) < 0.0).any()) or bool(used[features == EVERY].any()):
+        raise Corrupt("the limits of a column are not in order, or all features count as one number")
+    return Apart(features, value.astype(np.float64), used.astype(np.float64), column.astype(np.uint32), limits)

@@ -9,10 +9,14 @@ import numpy as np
 from riata.base.arrays import F64, I64, U8, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers, check_slots
+from riata.learn.learner import ColumnRange
 
 ENTRIES: Final = 2048  # these and the next are the numbers of numeric_columns.h
 KEY: Final = 0  # numbers of an entry: the slot plus one, 0 for none
-COUNT: Final = 1  # rows of the survey with the feature, rows before its first, sum, lowest and highest of its values
+COUNT: Final = 1  # rows of the survey with the feature; then rows before its first, sum, lowest and highest of its values
+SUM: Final = 3
+LOW: Final = 4
+HIGH: Final = 5
 ENTRY: Final = 6
 MARKS: Final = 1024
 DENSE: Final = 1024  # rows that are all in the survey; then one in each BLOCK
@@ -46,6 +50,15 @@ class ColumnBook:
     def checkpoint_nbytes(self) -> int:
         """Bytes of `freeze`."""
         return int(self._counts[self._at]) * (4 + ENTRY * self.column.itemsize)
+
+    def has(self, slot: int) -> bool:
+        """Whether a slot has an entry."""
+        return bool((self.column[KEY] == slot + 1.0).any())
+
+    def mend(self, slot: int, found: ColumnRange) -> None:
+        """Let a column, if it has an entry, have the values of a range."""
+        for at in np.flatnonzero(self.column[KEY] == slot + 1.0).tolist():
+            self.column[[SUM, LOW, HIGH], at] = self.column[COUNT, at] * found.mean, found.low, found.high
 
     def freeze(self) -> Arrays:
         """Return copies of the entries; nothing if columns are not centred.

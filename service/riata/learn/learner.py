@@ -223,6 +223,29 @@ class Shadow:
     faded_log_loss: float
 
 
+class ColumnRange(NamedTuple):
+    """The values of a column in a sample of rows.
+
+    share          : of the rows that have it
+    mean, variance : of the values
+    low, high      : the lowest and the highest
+    """
+
+    share: float
+    mean: float
+    variance: float
+    low: float
+    high: float
+
+
+class FarValue(NamedTuple):
+    """A value that is far from all others of its feature, by hash or slot, and whether it is set apart."""
+
+    feature: int
+    value: float
+    set_apart: bool
+
+
 class Learner(Protocol):
     """An online algorithm. Deterministic: no clock, no global random numbers, no dependence on threads.
 
@@ -282,8 +305,12 @@ class Learner(Protocol):
         events move them further. Without effect if the learner remembers nothing but its weights."""
         return
 
-    def far_values(self) -> list[tuple[int, float]]:
-        """Return hashes of features, and values of theirs that are far from all others and may stand for something else."""
+    def mend(self, ranges: Mapping[int, ColumnRange]) -> None:  # noqa: ARG002
+        """Take the scales of columns, by hash, from these ranges where values outside have stretched them. Weights stay."""
+        return
+
+    def far_values(self) -> list[FarValue]:
+        """Return values, by the hashes of their features, that are far from all others and may stand for something else."""
         return []
 
     def chosen(self) -> Mapping[str, Any]:

@@ -23,8 +23,8 @@ from riata.base.limits import BITS_MAX, BITS_MIN
 from riata.learn.column_book import ColumnBook
 from riata.learn.first_rows import NAMES as FIRST_ROWS
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
-from riata.learn.learner import Learner, Stepped, Weights, bounds_after, margin_bounds
-from riata.learn.slot_table import SlotList, SlotTable
+from riata.learn.learner import ColumnRange, Learner, Stepped, Weights, bounds_after, margin_bounds
+from riata.learn.slot_table import HASH_BITS, SlotList, SlotTable
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.native.library import core, struct
 from riata.native.rows import Room, RowsArray, joined
@@ -39,6 +39,7 @@ COUNTED: Final = 16.0  # a power of two, so that quotients are exact
 SHARES: Final = (0.8, 0.15, 0.05)  # at first: a large step misleads in the first rows
 OTHER: Final = 3  # lane of the base rate
 SHARE_BASE: Final = 0.1  # at first
+STRETCHED: Final = 1.5  # times the scale of a column: values that it does not have any more have made it so large
 FIXED: Final = 1e-4  # part of the shares that each row gives to all members equally, so that one can come back
 
 BETA: Final = 0  # columns of the table
@@ -168,6 +169,24 @@ class MixedGradient(Learner):
         line[self._slots.lines_of(self._seen.sorted()), SQUARES : SQUARES + MEMBERS] *= keep
         self._member[[INTERCEPT_SQUARES, GAIN_SQUARES, OFFSET_SQUARES]] *= keep
         self._scalars[[POSITIVES, NEGATIVES]] *= keep
+
+    def mend(self, ranges: Mapping[int, ColumnRange]) -> None:
+        """Take the scales of columns from ranges. The sums of squared gradients become about what such values would have left:
+        the variance of the column times the sum of the squared slopes, which is that of the intercept."""
+        for hash_, found in ranges.items():
+            slot = hash_ >> (HASH_BITS - self.bits)
+            centred = found.share > 0.5 and self._book.has(slot)
+            scale = max(found.high - found.mean, found.mean - found.low) if centred else max(abs(found.low), abs(found.high))
+            line = self._slots.line[self._slots.lines_of(np.array([slot], np.uint32))[0]]
+            less = scale / line[LARGEST] if line[LARGEST] > 0.0 else 1.0
+            if less * STRETCHED >= 1.0 or scale == 0.0:
+                continue
+            self._book.mend(slot, found)
+            energy = found.share * (found.variance + (0.0 if centred else found.mean**2))
+            sums = line[SQUARES : SQUARES + MEMBERS]
+            sums[:] = np.clip(energy * self._member[INTERCEPT_SQUARES, :MEMBERS], less**2 * sums, sums)
+            self._scalars[NORM] += self._scalars[IMPORTANCE] * energy * (1.0 - less**2) / scale**2
+            line[LARGEST] = scale
 
     def freeze(self) -> Arrays:
         """Return copies of everything that determines later results.

@@ -8,7 +8,7 @@ from typing import Any
 
 from riata.base.arrays import BOOL, Arrays
 from riata.learn.apart import Apart
-from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.learner import FarValue, Learner, Stepped, Weights
 from riata.wire.batch import Batch
 
 
@@ -28,7 +28,8 @@ class SettingApart(Learner):
 
     def weights(self) -> Weights:
         """Return the weights of the learner inside, and the values that are set apart."""
-        return replace(self._inside.weights(), apart=self._apart)
+        weights = self._inside.weights()
+        return replace(weights, apart=self._apart if weights.apart is None else self._apart.joined(weights.apart))
 
     def freeze(self) -> Arrays:
         """Return the state of the learner inside."""
@@ -46,7 +47,7 @@ class SettingApart(Learner):
         """Let the past count for a share `keep` of what it counted."""
         self._inside.forget(keep)
 
-    def far_values(self) -> list[tuple[int, float]]:
+    def far_values(self) -> list[FarValue]:
         """Return values that are far from all others of their column."""
         return self._inside.far_values()
 

@@ -21,10 +21,13 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I32, U32, Arrays
 from riata.base.errors import Corrupt
+from riata.learn.apart import PARTS as APART
+from riata.learn.apart import Apart, read_apart
 from riata.learn.cell_gradient import CellGradient, learn_cells
+from riata.learn.far import find_apart, ranges_of
 from riata.learn.first_rows import NAMES, PREFIX, rows_of
 from riata.learn.frozen import check_counts, check_numbers
-from riata.learn.learner import Learner, Stepped, Weights
+from riata.learn.learner import FarValue, Learner, Stepped, Weights
 from riata.learn.one_vs_rest import OneVsRest, heads_together
 from riata.learn.row_sample import RowSample
 from riata.learn.shapes import (
@@ -66,6 +69,8 @@ class Shaped(Learner):
         self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
         self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
         self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
+        self._searches = config.searches_far()
+        self._apart: Apart | None = None  # what was found; applied before the learner below
         self._start_empty()
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -94,6 +99,8 @@ class Shaped(Learner):
     def weights(self) -> Weights:
         """Return the weights of the learner below, and the shapes."""
         weights = self._below.weights()
+        if self._apart is not None:
+            weights = replace(weights, apart=self._apart)
         if self._shaped is None:
             return weights
         shaped = [_with_numbers(self._shaped[0], own) for own in self._shaped[1]]
@@ -116,9 +123,12 @@ class Shaped(Learner):
         for own in () if self._shaped is None else self._shaped[1]:
             own.forget(keep)
 
-    def far_values(self) -> list[tuple[int, float]]:
-        """Return hashes of columns, and values of theirs that were far from all others when intervals were found last."""
-        return list(zip(self._far[0].tolist(), self._far[1].tolist(), strict=True))
+    def far_values(self) -> list[FarValue]:
+        """Return hashes of columns, and values of theirs that were far from all others when intervals were found last, or are set
+        apart."""
+        found = [] if self._apart is None else list(zip(self._apart.feature.tolist(), self._apart.value.tolist(), strict=True))
+        far = zip(self._far[0].tolist(), self._far[1].tolist(), strict=True)
+        return [FarValue(*one, True) for one in found] + [FarValue(*one, False) for one in far if one not in found]
 
     def chosen(self) -> Mapping[str, Any]:
         """Return what the learner below says; and the share of the shapes, if there are any."""
@@ -133,6 +143,7 @@ class Shaped(Learner):
         first_...    : the sample, as in `FirstRows`
         shape_...    : as in `Shapes`, if there are any, without numbers
         far_...      : hashes and values as of `find_far`, likewise
+        apart_...    : as in `Apart`, if any values have others in their place
         shapes_...   : the state of the numbers of the cells, likewise; of several classes those of each, as in `OneVsRest`
         shaped_classes : i64[k]  of several classes: 1 for each that has had a row
         the rest is the state of the learner below
@@ -142,6 +153,8 @@ class Shaped(Learner):
             COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
             **self._sample.arrays(PREFIX),
         }
+        if self._apart is not None:
+            arrays |= self._apart.parts()
         if isinstance(self._below, OneVsRest):
             arrays[PRESENT] = self._present[: len(self._below.heads)].astype(np.int64)
         if self._shaped is None:
@@ -168,7 +181,11 @@ class Shaped(Learner):
         rows, due, stride, decided = arrays[COUNTS].astype(np.int64).tolist()
         if due <= rows or stride < 1 or decided > 1:
             raise Corrupt("learner state: the counts of the shapes are out of range")
-        shaped, far = None, _NONE_FAR
+        shaped, far, apart = None, _NONE_FAR, None
+        if {*APART} & arrays.keys():
+            if not {*APART} <= arrays.keys():
+                raise Corrupt("learner state: a part of the values that have others in their place is missing")
+            apart = read_apart(arrays)
         if {*CELLS, *FAR} & arrays.keys():
             if not {*CELLS, *FAR} <= arrays.keys():
                 raise Corrupt("learner state: a part of the shapes is missing")
@@ -191,7 +208,8 @@ class Shaped(Learner):
         self._below.thaw(below)
         self._start_empty()
         self._present = _longer(present, len(self._heads))
-        self._rows, self._due, self._decided, self._shaped, self._far = rows, due, bool(decided), shaped, far
+        self._rows, self._due, self._decided = rows, due, bool(decided)
+        self._shaped, self._far, self._apart = shaped, far, apart
         self._sample.hold(sample, stride)
 
     def memory(self) -> dict[str, int]:
@@ -199,7 +217,8 @@ class Shaped(Learner):
         found = dict(self._below.memory())
         sample = self._sample.nbytes
         classes = 8 * len(self._below.heads) if isinstance(self._below, OneVsRest) else 0
-        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes}]
+        apart = 0 if self._apart is None else sum(array.nbytes for array in self._apart.parts().values())
+        parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes + apart}]
         if self._shaped is not None:
             shapes, heads = self._shaped
             cells = shapes.cell_nbytes + sum(each.nbytes for each in self._far)
@@ -212,7 +231,7 @@ class Shaped(Learner):
     def _start_empty(self) -> None:
         self._rows, self._due, self._decided = 0, FIRST, False
         self._sample = RowSample(SAMPLE, FEATURES)
-        self._shaped, self._far = None, _NONE_FAR
+        self._shaped, self._far, self._apart = None, _NONE_FAR, None
         self._present = np.zeros(len(self._heads), np.bool_)
 
     @property
@@ -236,6 +255,7 @@ class Shaped(Learner):
 
     def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
         """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
+        sent, rows = rows, self._used(rows)
         stepped, margin, refused = self._step_below(rows, skip)
         if self._shaped is not None:
             margin = learn_cells(*self._shaped, rows, refused, margin, self._present)
@@ -244,15 +264,19 @@ class Shaped(Learner):
         if self._due <= LAST:
             first, self._rows = self._rows, self._rows + rows.n - stepped.refusals
             if -first % self._sample.stride < self._rows - first:
-                self._sample.add(rows, np.flatnonzero(~stepped.refused), first)
+                self._sample.add(sent, np.flatnonzero(~stepped.refused), first)
             if self._rows == self._due:
                 self._find_again()
         return stepped, margin
 
     def _find_again(self) -> None:
-        sample = self._sample.rows()
+        sent = sample = self._sample.rows()
         hash_, value = sorted_values(sample)
-        found = find_columns(sample, hash_, value, self._wanted)
+        found, had = find_columns(sample, hash_, value, self._wanted), self._used(sample)
+        if found is not None:
+            self._far = self._find_far(hash_, value, found.column)
+            sample = self._used(sent)
+            found = found if sample is sent else find_columns(sample, *sorted_values(sample), self._wanted)
         if found is not None:
             if self._shaped is None:
                 new = with_pairs(found, self._wanted.pairs or ())
@@ -260,15 +284,28 @@ class Shaped(Learner):
             else:
                 old, heads = self._shaped
                 new = with_pairs(found, self._pairs(old, heads, sample))
-                before, after = _moves(old, new, sample)
+                before, after = _moves(old, had, new, sample)
                 for own in heads:
                     own.move(before, after, new.cells)
                 self._shaped = new, heads
-            self._far = find_far(hash_, value, found.column)
         self._decided = self._shaped is not None or self._rows >= (DECIDED if self._wanted is FOUND else LAST)
         self._due = 2 * (LAST if self._decided and self._shaped is None else self._due)
         if self._due > LAST:
             self._sample.drop()
+
+    def _find_far(self, hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
+        """Find far values in the sample; and what is set apart, and limits, if they are sought."""
+        if not self._searches:
+            return find_far(hash_, value, column)
+        sent = self._sample.rows()
+        self._apart, far, stretched = find_apart(hash_, value, sent.n, column, self._apart)
+        if stretched:
+            self._below.mend(ranges_of(self._used(sent), stretched))
+        return np.array([one for one, _ in far], np.uint32), np.array([x for _, x in far], np.float64)
+
+    def _used(self, rows: Batch) -> Batch:
+        """Rows as they are learnt and predicted."""
+        return rows if self._apart is None else self._apart.rows(rows)
 
     def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
         """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""
@@ -301,16 +338,16 @@ def _with_numbers(shapes: Shapes, own: CellGradient) -> Shapes:
 
 
 def _is_own(name: str) -> bool:
-    return name in (COUNTS, PRESENT, *NAMES, *CELLS, *FAR) or name.rpartition(".")[2].startswith(OWN)
+    return name in (COUNTS, PRESENT, *NAMES, *CELLS, *FAR, *APART) or name.rpartition(".")[2].startswith(OWN)
 
 
-def _moves(old: Shapes, new: Shapes, sample: Batch) -> tuple[I32, I32]:
+def _moves(old: Shapes, had: Batch, new: Shapes, sample: Batch) -> tuple[I32, I32]:
     """For the rows of the sample, and the columns and pairs that are in both, the cell that a row had and that which it gets; -1
     for none."""
     held, wanted = _owners(old), _owners(new)
     both = [key for key in wanted if key in held]
-    had, gets = ([owners[key] for key in both] for owners in (held, wanted))
-    return old.cells_of(sample)[had], new.cells_of(sample)[gets]
+    owned, gets = ([owners[key] for key in both] for owners in (held, wanted))
+    return old.cells_of(had)[owned], new.cells_of(sample)[gets]
 
 
 def _owners(shapes: Shapes) -> dict[tuple[int, ...], int]:

@@ -105,6 +105,10 @@ class LearnerSettings:
         """Return the settings of the learner of one class out of several."""
         return self
 
+    def of_unit_rows(self) -> LearnerSettings:
+        """Return the settings of a learner whose rows are divided by their length."""
+        return self
+
     def no_shapes(self, classes: bool = False) -> str:  # noqa: ARG002
         """Say why numeric columns get no shapes (`riata.learn.shapes`) under these settings, or not with several classes; empty
         if they may get some."""

@@ -327,6 +327,15 @@ class TruncatedGradientConfig(LearnerSettings):
             "several classes, nor with encoder.normalise."
         ),
     ] = ()
+    far_values: Annotated[
+        Literal["auto", "off"],
+        doc(
+            "auto: a value far outside of its numeric column counts as the farthest one inside. If it repeats, it gets an "
+            "indicator, and counts as the middle of the column, since it may stand for a missing one. Only with shapes and "
+            "`mixed`, and not with several classes nor encoder.normalise. Default auto: 999 in 5 % of the rows costs 3 % of the "
+            "log loss in place of 7 to 10 %."
+        ),
+    ] = "auto"
     grid: Annotated[
         bool,
         doc(
@@ -362,6 +371,13 @@ class TruncatedGradientConfig(LearnerSettings):
 
     def of_class(self) -> TruncatedGradientConfig:
         return replace(self, shapes="off", bounded=False, base_rate=False)
+
+    def of_unit_rows(self) -> TruncatedGradientConfig:
+        return replace(self, far_values="off")  # a value depends on the others: where a large one is absent, the rest are far
+
+    def searches_far(self) -> bool:
+        """Whether far values are sought."""
+        return self.far_values == "auto" and self.is_mixed()
 
     def is_bounded(self) -> bool:
         """Whether margins are bounded where probabilities take them."""

@@ -13,7 +13,7 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import BITS_MAX, BITS_MIN
-from riata.learn.apart import EVERY, Apart
+from riata.learn.apart import EVERY, Apart, declare
 from riata.learn.column_book import ColumnBook, no_columns
 from riata.learn.feature_names import hashes_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
@@ -395,7 +395,7 @@ def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner
 def _build_classes(config: TruncatedGradientConfig, several: OneVsRest, hash_key: int) -> Learner:
     if config.no_shapes(classes=True):
         return several
-    return Shaped(several, replace(config, bounded=False), wanted(config, hash_key))
+    return Shaped(several, replace(config, bounded=False, far_values="off"), wanted(config, hash_key))
 
 
 def wanted(config: TruncatedGradientConfig, hash_key: int) -> Wanted:
@@ -418,7 +418,7 @@ def declared(config: TruncatedGradientConfig, hash_key: int) -> Apart:
         for hash_ in ([EVERY] if one.feature == EVERY_FEATURE else hashes_of(one.feature, hash_key))
         for value in one.values
     ]
-    return Apart(np.array([hash_ for hash_, _ in pairs], np.int64), np.array([value for _, value in pairs]))
+    return declare([hash_ for hash_, _ in pairs], [value for _, value in pairs])
 
 
 def _adopt(config: TruncatedGradientConfig, bits: int, solution: Adopted) -> Arrays:
@@ -445,6 +445,7 @@ SPEC: Final = LearnerSpec(
         "mixed": False,
         "base_rate": False,
         "shapes": "off",
+        "far_values": "off",
         "classes_shaped": False,
         "bounded": False,
         "missing": [],

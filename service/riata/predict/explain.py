@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from riata.base.arrays import F64
+from riata.learn.apart import Part
 from riata.learn.learner import Weights
 from riata.learn.shapes import Shapes
 from riata.predict.name_book import NameBook
@@ -28,6 +29,7 @@ class Contribution:
     shares_slot_with : other names seen in the same slot, in this row or before; the weight belongs to all of them
     slot             : of the model's table; NO_SLOT for a part of a shape
     column           : the name of what it is about: of an interval that of the column, of a pair those of both
+    sent             : the value in whose place it is (`riata.learn.apart`); None if it was sent so
     """
 
     feature: str
@@ -37,6 +39,7 @@ class Contribution:
     shares_slot_with: tuple[str, ...]
     slot: int
     column: str
+    sent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Explanation:
                 "weight": part.weight,
                 "contribution": part.contribution,
                 "shares_slot_with": list(part.shares_slot_with),
+                **({} if part.sent is None else {"sent": part.sent}),
             }
             for part in self.contributions
         ]
@@ -103,20 +107,20 @@ def explain(
         total, names = merged.get(hash32, (0.0, []))
         merged[hash32] = (total + value, names if name in names else [*names, name])
     sent = [(h, x, names) for h, (x, names) in sorted(merged.items()) if abs(x) >= SMALLEST_NORMAL]
-    row = [(h, x, names, " + ".join(names)) for h, x, names in sent] if weights.apart is None else weights.apart.row(sent)
+    row = [Part(h, x, names, " + ".join(names)) for h, x, names in sent] if weights.apart is None else weights.apart.row(sent)
     bits = weights.bits
     in_row: dict[int, list[str]] = {}
-    for hash32, _, names, _ in row:
+    for hash32, _, names, *_ in row:
         in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
     parts = []
-    for (hash32, value, names, column), weight in zip(row, weights.of([h for h, *_ in row]), strict=True):
+    for (hash32, value, names, column, was), weight in zip(row, weights.of([h for h, *_ in row]), strict=True):
         slot = hash32 >> (32 - bits)
         others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
         contribution = held(weight * value) if weight != 0.0 else 0.0
-        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot, column))
+        parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot, column, was))
     if weights.shapes is not None:
         values = [(hash32, value) for hash32, value, *_ in row]
-        parts += shape_parts(weights.shapes, values, {hash32: column for hash32, *_, column in row})
+        parts += shape_parts(weights.shapes, values, {one.hash: one.column for one in row})
     return Explanation(weights.intercept, tuple(parts))
 
 

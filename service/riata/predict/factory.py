@@ -11,8 +11,8 @@ import numpy as np
 
 from riata.base.arrays import F64, U32, Arrays, read_only
 from riata.base.errors import Corrupt
+from riata.learn.apart import DECLARED, read_apart
 from riata.learn.apart import PARTS as APART
-from riata.learn.apart import read_apart
 from riata.learn.frozen import check_names, check_numbers, check_slots
 from riata.learn.learner import Weights
 from riata.learn.one_vs_rest import heads_together
@@ -183,7 +183,7 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(SHAPES) & set(arrays) and not set(arrays) >= set(SHAPES):
         raise Corrupt("a part of its shapes is missing")
     shapes = read_shapes(arrays) if set(SHAPES) & set(arrays) else None
-    if set(APART) & set(arrays) and not set(arrays) >= set(APART):
+    if set(APART) & set(arrays) and not set(arrays) >= set(DECLARED):
         raise Corrupt("a part of the values that are set apart is missing")
     apart = read_apart(arrays) if set(APART) & set(arrays) else None
     bounds = -math.inf, math.inf

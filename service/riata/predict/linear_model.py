@@ -55,7 +55,7 @@ class LinearModel:
         object.__setattr__(self, "weights", frozen)
         object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
         context = Context(self.origin.encoder, self.origin.labels)
-        common = self.uncertainty is None and not context.encoder.curves and weights.apart is None
+        common = self.uncertainty is None and not context.encoder.curves
         native = struct(
             "riata_weights",
             slot=frozen.slot,
@@ -66,6 +66,7 @@ class LinearModel:
             link=self.link.code,
             intercept=frozen.intercept,
             shapes=None if frozen.shapes is None else frozen.shapes.native,
+            apart=None if frozen.apart is None else frozen.apart.native,
             negative=self._negative,
             low=frozen.bounds[0],
             high=frozen.bounds[1],

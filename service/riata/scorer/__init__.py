@@ -19,6 +19,7 @@ FORMAT: Final = 2
 NEWER: Final = 3  # of models with shapes or with bounds of the margin
 NEWEST: Final = 4  # of models of several classes, or with values that are set apart
 WITH_KINDS: Final = 5  # of models with fields that have kinds
+WITH_LIMITS: Final = 6  # of models whose columns have limits
 MLMODEL: Final = "MLmodel"
 _CODE: Final = "code"
 
@@ -57,9 +58,12 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
         "link": "none" if real or posterior else export["link"],
     }
     if "apart" in export:
-        document |= {"format": NEWEST, "apart": [[one["hash"], one["value"]] for one in export["apart"]]}
+        document |= {"format": NEWEST, "apart": [[one["hash"], one["value"], one.get("used", 0.0)] for one in export["apart"]]}
     if export.get("fields"):
         document |= {"format": WITH_KINDS, "fields": export["fields"]}
+    if "limits" in export:
+        limits = [[one[part] for part in ("hash", "low", "least", "most", "high")] for one in export["limits"]]
+        document |= {"format": WITH_LIMITS, "limits": limits}
     if export["config"]["labels"] == "classes":
         classes = [{"class": one["class"], **_head_of(one)} for one in export["classes"]]
         return document | {"format": max(document["format"], NEWEST), "classes": classes}

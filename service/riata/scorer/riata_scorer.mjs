@@ -176,10 +176,11 @@ const logProbability = (m) => (m >= 0 ? -Math.log1p(Math.exp(-m)) : m - Math.log
 export class Scorer {
   // model: the document model.json.
   constructor(model) {
-    if (![2, 3, 4, 5].includes(model.format)) throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 5`);
+    if (![2, 3, 4, 5, 6].includes(model.format)) throw new Error(`model.json has format ${model.format}, this scorer reads 2 to 6`);
     this.model = model;
     this.key = BigInt(model.hash_key);
     this.apart = model.apart ?? [];
+    this.limits = new Map((model.limits ?? []).map(([hash, ...limits]) => [hash, limits]));
     this.kinds = new Map(Object.entries(model.fields ?? {}));
     this.heads = (model.classes ?? [model]).map((one) => [one.class, new Head(one, model.bits)]);
   }
@@ -223,19 +224,28 @@ export class Scorer {
     for (const value of sums.values()) {
       if (!(Math.abs(value) <= VALUE_ABS_MAX)) throw new RangeError(`a feature is larger than ${VALUE_ABS_MAX}`);
     }
-    const row = [...sums].filter(kept).map((one) => this.setApart(one)).sort((a, b) => a[0] - b[0]);
+    const row = [...sums].filter(kept).sort((a, b) => a[0] - b[0]);
+    return this.normalised(row).flatMap((one) => this.used(one)).sort((a, b) => a[0] - b[0]);
+  }
+
+  normalised(row) {
     if (!this.model.l2 || row.length === 0) return row;
     const lift = squaresOf(row, 1) < SQUARES_SMALL ? LIFT : 1;
     const norm = Math.sqrt(squaresOf(row, lift));
     return row.map(([hash, value]) => [hash, (value * lift) / norm]).filter(kept);
   }
 
-  // A feature, or in place of a value that stands for a missing one its indicator.
-  setApart([hash, value]) {
-    if (!this.apart.some(([one, apart]) => apart === value && (one === null || one === hash))) return [hash, value];
+  // A feature with the value that it counts as, if any, and the indicator of a value that is set apart.
+  used([hash, value]) {
+    const found = this.apart.find(([one, apart]) => apart === value && (one === null || one === hash));
+    if (!found) {
+      const [low, least, most, high] = this.limits.get(hash) ?? [value, value, value, value];
+      return [[hash, value < low ? least : value > high ? most : value]];
+    }
     const bytes = new Uint8Array(8);
     new DataView(bytes.buffer).setFloat64(0, value, true);
-    return [Number(hashed(bytes, BigInt(hash), FIELD_EQUALS) >> 32n), 1];
+    const indicator = [Number(hashed(bytes, BigInt(hash), FIELD_EQUALS) >> 32n), 1];
+    return found[2] ? [[hash, found[2]], indicator] : [indicator];
   }
 
   // The records of a value by the kind of its field.

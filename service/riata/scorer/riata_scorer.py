@@ -47,15 +47,16 @@ class Scorer:
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         """Take the document `model.json`. Raises `ValueError` if its format is another one."""
-        if model["format"] not in (2, 3, 4, 5):
-            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 to 5")
+        if model["format"] not in (2, 3, 4, 5, 6):
+            raise ValueError(f"model.json has format {model['format']}, this scorer reads 2 to 6")
         self._key, self._bits = int(model["hash_key"]), int(model["bits"])
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
         self._cross_scale = float(model["cross_scale"])
         self._low, self._high = model.get("bounds", (-math.inf, math.inf))
         self._kinds: Mapping[str, str] = model.get("fields", {})
-        self._apart = {(feature, value) for feature, value in model.get("apart", ())}
+        self._apart = {(feature, value): used[0] if used else 0.0 for feature, value, *used in model.get("apart", ())}
+        self._limits = {feature: limits for feature, *limits in model.get("limits", ())}
         heads = {one["class"]: one for one in model["classes"]} if "classes" in model else {None: model}
         self._heads = {name: _Head(one, self._bits) for name, one in heads.items()}
 
@@ -100,8 +101,10 @@ class Scorer:
             sums[feature] = sums[feature] + value if feature in sums else value
         if not all(abs(value) <= VALUE_ABS_MAX for value in sums.values()):
             raise ValueError(f"a feature is larger than {VALUE_ABS_MAX:g}")
-        row = [self._set_apart(feature, value) for feature, value in sums.items() if abs(value) >= SMALLEST_NORMAL]
-        row.sort()
+        row = sorted((feature, value) for feature, value in sums.items() if abs(value) >= SMALLEST_NORMAL)
+        return sorted(part for feature, value in self._normalised(row) for part in self._used(feature, value))
+
+    def _normalised(self, row: list[tuple[int, float]]) -> list[tuple[int, float]]:
         if not self._l2 or not row:
             return row
         squares, lift = _squares(row, 1.0), 1.0
@@ -110,11 +113,16 @@ class Scorer:
         scaled = [(feature, value * lift / math.sqrt(squares)) for feature, value in row]
         return [(feature, value) for feature, value in scaled if abs(value) >= SMALLEST_NORMAL]
 
-    def _set_apart(self, feature: int, value: float) -> tuple[int, float]:
-        """Return the feature, or in place of a value that stands for a missing one its indicator."""
-        if (feature, value) not in self._apart and (None, value) not in self._apart:
-            return feature, value
-        return hashed(struct.pack("<d", value), feature, FIELD_EQUALS) >> 32, 1.0
+    def _used(self, feature: int, value: float) -> Iterator[tuple[int, float]]:
+        """Yield the feature with the value that it counts as, if any, and the indicator of a value that is set apart."""
+        used = self._apart.get((feature, value), self._apart.get((None, value)))
+        if used is not None:
+            yield hashed(struct.pack("<d", value), feature, FIELD_EQUALS) >> 32, 1.0
+        else:
+            low, least, most, high = self._limits.get(feature, (value,) * 4)
+            used = least if value < low else most if value > high else value
+        if used:
+            yield feature, used
 
     def _read(self, field: str, name: str, value: Any, key: int) -> Iterator[tuple[int, float]]:
         """Yield the records of a value by the kind of its field."""

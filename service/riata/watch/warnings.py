@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.learn.learner import Stepped
+from riata.learn.learner import FarValue, Stepped
 from riata.watch.figures import Figures
 from riata.watch.observer import Observer, Rows
 from riata.wire.fields import Field
@@ -106,7 +106,7 @@ def warnings_of(
     columns: Sequence[Column],
     advice: Mapping[str, str],
     too_much: str = "",
-    far: Sequence[tuple[int, float]] = (),
+    far: Sequence[FarValue] = (),
 ) -> list[dict[str, Any]]:
     """Return the warnings about a model, the most serious first: each with `code`, `detail` and `slots`.
 
@@ -114,7 +114,7 @@ def warnings_of(
     columns : large ones, from `Columns.large`; empty if the learner takes values of any size
     advice  : of the learner's spec
     too_much : likewise, about the model's settings
-    far     : slots of columns, and values of theirs that are far from all others
+    far     : values that are far from all others of their column, by its slot
     """
     found: list[tuple[str, str, list[int]]] = [(ONE_LABEL, detail, []) for detail in _one_label(figures["cumulative"])]
     window = figures["window"]
@@ -129,13 +129,15 @@ def warnings_of(
         )
         found.append((NOT_SCALED, detail, [column.slot for column in columns[:COLUMNS_NAMED]]))
     if far:
-        values = ", ".join(f"{value:g}" for _, value in far[:COLUMNS_NAMED])
+        values = ", ".join(f"{one.value:g}" for one in far[:COLUMNS_NAMED])
+        repeated = ", ".join(f"{one.value:g}" for one in far[:COLUMNS_NAMED] if one.set_apart)
+        why = f"Set apart because of repeats: {repeated}. " if repeated else ""
         detail = (
             f"{len(far)} value{' is' if len(far) == 1 else 's are'} far from all others of {'its' if len(far) == 1 else 'their'} "
-            f"column{'' if len(far) == 1 else 's'}: {values}. A value that stands for a missing one is better sent as "
-            "null, or named in `learner.missing`"
+            f"column{'' if len(far) == 1 else 's'}: {values}. {why}A value that stands for a missing one is better sent "
+            "as null, or named in `learner.missing`"
         )
-        found.append((FAR_VALUES, detail, [slot for slot, _ in far[:COLUMNS_NAMED]]))
+        found.append((FAR_VALUES, detail, [one.feature for one in far[:COLUMNS_NAMED]]))
     if too_much:
         detail = f"one row may take far too long, and a new model could not have these settings: {too_much}"
         found.append((SLOW_SETTINGS, detail, []))

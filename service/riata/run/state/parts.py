@@ -37,6 +37,7 @@ def build_parts(config: ModelConfig, bits: int) -> tuple[Learner, Answers]:
     """Return the empty learner of a configuration, with 2^bits slots, and its answers as `ProgressiveConfig.answers`."""
     classes = config.classes
     settings = config.learner.of_class() if config.has_classes else config.learner
+    settings = settings.of_unit_rows() if config.encoder.normalise == "l2" else settings
     make = partial(build_learner, settings, bits=bits, hash_key=config.encoder.hash_key)
     if config.has_classes:
         several = OneVsRest(make, len(classes.names), classes.max)

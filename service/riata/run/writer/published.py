@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from riata.base.arrays import U32
 from riata.base.clock import Clock
-from riata.learn.learner import Weights
+from riata.learn.learner import FarValue, Weights
 from riata.learn.registry import spec_of
 from riata.maths.links import LINKS
 from riata.predict.explain import Partition
@@ -157,7 +157,7 @@ def publish(
     now_ms = clock.monotonic_ms()
     noted = None if minute is None else minute.note(state.progressive, now_ms)
     observers = state.observers.copy()
-    far = [(hash_ >> (32 - model.weights.bits), value) for hash_, value in state.learner.far_values()]
+    far = [one._replace(feature=one.feature >> (32 - model.weights.bits)) for one in state.learner.far_values()]
     figures = partial(_figures, state.config, observers, noted, dict(state.learner.chosen()), far)
     state.yield_to_loop()
     followed = observers.get(FollowedWeights)
@@ -190,13 +190,13 @@ def served_model(state: ModelState, gen: int, covariance: Covariance | None) -> 
 
 
 def _figures(
-    config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any], far: list[tuple[int, float]]
+    config: ModelConfig, observers: Observers, noted: Noted | None, chosen: dict[str, Any], far: list[FarValue]
 ) -> Figures:
     """Return the figures of copies of observers, of the last minute, of decisions and of the learner, and the warnings.
 
     noted  : of the last minute; None if nothing is noted
     chosen : of the learner
-    far    : slots and values, of the learner's `far_values`
+    far    : of the learner's `far_values`, by slots
     """
     figures = observers.figures()
     if noted is not None:

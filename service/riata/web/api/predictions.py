@@ -52,13 +52,17 @@ class Interval(Document):
 
 
 class Contribution(Document):
-    """What a feature adds to the margin."""
+    """What a feature adds to the margin.
+
+    sent : the value in whose place it is, if that is set apart or far outside of its column
+    """
 
     feature: str
     value: Number
     weight: Number
     contribution: Number
     shares_slot_with: list[str]
+    sent: Number | UnsetType = UNSET
 
 
 class ColumnPart(Document):

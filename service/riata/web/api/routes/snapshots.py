@@ -148,7 +148,9 @@ class Export(Document, kw_only=True):
     bounds : the least and the largest margin as the probability takes it, if there are limits
     shapes : of a model whose numeric columns have shapes
     fields : kinds of fields by name
-    apart  : values in whose place a row has an indicator of the feature, whose hash is null for all, and the value
+    apart  : values in whose place a row has an indicator of the feature, whose hash is null for all, and the value; the feature
+             then counts as `used`, absent if there is none
+    limits : of columns: a value below `low` counts as `least`, and one above `high` as `most`
     """
 
     model: Source
@@ -161,6 +163,7 @@ class Export(Document, kw_only=True):
     bounds: list[float] | UnsetType = UNSET
     shapes: ExportedShapes | UnsetType = UNSET
     apart: list[Object] | UnsetType = UNSET
+    limits: list[Object] | UnsetType = UNSET
     fields: dict[str, str] | UnsetType = UNSET
     figures: Object
     classes: list[ExportedClass] | UnsetType = UNSET
@@ -240,6 +243,8 @@ def readable(published: Published, names: NameBook) -> dict[str, Any]:
         document["shapes"] = named_shapes(weights.shapes, names)
     if weights.apart is not None:
         document["apart"] = weights.apart.document()
+        if limits := weights.apart.limits():
+            document["limits"] = limits
     if names.kinds:
         document["fields"] = names.kinds.documents()
     if weights.heads is not None:

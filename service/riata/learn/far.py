@@ -1,0 +1,122 @@
+"""Finds values far outside of their column in a sample of rows: those that repeat stand for something else, others are mistakes.
+
+A value is far if it is FAR times as far from the median as a quartile is from the other, and FAR_NEXT times as far as the
+farthest value that is not. So columns with a heavy tail have none: their largest values are far from the middle, but not from
+each other. Limits of a column are taken again with every sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from riata.base.arrays import F64, I64, U32
+from riata.learn.apart import LIMITS, Apart
+from riata.learn.learner import ColumnRange
+from riata.wire.batch import Batch
+
+FAR: Final = 30.0
+FAR_NEXT: Final = 10.0
+VALUES_MIN: Final = 32  # of a column in the sample, or it has no limits yet
+FAR_SHARE: Final = 0.02  # of the values that do not repeat, at most: more are a part of the column
+REPEATS_MIN: Final = 3  # of a far value in the sample, and
+REPEATS_SHARE: Final = 0.001  # of its rows, from which on it is set apart
+SET_APART_MAX: Final = 256  # values
+
+
+class Found(NamedTuple):
+    """What a sample shows.
+
+    apart     : values that are set apart, and limits of columns; None for none
+    far       : hashes of columns, and far values of theirs that are not set apart
+    stretched : hashes of columns that have limits for the first time, and far values
+    """
+
+    apart: Apart | None
+    far: list[tuple[int, float]]
+    stretched: list[int]
+
+
+def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | None) -> Found:
+    """Find the values that are set apart and the limits of columns. What is set apart remains so.
+
+    hash_, value : the features of a sample by hash, and by value in each
+    rows         : of the sample
+    column       : hashes of its numeric columns
+    known        : what was found before
+    """
+    instead, used, limit = _of(known)
+    repeats = max(REPEATS_MIN, REPEATS_SHARE * rows)
+    far: list[tuple[int, float]] = []
+    stretched: list[int] = []
+    starts, ends = (np.searchsorted(hash_, column, side).tolist() for side in ("left", "right"))
+    for one, start, end in zip(column.tolist(), starts, ends, strict=True):
+        x = value[start:end]
+        if one in instead:
+            x = x[~np.isin(x, instead[one])]
+        if len(x) < VALUES_MIN:
+            continue
+        middle, spread = float(x[len(x) // 2]), float(x[3 * len(x) // 4] - x[len(x) // 4])
+        low, high, outside = _inside(x, middle, spread)
+        found, count = np.unique(outside, return_counts=True)
+        if spread == 0.0 or count[count < repeats].sum() > FAR_SHARE * len(x):
+            continue
+        away = max(FAR * spread, FAR_NEXT * max(high - middle, middle - low))
+        if len(outside) and one not in limit:
+            stretched.append(one)
+        limit[one], used[one] = (middle - away, low, high, middle + away), middle
+        if len(outside):
+            free = SET_APART_MAX - sum(map(len, instead.values()))
+            again = found[count >= repeats].tolist()[:free]
+            instead.setdefault(one, []).extend(again)
+            far += [(one, x) for x in found.tolist() if x not in again]
+    return Found(_apart(instead, used, limit), far, stretched)
+
+
+def _inside(x: F64, middle: float, spread: float) -> tuple[float, float, F64]:
+    """The lowest and the highest value that are not far, and those that are. x : increasing"""
+    low, high = float(x[0]), float(x[-1])
+    if max(high - middle, middle - low) <= FAR * spread:
+        return low, high, x[:0]
+    distance = np.abs(x - middle)
+    upper = np.sort(distance)[3 * len(x) // 4 :]
+    gap = np.flatnonzero(upper[1:] > np.maximum(FAR * spread, FAR_NEXT * upper[:-1]))
+    near = distance <= (upper[gap[0]] if len(gap) else upper[-1])
+    inside = x[near]
+    return float(inside[0]), float(inside[-1]), x[~near]
+
+
+def ranges_of(sample: Batch, column: Sequence[int]) -> dict[int, ColumnRange]:
+    """The ranges of some columns, by hash. sample : as it is learnt"""
+    found = {}
+    for one in column:
+        x = sample.value[sample.hash == one]
+        if len(x):
+            mean = float(x.mean())
+            found[one] = ColumnRange(len(x) / sample.n, mean, float(((x - mean) ** 2).mean()), float(x.min()), float(x.max()))
+    return found
+
+
+def _of(known: Apart | None) -> tuple[dict[int, list[float]], dict[int, float], dict[int, tuple[float, ...]]]:
+    """The values of each feature that are set apart, what the feature then counts as, and the limits of each column."""
+    instead: dict[int, list[float]] = {}
+    if known is None:
+        return instead, {}, {}
+    for feature, value in zip(known.feature.tolist(), known.value.tolist(), strict=True):
+        instead.setdefault(feature, []).append(value)
+    limits = zip(*known.limit.tolist(), strict=True)
+    used = dict(zip(known.feature.tolist(), known.used.tolist(), strict=True))
+    return instead, used, dict(zip(known.column.tolist(), limits, strict=True))
+
+
+def _apart(instead: dict[int, list[float]], used: dict[int, float], limit: dict[int, tuple[float, ...]]) -> Apart | None:
+    if not limit:
+        return None
+    pairs = [(feature, value) for feature in sorted(instead) for value in instead[feature]]
+    column = sorted(limit)
+    feature: I64 = np.array([feature for feature, _ in pairs], np.int64)
+    counts_as = np.array([used[feature] for feature, _ in pairs], np.float64)
+    limits = np.array([limit[one] for one in column]).T.reshape(LIMITS, -1)
+    return Apart(feature, np.array([value for _, value in pairs], np.float64), counts_as, np.array(column, np.uint32), limits)

@@ -1,0 +1,344 @@
+"""Values far outside of their column: the default learner sets those apart that repeat; others count as the farthest inside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from riata.base.arrays import F64, Arrays
+from riata.base.errors import Corrupt
+from riata.learn.apart import EVERY, PARTS, Apart, read_apart
+from riata.learn.far import FAR, FAR_NEXT, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
+from riata.learn.learner import ColumnRange, FarValue, Learner
+from riata.learn.mixed_gradient import STRETCHED, MixedGradient
+from riata.learn.registry import build_learner
+from riata.learn.shapes import sorted_values
+from riata.learn.truncated_config import Missing, TruncatedGradientConfig
+from riata.maths.links import log_losses
+from riata.predict.linear_model import LinearModel
+from riata.predict.model import Origin
+from riata.run.state.config import read_config, read_stored, stored_document
+from riata.run.state.parts import build_parts
+from riata.wire.batch import Batch
+from riata.wire.encoder import EncoderConfig
+from tests.learn.contract import Build, LearnerContract, same
+from tests.learn.streams import cut, to_batch
+from tests.twins.apart import instead
+from tests.twins.truncated_step import Event
+
+BITS = 18
+DEFAULT = TruncatedGradientConfig()
+OFF = replace(DEFAULT, far_values="off")
+HASHES = [1 << 20, 5 << 24, 3 << 29, 7 << 29]
+TRUTH = np.array([1.5, -1.0, 0.7, 0.4])
+
+
+def batch_of(x: F64, label: F64) -> Batch:
+    """Rows of columns; zeros are absent."""
+    return to_batch(
+        [
+            Event([(hash_, value) for hash_, value in zip(HASHES, row, strict=False) if value != 0.0], y)
+            for row, y in zip(x.tolist(), label.tolist(), strict=True)
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0) -> Batch:
+    """Four normal columns that decide the label, of which some values are sent otherwise.
+
+    spoilt : "clean"; "first", 999 in the first row; a share in which the first column is 999; "outliers", 0.05 % of all values
+             times 10^4
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, len(TRUTH)))
+    label = (rng.random(n) < 1.0 / (1.0 + np.exp(-x @ TRUTH))).astype(np.float64)
+    chance = rng.random(x.shape)
+    x += middle
+    if spoilt == "first":
+        x[0, 0] = 999.0
+    elif spoilt == "outliers":
+        x[chance < 0.0005] *= 1e4
+    elif spoilt != "clean":
+        x[chance[:, 0] < float(spoilt), 0] = 999.0
+    return batch_of(x, label)
+
+
+def learnt(batch: Batch, config: TruncatedGradientConfig = DEFAULT) -> tuple[Any, float]:
+    """A learner after the rows, and its progressive log loss."""
+    learner: Any = build_learner(config, BITS)
+    margin = learner.step(batch).answered
+    return learner, float(log_losses(margin, np.zeros(batch.n, np.bool_), batch.label, batch.weight).mean())
+
+
+# What is served is what was measured, in every state.
+
+
+class TestContract(LearnerContract):
+    @pytest.fixture(params=["found", "declared too"])
+    def build(self, request: pytest.FixtureRequest) -> Build:
+        missing = (Missing("*", (-7.0,)),) if request.param == "declared too" else ()
+
+        def empty() -> Learner:
+            return build_learner(replace(DEFAULT, missing=missing), BITS)
+
+        return empty
+
+    @pytest.fixture
+    def batch(self) -> Batch:
+        return cut(drawn("0.05", middle=3.0), 0, 300)
+
+    def test_values_are_found_on_the_way(self, build: Build, batch: Batch) -> None:
+        learner = build()
+        learner.step(cut(batch, 0, 127))
+        assert learner.far_values() == []
+        learner.step(cut(batch, 127, batch.n))
+        assert learner.far_values() == [FarValue(HASHES[0], 999.0, True)]
+
+    def test_served_margin_equals_the_learners_to_the_last_bit(self, build: Build, batch: Batch) -> None:
+        learner = build()
+        for i in range(batch.n):
+            row = cut(batch, i, i + 1)
+            model = LinearModel(Origin("m", bytes(16), EncoderConfig(bits=BITS), "0/1"), learner.weights(), 1, i)
+            expected = model.score(row).margin[0] if i else 0.0
+            assert learner.step(row).margin[0] == expected
+
+
+def test_a_state_without_what_was_found_goes_on_and_finds_it() -> None:
+    batch = drawn("0.05", 600)
+    learner, _ = learnt(cut(batch, 0, 200), OFF)
+    again: Any = build_learner(DEFAULT, BITS)
+    again.thaw(learner.freeze())
+    assert again.weights().apart is None
+    again.step(cut(batch, 200, 600))
+    assert again.weights().apart is not None
+
+
+@pytest.mark.parametrize("damage", [{name: None} for name in PARTS] + [{"apart_column": np.array([3, 3], np.uint32)}])
+def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
+    learner, _ = learnt(cut(drawn("0.05"), 0, 200))
+    state = learner.freeze()
+    assert {*PARTS} <= state.keys()
+    build_learner(DEFAULT, BITS).thaw(dict(state))
+    damaged = {name: array for name, array in {**state, **damage}.items() if array is not None}
+    with pytest.raises(Corrupt):
+        build_learner(DEFAULT, BITS).thaw(damaged)
+    assert learner.memory()["checkpoint"] == sum(array.nbytes for array in state.values())
+
+
+# The loss that they cost.
+
+
+@pytest.mark.parametrize("middle", [0.0, 40.0])
+@pytest.mark.parametrize("spoilt", ["first", "0.01", "0.05", "outliers"])
+def test_far_values_cost_little(spoilt: str, middle: float) -> None:
+    (_, clean), (_, found) = learnt(drawn("clean", middle=middle)), learnt(drawn(spoilt, middle=middle))
+    assert found <= (1.01 if spoilt == "outliers" else 1.04) * clean
+    assert learnt(drawn(spoilt, middle=middle), OFF)[1] > found
+
+
+def test_columns_without_far_values_are_learnt_as_before() -> None:
+    rng = np.random.default_rng(4)
+    tail = np.exp(2.0 * rng.normal(size=(3000, 4)))
+    label = (rng.random(3000) < 0.5).astype(np.float64)
+    for batch in (drawn("clean", 3000), batch_of(tail, label)):
+        (searched, left), (unsearched, right) = learnt(batch), learnt(batch, OFF)
+        assert left == right
+        state = searched.freeze()
+        assert same({name: array for name, array in state.items() if name not in PARTS}, unsearched.freeze())
+        assert searched.weights().apart.value.tolist() == []
+        assert searched.weights().apart.column.tolist() == sorted(HASHES)
+
+
+def test_a_stretched_scale_is_taken_again() -> None:
+    batch = drawn("first", 128)
+    learner: Any = build_learner(replace(DEFAULT, shapes="off"), BITS)
+    learner.step(batch)
+    stretched = learner.freeze()
+    assert stretched["scale"].max() > 900.0
+    with_shapes, _ = learnt(batch)
+    state = with_shapes.freeze()
+    assert state["scale"].max() < 5.0
+    assert learner.weights().beta.tolist() == with_shapes.weights().beta.tolist()
+    large = int(np.argmax(stretched["scale"]))
+    assert (state["squares"].reshape(3, -1)[:, large] < stretched["squares"].reshape(3, -1)[:, large]).all()
+    others = np.arange(len(state["scale"])) != large
+    assert state["scale"][others].tolist() == stretched["scale"][others].tolist()
+
+
+def test_a_scale_that_fits_stays() -> None:
+    learner = MixedGradient(replace(DEFAULT, shapes="off"), BITS)
+    learner.step(drawn("clean", 500))
+    before = learner.freeze()
+
+    def within(size: float) -> ColumnRange:
+        return ColumnRange(1.0, 0.0, size**2 / 9.0, -size, size)
+
+    fits = {hash_: within(10.0) for hash_ in HASHES}
+    learner.mend({**fits, 1 << 31: within(1.0), HASHES[0]: within(0.0)})
+    assert same(learner.freeze(), before)
+    learner.mend({HASHES[0]: within(before["scale"].max() / STRETCHED / 2.0)})
+    assert not same(learner.freeze(), before)
+
+
+# What is far.
+
+
+def found_in(x: F64, known: Apart | None = None, rows: int = 0) -> Any:
+    sample = batch_of(x[:, np.newaxis], np.zeros(len(x)))
+    return find_apart(*sorted_values(sample), rows or sample.n, np.array(HASHES[:1], np.uint32), known)
+
+
+def normal(n: int) -> F64:
+    return np.random.default_rng(8).normal(50.0, 3.0, n)
+
+
+def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
+    x = normal(1000)
+    x[[3, 500]] = 9999.0
+    low, high = np.sort(x)[[0, -3]].tolist()
+    apart, far, stretched = found_in(x)
+    assert (apart.value.tolist(), far, stretched) == ([], [(HASHES[0], 9999.0)], HASHES[:1])
+    assert apart.limit[1:3, 0].tolist() == [low, high]
+    assert apart.limit[0, 0] < low - FAR < high + FAR < apart.limit[3, 0] < 9999.0
+    x[7] = 9999.0
+    apart, far, stretched = found_in(x)
+    assert (apart.feature.tolist(), apart.value.tolist(), far) == (HASHES[:1], [9999.0], [])
+    assert apart.used[0] == pytest.approx(50.0, abs=0.5)
+    assert np.count_nonzero(x == 9999.0) == REPEATS_MIN
+    assert found_in(x, rows=4000).apart.value.tolist() == []  # in fewer than one row of a thousand
+    assert found_in(x, apart).stretched == []
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        normal(1000),
+        np.exp(2.0 * normal(1000) / 3.0),  # a heavy tail
+        np.append(normal(999), 50.0 + 0.9 * FAR * 4.0),
+    ],
+)
+def test_nothing_is_far(x: F64) -> None:
+    apart, far, stretched = found_in(x)
+    assert (apart.value.tolist(), far, stretched) == ([], [], [])
+    assert apart.limit[0, 0] < x.min() == apart.limit[1, 0] < apart.limit[2, 0] == x.max() < apart.limit[3, 0]
+    assert found_in(np.append(normal(999), 50.0 + FAR_NEXT * FAR * 4.0)).far
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.append(normal(VALUES_MIN - 2), 9999.0),
+        np.append(np.full(999, 5.0), 9999.0),  # there is no scale to be far from
+        normal(1000) + 1e5 * (np.arange(1000) % 9 == 0),  # so many are a part of the column
+    ],
+)
+def test_a_column_has_no_limits(x: F64) -> None:
+    assert found_in(x) == (None, [], [])
+    assert found_in(normal(1000)).apart is not None
+
+
+def test_what_is_set_apart_remains_and_limits_follow() -> None:
+    x = normal(1000)
+    x[:5] = 9999.0
+    first = found_in(x).apart
+    again = found_in(normal(1000) - 20.0, first).apart
+    assert again.value.tolist() == [9999.0]
+    assert again.used[0] == pytest.approx(30.0, abs=0.5)
+    assert again.limit[3, 0] < first.limit[3, 0]
+    assert found_in(np.ones(3), first).apart.limit.tolist() == first.limit.tolist()
+
+
+def test_so_many_values_are_set_apart_at_most() -> None:
+    x = normal(20_000)
+    x[: 3 * (SET_APART_MAX + 5)] = np.repeat(1e6 + np.arange(SET_APART_MAX + 5), 3)
+    apart, far, _ = found_in(x, rows=1000)
+    assert len(apart.value) == SET_APART_MAX
+    assert len(far) == 5
+
+
+# Rows as they are learnt.
+
+TABLE = Apart(
+    np.array([EVERY, HASHES[1], HASHES[0], HASHES[0], EVERY]),
+    np.array([-5.0, 999.0, 999.0, 998.0, -6.0]),
+    np.array([0.0, 2.5, 1.5, 0.0, 0.0]),
+    np.array([HASHES[0], HASHES[2]], np.uint32),
+    np.array([[-100.0, -10.0], [-3.0, -2.0], [4.0, 5.0], [200.0, 20.0]]),
+)
+
+
+def test_rows_are_those_of_the_twin_and_an_explanation_has_the_same() -> None:
+    rng = np.random.default_rng(3)
+    values = [999.0, 998.0, -5.0, -6.0, -100.0, -101.0, 200.0, 201.0, -10.0, -10.5, 20.0, 20.5, 1.0, 0.25]
+    rows = [
+        {hash_: float(rng.choice(values)) for hash_ in sorted({*HASHES, 9, 2**32 - 1}) if rng.random() < 0.7} for _ in range(500)
+    ]
+    batch = to_batch([Event(sorted(row.items()), 0.0) for row in rows])
+    made = TABLE.rows(batch)
+    for i, row in enumerate(rows):
+        own = slice(int(made.indptr[i]), int(made.indptr[i + 1]))
+        expected = instead(TABLE, row)
+        assert list(zip(made.hash[own].tolist(), made.value[own].tolist(), strict=True)) == list(expected.items())
+        parts = TABLE.row([(hash_, x, [str(hash_)]) for hash_, x in row.items()])
+        assert [(part.hash, part.value) for part in parts] == list(expected.items())
+        assert all(part.sent is None or part.sent != part.value for part in parts)
+    assert any(instead(TABLE, row) == row for row in rows)
+    again = read_apart(TABLE.parts())
+    assert same(again.parts(), TABLE.parts())
+    assert again.rows(batch).value.tobytes() == made.value.tobytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"apart_used": np.array([1.0, 2.5, 1.5, 0.0, 0.0])},  # all features cannot count as one number
+        {"apart_used": np.zeros(4)},
+        {"apart_column": np.array([HASHES[2], HASHES[0]], np.uint32)},
+        {"apart_column": np.array([HASHES[0], HASHES[2]], np.int64)},
+        {"apart_limit": np.zeros(7)},
+        {"apart_limit": np.array([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 2.0, 2.0])},
+        {"apart_limit": np.full(8, np.nan)},
+    ],
+)
+def test_damaged_parts_are_refused(damage: Arrays) -> None:
+    read_apart(TABLE.parts())
+    with pytest.raises(Corrupt):
+        read_apart({**TABLE.parts(), **damage})
+    for name in PARTS[2:]:
+        with pytest.raises(Corrupt):
+            read_apart({key: array for key, array in TABLE.parts().items() if key != name})
+
+
+# Which models search.
+
+
+def test_models_from_before_do_not_search() -> None:
+    before = read_stored({"learner": {"kind": "truncated_gradient", "shapes": "auto"}})
+    assert before.learner.far_values == "off"  # type: ignore[attr-defined]
+    assert "far_values" not in stored_document(before)["learner"]
+    assert read_config({}).learner.far_values == "auto"  # type: ignore[attr-defined]
+    assert read_stored(stored_document(read_config({}))) == read_config({})
+
+
+@pytest.mark.parametrize(
+    ("document", "searches"),
+    [
+        ({}, True),
+        ({"learner": {"far_values": "off"}}, False),
+        ({"learner": {"mixed": False}}, False),
+        ({"encoder": {"normalise": "l2"}}, False),
+        ({"labels": "classes"}, False),
+    ],
+)
+def test_some_settings_exclude_it(document: dict[str, Any], searches: bool) -> None:
+    learner, _ = build_parts(read_config(document), BITS)
+    learner.grow(2)
+    learner.step(cut(drawn("0.05"), 0, 600))
+    assert learner.weights().shaped_columns == len(TRUTH)
+    found = [one.value for one in learner.far_values() if one.set_apart]
+    assert found == ([999.0] if searches else [])
