@@ -49,7 +49,7 @@ static found_field field_of(const u8 *start, const u8 *stop, u64 key, u64 finger
 }
 
 EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
-                             i64 *at, i64 *size, u64 *field, i64 *entered) {
+                             u64 *found) {
     u8 name[AROUND + SHOWN_MAX + AROUND] = {0}; /* bytes around a name are read when it is hashed */
     i64 start = 0, count = 0, i = 0;
     for (; i < from; i++)
@@ -58,17 +58,17 @@ EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *finge
         if (length[i] > SHOWN_MAX)
             continue;
         memcpy(name + AROUND, text + start, length[i]);
-        found_field found = field_of(name + AROUND, name + AROUND + length[i], key, fingerprint[i]);
-        u64 place = field_place(table, found.field);
-        if (found.kind == FIELD_UNKNOWN || table[1 + place] != 0)
+        found_field one = field_of(name + AROUND, name + AROUND + length[i], key, fingerprint[i]);
+        u64 place = field_place(table, one.field), field = (one.field & ~(u64)FIELD_KIND) | (u64)one.kind;
+        if (one.kind == FIELD_UNKNOWN || table[1 + place] != 0)
             continue;
         if (count == room)
             break;
-        at[count] = start, size[count] = found.size;
-        field[count++] = (found.field & ~(u64)FIELD_KIND) | (u64)found.kind;
-        __atomic_store_n(table + 1 + place, field[count - 1], __ATOMIC_RELEASE);
+        u64 *told = found + 1 + 3 * count++;
+        told[0] = (u64)start, told[1] = (u64)one.size, told[2] = field;
+        __atomic_store_n(table + 1 + place, field, __ATOMIC_RELEASE);
     }
-    *entered = count;
+    found[0] = (u64)count;
     return i;
 }
 

@@ -269,13 +269,12 @@ QUICK i64 riata_finish_row(riata_records *row, i64 n, riata_sink *sink, const ri
  * says that there is no value tells none.
  *   text u8[..], length u32[n], fingerprint u64[n]   the names
  *   from     the first name to look at
- *   at, size, field   i64[room], i64[room], u64[room] of each field that was entered: where its name begins in `text`, its bytes, its
- *            hash with the kind in the low bits
- *   entered  how many, out
+ *   found    u64[1 + 3 room]   how many fields were entered; of each, where its name begins in `text`, its bytes, its hash with the kind in
+ *            the low bits
  * Returns   the name at which there was no more room; n if there was
  * Source    riata/wire/fields.py, riata/maths/hashing.py */
-EXPORT i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
-                             i64 *at, i64 *size, u64 *field, i64 *entered);
+QUICK i64 riata_meet_fields(const u8 *text, const u32 *length, const u64 *fingerprint, i64 n, i64 from, u64 key, u64 *table, i64 room,
+                            u64 *found);
 
 /* Put the fields of a table, with their counts, into an empty one that has room. Source: riata/wire/fields.py */
 EXPORT void riata_move_fields(const u64 *old, u64 *table);

@@ -86,7 +86,8 @@ class NameBook:
             self.kinds = None
             return
         kinds = FieldKinds(fields, self._encoder.hash_key, self._encoder.kinds_of_settings())
-        kinds.meet(self.everything())
+        for part in self.everything().parts(_AT_ONCE):
+            kinds.meet(part)
         self.kinds = kinds
 
     def __len__(self) -> int:

@@ -43,7 +43,7 @@ from riata.base.document import DocumentValue
 from riata.base.errors import BadInput, nearest
 from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
-from riata.native.library import core, struct
+from riata.native.library import address, core, struct
 from riata.native.reading import hash_of
 from riata.wire.given import ABSENT, NO, YES, category_word, decimal, plain_number
 from riata.wire.names import Names
@@ -274,17 +274,15 @@ class FieldKinds:
 
     def _meet_from(self, names: Names, at: int) -> int:
         """Enter the fields of names from a position on; return the position at which the table was full."""
-        room = min(len(self._table) // 6 - len(self._declared) - len(self._met), FIELDS_MET_MAX - len(self._met))
-        start, size = np.empty(max(room, 1), np.int64), np.empty(max(room, 1), np.int64)
-        field, entered = np.empty(max(room, 1), np.uint64), np.zeros(1, np.int64)
-        where = (len(names), at, self._key, self._table, max(room, 0))
-        at = core.meet_fields(names.text, names.length, names.fingerprint, *where, start, size, field, entered)
-        found = [one[: int(entered[0])].tolist() for one in (start, size, field)]
-        for first, length, told in zip(*found, strict=True):
-            name = names.text[first : first + length].tobytes().decode("utf-8", "replace")
-            self._met[told & ~_KIND] = (name, told & _KIND)
-            for which, count in enumerate(self._early.pop(told & ~_KIND, ())):
-                self._table[self._counter(self._table, told, which)] = count
+        room = min(len(self._table) // 6 - len(self._declared) - len(self._met), FIELDS_MET_MAX - len(self._met), len(names))
+        found = np.empty(1 + 3 * max(room, 0), np.uint64)
+        given = address(names.text), address(names.length), address(names.fingerprint), len(names), at, self._key
+        at = core.meet_fields(*given, address(self._table), max(room, 0), address(found))
+        text, told = names.text.tobytes(), found[: 1 + 3 * int(found[0])].tolist()
+        for first, length, field in zip(told[1::3], told[2::3], told[3::3], strict=True):
+            self._met[field & ~_KIND] = text[first : first + length].decode("utf-8", "replace"), field & _KIND
+            for which, count in enumerate(self._early.pop(field & ~_KIND, ())):
+                self._table[self._counter(self._table, field, which)] = count
         self.is_wide = at < len(names) and len(self._met) >= FIELDS_MET_MAX
         return at
 
