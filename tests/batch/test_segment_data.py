@@ -127,6 +127,14 @@ def test_values_of_colliding_slots_are_summed(tmp_path: Path) -> None:
     assert data.nnz == 3
 
 
+def test_slots_that_several_features_share_are_counted(tmp_path: Path) -> None:
+    batch = batch_of([[(1, 0.5), (2, 0.25), (2**30, 1.0), (2**31, 4.0)], [(2**31 + 1, 1.0)], [(2, 1.0)]], [1.0, 0.0, 1.0])
+    found = segments(tmp_path, batch)
+    assert data_of(found, 2).shared.tolist() == [0, 2]
+    assert data_of(found, 2, counted([(3, 9)])).shared.tolist() == []
+    assert data_of(found, 32).shared.tolist() == []
+
+
 def test_every_load_gives_the_same_bits_in_any_thread(tmp_path: Path) -> None:
     data = data_of(segments(tmp_path, random_batch(np.random.default_rng(5), 200), (63, 150)), 6, rho=0.99)
     wanted = [part.load() for part in data.parts]

@@ -59,6 +59,16 @@ def test_the_optimum_is_that_of_another_minimiser(solver: str, tmp_path: Path) -
     assert [row["pass"] for row in one["trace"]] == sorted({row["pass"] for row in one["trace"]})
 
 
+@pytest.mark.parametrize(("bits", "shared"), [(1, True), (24, False)])
+def test_shared_slots_are_counted_and_said(bits: int, shared: bool, tmp_path: Path) -> None:
+    path = written(tmp_path, "vw")
+    found = report(str(path), "--gamma", str(GAMMA), "--bits", str(bits))
+    notes = [note for note in found["solutions"][0]["notes"] if note["code"] == "shared_slots"]
+    assert bool(notes) == shared
+    done = run("fit", "--batch", str(path), "--gamma", str(GAMMA), "--bits", str(bits))
+    assert ("2 of 2 slots are shared" in done.stdout) == shared
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_gives_the_same_optimum(form: str, tmp_path: Path) -> None:
     found = report(str(written(tmp_path, form)), "--gamma", str(GAMMA))

@@ -11,7 +11,7 @@ sums over parts, so the parts decide the bits of a solution.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -47,11 +47,17 @@ class Part(Protocol):
         ...
 
 
+def no_slots() -> U32:
+    """A list of none."""
+    return np.zeros(0, np.uint32)
+
+
 class Data(Protocol):
     """What a solver is given.
 
     rows, nnz, features : of all parts
     slots               : u32[features]   the slot of each rank: hash >> (32 - bits)
+    shared              : u32[s]   slots in which several feature hashes are added together, increasing
     """
 
     @property
@@ -66,6 +72,8 @@ class Data(Protocol):
     def slots(self) -> U32: ...
     @property
     def bits(self) -> int: ...
+    @property
+    def shared(self) -> U32: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class DataInMemory:
     parts: Sequence[Part]
     slots: U32
     bits: int
+    shared: U32 = field(default_factory=no_slots)
 
 
 def native_rows(rows: Rows) -> Any:

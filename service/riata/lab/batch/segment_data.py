@@ -8,14 +8,14 @@ when a part is loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U32
 from riata.base.errors import BadInput, Corrupt
-from riata.lab.batch.data import PART_ROWS, Rows
+from riata.lab.batch.data import PART_ROWS, Rows, no_slots
 from riata.native.library import core, struct
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
@@ -62,6 +62,11 @@ class SlotCounts:
             move_entries(self._place, larger)
             self._place = self._counts.place = larger
             self._counts.size = len(larger)
+
+    def met(self) -> U32:
+        """Return the slots that occur, in no order."""
+        found: U32 = (self._place[self._place != 0] >> _HALF & _WORD).astype(np.uint32)
+        return found
 
     def ranked(self) -> RankMap:
         """Return the ranks by decreasing count, those of equal counts by increasing slot."""
@@ -139,6 +144,7 @@ class SegmentData:
     """The rows that count of some segments: a `Data`.
 
     slots : u32[features]   table slot of each rank: hash >> (32 - bits)
+    shared: u32[s]   slots of several feature hashes, increasing
     """
 
     rows: int
@@ -146,6 +152,7 @@ class SegmentData:
     parts: Sequence[SegmentPart]
     slots: U32
     bits: int
+    shared: U32 = field(default_factory=no_slots)
 
     @property
     def features(self) -> int:
@@ -171,12 +178,14 @@ def data_of(
     """
     if any(segment.zeros + segment.ones < segment.rows for segment in segments):
         raise BadInput("the labels are real numbers; a batch solver needs labels of two classes", "not_for_this_loss")
-    counts = SlotCounts(bits)
+    counts, hashes = SlotCounts(bits), SlotCounts(_HALF)
     cuts: list[list[Piece]] = [[]]
     room = PART_ROWS
     for segment in segments:
         keep = counted.mask(segment.events(0, segment.rows))
         counts.add(segment.indptr.astype(np.int64), segment.hash, keep)
+        if bits < _HALF:
+            hashes.add(segment.indptr.astype(np.int64), segment.hash, keep)
         for start, stop, rows in _cut(keep, room):
             if not room:
                 cuts.append([])
@@ -191,7 +200,8 @@ def data_of(
         SegmentPart(tuple(pieces), counted, ranks, rho, max(rows - (number + 1) * PART_ROWS, 0), by_label)
         for number, pieces in enumerate(cuts)
     ]
-    return SegmentData(rows, counts.nnz, parts, ranks.slots, bits)
+    slot, of_slot = np.unique(hashes.met() >> np.uint32(_HALF - bits), return_counts=True)
+    return SegmentData(rows, counts.nnz, parts, ranks.slots, bits, slot[of_slot > 1])
 
 
 def _cut(keep: BOOL, room: int) -> Iterator[tuple[int, int, int]]:

@@ -18,7 +18,7 @@ from riata.lab.batch.certificate import certify, expansion_of, expansion_request
 from riata.lab.batch.choose import Choice, Solver, choose
 from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Pool
-from riata.lab.batch.problem import Certificate, Problem, Solution, TraceRow
+from riata.lab.batch.problem import Certificate, Note, Problem, Solution, TraceRow
 from riata.lab.batch.rmmp import Mp, Rmmp, solve_path
 from riata.lab.batch.segment_data import SegmentData
 from riata.learn.learner import Weights
@@ -38,6 +38,7 @@ from riata.wire.batch import Batch, ByLabel, select_rows, weighted
 from riata.wire.names import Names
 
 GAMMA: Final = 1.0  # of learners without a setting of this name
+SHARED_NAMED: Final = 8  # slots
 STEP_ROWS: Final = 8192
 
 Solved = list[tuple[Problem, Solution]]
@@ -130,9 +131,24 @@ def solution_document(problem: Problem, solution: Solution, weight: float) -> di
         "memory_bytes": solution.spent.memory_bytes,
         "size": float(abs(solution.weights.beta).sum()),
         "stopped": solution.stopped,
-        "notes": [{"code": note.code, "text": note.text, "slots": list(note.slots)} for note in solution.notes],
+        "notes": [
+            {"code": note.code, "text": note.text, "slots": list(note.slots)}
+            for note in (*solution.notes, *shared_slots(problem.data))
+        ],
         "trace": [pass_document(row) for row in solution.trace],
     }
+
+
+def shared_slots(data: Data) -> list[Note]:
+    """Return the note that the problem which was solved adds features together; empty if it does not."""
+    shared = len(data.shared)
+    if not shared:
+        return []
+    text = (
+        f"{shared:,} of {data.features:,} slots are shared: those of a slot are added together here, and the certificate is "
+        "of this problem; with more encoder.bits there are fewer"
+    )
+    return [Note("shared_slots", text, tuple(data.shared[:SHARED_NAMED].tolist()))]
 
 
 def pass_document(row: TraceRow) -> dict[str, Any]:
