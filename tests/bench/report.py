@@ -22,11 +22,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def today() -> str:
+    """The date, as pages have it."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
 def conditions(command: str, packages: Sequence[str]) -> str:
     """The lines below a table with the date, the machine and the command."""
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
-        f"Made by `{command}` on {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {versions}, "
+        f"Made by `{command}` on {today()}, Python {platform.python_version()}, {versions}, "
         f"{os.cpu_count()} virtual cores, load average {os.getloadavg()[0]:.1f} at the end.\n"
     )
 

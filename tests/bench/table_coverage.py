@@ -101,7 +101,8 @@ def held(job: tuple[str, str, int]) -> list[str]:
 def measure(processes: int) -> None:
     """Measure, and write raw_tables.csv."""
     jobs = [(table, mode, seed) for table in TABLES for mode in MODES for seed in range(SEEDS)]
-    write_csv("raw_tables", ["table", "mode", "seed", "served", "held", "why_not"], spread(held, jobs, processes, "raw tables"))
+    heads = ["table", "mode", "seed", "served", "held", "why_not", "measured"]
+    write_csv("raw_tables", heads, [[*row, report.today()] for row in spread(held, jobs, processes, "raw tables")])
 
 
 def section(numbers: Sequence[Mapping[str, str]]) -> str:
@@ -124,5 +125,10 @@ def _cell(of: Sequence[Mapping[str, str]]) -> str:
 ABOUT: Final = f"""## Raw tables
 
 Labels of at most {ROWS:,} rows are drawn from weights that are fitted to the table's own, {SEEDS} times. 95 % intervals that
-hold the true margin, in % of the rows with a standard error, and how many have one; *none*: no row has.
+hold the true margin, in % of the rows with a standard error, and how many have one; *none*: no row has. *hybrid before* is
+`"relinearise": false`. [raw_tables.csv](raw_tables.csv) has each stream, and the reasons.
+
+Two corrections brought Adult from 89 to 92 % and spambase from none, or 25 to 41 % if it were served, to 96 %. The smallest
+curvature of an event makes the curvature larger than the information: up to a quarter for rare labels. And the prior of a column
+with heavy tails, whose size is that of its largest value, pulls its weight far towards zero.
 """

@@ -25,6 +25,7 @@ from riata.predict.uncertainty import (
     Covariance,
     Path,
     Point,
+    Span,
     look_up,
     regularisation_path,
 )
@@ -71,7 +72,8 @@ def test_it_is_the_root_of_the_quadratic_form_of_the_inverse_curvature_and_of_th
         np.testing.assert_allclose(found, [math.sqrt(variance)], rtol=1e-12)
 
 
-def test_the_kernel_agrees_with_its_twin_on_rows_whose_features_share_slots() -> None:
+@pytest.mark.parametrize("spanned", [True, False])
+def test_the_kernel_agrees_with_its_twin_on_rows_whose_features_share_slots(spanned: bool) -> None:
     rng = np.random.default_rng(4)
     sketch = with_all_weights(random_sketch(rng, members=30, outside=30, bits=7))
     weights = served_weights(sketch)
@@ -81,14 +83,20 @@ def test_the_kernel_agrees_with_its_twin_on_rows_whose_features_share_slots() ->
     found = look_up(Covariance.of(stale), weights)
     assert found is not None
     assert set(np.minimum(found.spread.place, 0).tolist()) == {NEW, OUTSIDE, 0}
+    batch = random_batch(rng, 200, 4 if spanned else 40)
+    if spanned:
+        slots = rng.permutation(128).astype(np.uint32)
+        at = np.concatenate([np.sort(slots[:100]), np.sort(slots[100:])])
+        still_at = np.where(rng.random(28) < 0.5, batch.value[:28], 1.0)
+        share = rng.uniform(0.0, 1.2, len(found.spread.covariance))
+        span = Span(found.spread.covariance * np.sqrt(np.outer(share, share)), at[:100], at[100:], still_at)
+        found = dataclasses.replace(found, span=span)
     model = dataclasses.replace(model_of(weights), uncertainty=found)
-    batch = random_batch(rng, 200, 40)
     expected = np.empty(batch.n)
-    none = np.empty(0, np.int64)
-    twin.row_variances(
-        batch.indptr, batch.hash, batch.value, weights.slot, model.bucket, 7, found.spread, none, np.empty(0), expected
-    )
-    np.testing.assert_allclose(std_errors(model, batch) ** 2, expected, rtol=1e-10)
+    twin.row_variances(batch.indptr, batch.hash, batch.value, weights.slot, 7, found.spread, found.span, expected)
+    errors = std_errors(model, batch)
+    assert (0 < np.isnan(errors).sum() < batch.n) == spanned
+    np.testing.assert_allclose(errors**2, expected, rtol=1e-10)
 
 
 def test_features_without_a_weight_add_nothing() -> None:
