@@ -42,6 +42,9 @@ def test_a_file_becomes_a_table_a_picture_and_a_model(tmp_path: Path) -> None:
     assert weights["dose"]["low"] < weights["dose"]["mean"] < weights["dose"]["high"]
     assert weights["dose"]["positive"] > 0.99
     assert told["dependent_feature"] in ("country=de", "country=fr")
+    assert "posterior_doubtful: 2 weights are hardly limited" in done.stdout  # only their difference is determined
+    (doubt,) = told["warnings"]
+    assert doubt.endswith(("country=de, country=fr", "country=fr, country=de"))
     assert told["draws"] == 200
 
 

@@ -101,6 +101,23 @@ def test_the_state_of_the_posterior_is_described_and_counted(client: httpx.Clien
     assert 'riata_rejuvenations{model="default"}' not in metrics
 
 
+@pytest.mark.parametrize("kind", ["usual", "separated", "outliers"])
+def test_what_speaks_against_the_intervals_is_a_warning(client: httpx.Client, kind: str) -> None:
+    rng = np.random.default_rng(5)
+    x, flag, noise = rng.normal(size=3000), rng.random(3000) < 0.1, rng.logistic(size=3000)
+    label = (x > noise) | (flag & (kind == "separated"))
+    if kind == "outliers":
+        x[1500::150] *= 1000.0
+    rows = zip(x.tolist(), flag.astype(float).tolist(), label.astype(int).tolist(), strict=True)
+    body = "\n".join(json.dumps({"features": {"x": a, "flag": b}, "label": c}) for a, b, c in rows)
+    learner = {**FILTER, "start": 300, "particles": 1000}
+    client.put(f"/models/{kind}", json={"learner": learner}).raise_for_status()
+    client.post(f"/models/{kind}/observe?wait=applied", content=body, headers=LINES).raise_for_status()
+    found = [one for one in client.get(f"/models/{kind}").json()["warnings"] if one["code"] == "posterior_doubtful"]
+    expected = {"usual": [], "separated": [["flag"]], "outliers": [[]]}[kind]
+    assert [one["features"] for one in found] == expected
+
+
 def test_a_row_beyond_the_vocabulary_is_refused_by_name(client: httpx.Client) -> None:
     assert client.get("/models/m").json()["vocabulary_full"]
     answer = client.post("/models/m/observe", json={"features": {"age": 1, "weight": 70}, "label": 1})

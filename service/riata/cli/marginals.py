@@ -17,7 +17,7 @@ from riata.cli.show import ramp
 from riata.predict.factory import make_model
 from riata.predict.model import Origin
 from riata.predict.name_book import NameBook
-from riata.predict.posterior import PosteriorModel, positive, quantiles
+from riata.predict.posterior import PosteriorModel, doubts, positive, quantiles
 from riata.run.candidates.exports import read_export
 
 BINS: Final = 48  # of the picture
@@ -39,9 +39,9 @@ class Line:
     weight: F64
 
 
-def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], str | None]:
-    """Return the model in an export, one line for the intercept and for each feature by name, and the name of a feature that
-    depends linearly on others.
+def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], str | None, list[str]]:
+    """Return the model in an export, one line for the intercept and for each feature by name, the name of a feature that depends
+    linearly on others, and what speaks against the intervals.
 
     Raises `Malformed` (code `no_posterior`) if it keeps no posterior, or has learnt nothing.
     """
@@ -64,7 +64,11 @@ def lines_of(content: bytes, level: float) -> tuple[PosteriorModel, list[Line], 
         deviation = float(np.sqrt((draws - mean) ** 2 @ part))
         found.append(Line(name, mean, deviation, *quantiles(draws, part, level), positive(draws, part), draws, part))
     dependent = None if p.dependent < 0 else named[1 + p.dependent]
-    return model, [found[0], *sorted(found[1:], key=lambda line: line.name)], dependent
+    doubtful = []
+    for detail, slots in doubts(model, getattr(state.config.learner, "gamma", 0.0)):
+        features = ", ".join(named[1 + at] for at in np.flatnonzero(np.isin(p.slot, slots)))
+        doubtful.append(f"{detail}: {features}" if features else detail)
+    return model, [found[0], *sorted(found[1:], key=lambda line: line.name)], dependent, doubtful
 
 
 def density(line: Line, bins: int) -> tuple[list[float], list[float]]:
@@ -97,7 +101,9 @@ def spark(line: Line) -> str:
     return ramp(heights, 0.0, max(heights))
 
 
-def as_document(model: PosteriorModel, lines: Sequence[Line], level: float, dependent: str | None) -> dict[str, Any]:
+def as_document(
+    model: PosteriorModel, lines: Sequence[Line], level: float, dependent: str | None, doubtful: Sequence[str]
+) -> dict[str, Any]:
     """Return what --json prints."""
     size, moves, tempered = model.posterior.figures.tolist()
     return {
@@ -107,6 +113,7 @@ def as_document(model: PosteriorModel, lines: Sequence[Line], level: float, depe
         "rejuvenations": int(moves),
         "tempered_events": int(tempered),
         "dependent_feature": dependent,
+        "warnings": list(doubtful),
         "weights": [
             {
                 "name": one.name,

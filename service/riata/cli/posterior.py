@@ -48,6 +48,7 @@ def posterior(
     from riata.cli.fit_setup import Request
     from riata.cli.marginals import as_document, lines_of, marginal_table, picture
     from riata.cli.tables import Layout
+    from riata.watch.warnings import DOUBTFUL
 
     require_format(form)
     if not 0.0 < level < 1.0:
@@ -58,16 +59,18 @@ def posterior(
         content = Path(file).read_bytes()
     else:
         content = _learnt(Request(file, Layout(form), labels, "particle_filter", setting or [], None, 2, out, as_json))
-    model, lines, dependent = lines_of(content, level)
+    model, lines, dependent, doubtful = lines_of(content, level)
     if plot is not None:
         plot.write_text(picture(lines, level), encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(as_document(model, lines, level, dependent)))
+        typer.echo(json.dumps(as_document(model, lines, level, dependent, doubtful)))
     else:
         Console().print(marginal_table(model, lines, level))
         if dependent is not None:
             typer.echo(f"singular_start: in the first rows {dependent} is constant, or a combination of other features; only the")
             typer.echo("prior tells their weights apart")
+        for doubt in doubtful:
+            typer.echo(f"{DOUBTFUL}: {doubt}")
         if plot is not None:
             typer.echo(f"drawn: {plot}")
 

@@ -215,6 +215,39 @@ def posterior_document(model: Model, names_in: Callable[[int, int], list[str]]) 
     }
 
 
+WIDTH_MAX: Final = 0.5  # of a weight, in units of 1 / gamma: the standard deviation of the prior is 1.4
+TEMPERED_MIN: Final = 2
+TEMPERED_SHARE: Final = 1e-4  # of the rows
+
+
+def doubts(model: Model, gamma: float) -> list[tuple[str, list[int]]]:
+    """Return what speaks against the intervals of a model with a posterior, and the slots that it is about.
+
+    gamma : of the prior of its weights
+    """
+    if not isinstance(model, PosteriorModel):
+        return []
+    p = model.posterior
+    wide = p.slot[np.sqrt(model.covariance.diagonal()[1:]) * gamma > WIDTH_MAX].tolist()
+    tempered = int(p.figures[2])
+    found: list[tuple[str, list[int]]] = []
+    if wide:
+        found.append((f"{len(wide)} weight{'s are' if len(wide) > 1 else ' is'} {_WIDE}", wide))
+    if tempered >= max(TEMPERED_MIN, TEMPERED_SHARE * model.seq):
+        found.append((f"{tempered:,} {_TEMPERED}", []))
+    return found
+
+
+_WIDE: Final = (
+    "hardly limited by the rows, as where a feature is rare or separates the labels: the prior decides, and intervals can be "
+    "half as wide as they should be. Set a larger gamma, or leave the feature out"
+)
+_TEMPERED: Final = (
+    "rows were far from what the particles expect, so means and intervals can be wrong by several standard deviations: look for "
+    "outliers and features in large units"
+)
+
+
 # Intervals of probabilities: of draws from the posterior where a model has them, otherwise from standard errors.
 #
 # Theory of operation

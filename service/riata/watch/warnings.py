@@ -84,11 +84,12 @@ NOT_SCALED: Final = "columns_not_scaled"
 FAR_VALUES: Final = "far_values"
 SLOW_SETTINGS: Final = "slow_settings"
 ONE_LABEL: Final = "one_label"
+DOUBTFUL: Final = "posterior_doubtful"  # of the draws that a model serves
 UNREADABLE: Final = "unreadable_values"  # likewise of what a process has read
 MOSTLY_REFUSED: Final = "mostly_refused"  # of the rows that a process got, which no state knows
 CODES: Final = (
     MOSTLY_REFUSED, UNREADABLE, ONE_LABEL, WORSE_THAN_BASE, UNDER_CONFIDENT, OVER_CONFIDENT, BIASED, NOT_SCALED, FAR_VALUES,
-    SLOW_SETTINGS,
+    SLOW_SETTINGS, DOUBTFUL,
 )  # fmt: skip
 
 EVENTS_MIN: Final = 1000  # with fewer events in the window nothing is said

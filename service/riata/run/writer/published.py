@@ -16,6 +16,7 @@ from riata.predict.explain import Partition
 from riata.predict.factory import make_model
 from riata.predict.model import Model, Origin
 from riata.predict.name_book import NameBook
+from riata.predict.posterior import doubts
 from riata.predict.uncertainty import Covariance
 from riata.run.candidates.pairs import NO_PAIRS, Pairs
 from riata.run.state.config import ModelConfig
@@ -25,7 +26,7 @@ from riata.run.state.model_state import ModelState
 from riata.run.state.parts import Observers
 from riata.watch.figures import Figures, cost_figures
 from riata.watch.progressive import Minute, Noted, Progressive
-from riata.watch.warnings import Columns, is_worse_than_base, unreadable_warning, warnings_of
+from riata.watch.warnings import DOUBTFUL, Columns, is_worse_than_base, unreadable_warning, warnings_of
 from riata.watch.weight_history import FollowedWeights, WeightHistory
 
 
@@ -100,7 +101,9 @@ class Published:
 
     def warnings(self, names: NameBook) -> list[dict[str, Any]]:
         """Return what is wrong with the model: `code`, `detail` with what to set, and `features` if it concerns some."""
-        found = self.figures.get("warnings", [])  # an edition of an older version has none
+        found = list(self.figures.get("warnings", []))  # an edition of an older version has none
+        gamma = getattr(self.config.learner, "gamma", 0.0)
+        found += [{"code": DOUBTFUL, "detail": detail, "slots": slots} for detail, slots in doubts(self.model, gamma)]
         bits = self.model.weights.bits
         return unreadable_warning(names.kinds or (), self.examples) + [
             {
