@@ -162,6 +162,17 @@ def test_refused_messages_are_kept_with_the_reason_and_the_others_fed(broker: Re
     assert "0 accepted, 151 duplicate, 151 refused" in third.stdout  # every message was fed before, by another group
 
 
+def test_a_field_of_numbers_that_are_names_is_a_category_if_the_option_says_so(broker: RedisServer, service: Running) -> None:
+    httpx.put(f"{service.url}/models/places", json={"encoder": {"fields": {"age": "number"}}}, timeout=HANG_S).raise_for_status()
+    with broker.client() as client:
+        for i in range(4):
+            client.xadd("places", {"zip": "94107", "age": str(i), "label": "1"})
+    result = feed(broker, service, "places", "--category", "zip", "--category", "age")
+    assert (result.exit_code, "4 accepted" in result.stdout) == (0, True), result.output
+    found = httpx.get(f"{service.url}/models/places/fields", timeout=HANG_S).json()["fields"]
+    assert {one["name"]: one["kind"] for one in found} == {"zip": "category", "age": "number"}  # the model knows better
+
+
 def test_an_event_id_in_the_message_is_used_if_the_option_says_so(broker: RedisServer, service: Running) -> None:
     httpx.put(f"{service.url}/models/own-ids", json={}, timeout=HANG_S).raise_for_status()
     with broker.client() as client:
@@ -225,6 +236,7 @@ def test_pending_messages_come_first_also_those_of_a_consumer_that_is_gone(broke
         (("redis://127.0.0.1:port", "--stream", "s"), "not the URL of a Redis"),
         (("nats://somewhere", "--stream", "s"), "expected a URL that begins with redis://"),
         (("redis://127.0.0.1", "--stream", "s", "--from", "5"), "expected 0 or $"),
+        (("redis://127.0.0.1", "--stream", "s", "--field", "row", "--category", "zip"), "values of rows as JSON have types"),
     ],
 )
 def test_wrong_usage_is_answered_at_once(words: tuple[str, ...], why: str) -> None:

@@ -54,6 +54,9 @@ def feed(
         str | None, typer.Option("--field", help="Field that holds the row as JSON. [default: every field is a feature]")
     ] = None,
     label: Annotated[str, typer.Option(help="Field with the label, if every field is a feature.")] = "label",
+    category: Annotated[
+        list[str] | None, typer.Option(help="A field whose numbers are names, as postal codes, if the model does not know it.")
+    ] = None,
     event_id: Annotated[
         str | None,
         typer.Option(
@@ -88,8 +91,10 @@ def feed(
     if start not in ("0", "$"):
         raise BadInput(f"--from {start[:64]}: expected 0 or $", "bad_option")
     messages, row_field = _opened(source, stream, group, consumer, start, claim_after_s, row_field, kafka or [])
+    if category and row_field is not None:
+        raise BadInput("--category: values of rows as JSON have types; declare the kind with `riata fields set`", "bad_option")
     with messages, connected(url) as riata, row_progress("fed") as advance:
-        feeder = Feeder(messages, riata, model, Layout(stream, row_field, label, event_id), advance)
+        feeder = Feeder(messages, riata, model, Layout(stream, row_field, label, event_id, tuple(category or ())), advance)
         patiently(messages.begin)
         try:
             while feeder.turn(rows_per_request) or not until_empty:
@@ -208,13 +213,14 @@ class Feeder:
         from riata.client import ApiRefused
         from riata.client.calls import kinds_in
 
+        own = dict.fromkeys(self.layout.categories, "category")
         if self.layout.row_field is not None:
             return FieldsSeen()
         try:
             answer = self.riata.fields(self.model)
         except ApiRefused:
-            return FieldsSeen()
-        return FieldsSeen(kinds_in(answer), answer["meets"] and not answer["wide"])
+            return FieldsSeen(own)
+        return FieldsSeen(own | kinds_in(answer), answer["meets"] and not answer["wide"])
 
     def _send_all(self, rows: Sequence[bytes]) -> Iterator[RowProblem]:
         """Send rows in requests that are not too large; yield the problems of those that the service refuses."""

@@ -28,12 +28,13 @@ class Message:
 class Layout:
     """What messages look like. row_field: the field that holds a row as JSON; None if every field is a feature, and `label` the
     label. stream: its name, the first part of event ids. event_id: the field, or the key of the row, that is the event id; None:
-    that of the message or the CloudEvent."""
+    that of the message or the CloudEvent. categories: fields whose values are texts, unless the model knows better."""
 
     stream: str
     row_field: str | None
     label: str
     event_id: str | None = None
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

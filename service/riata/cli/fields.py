@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Annotated, Any, Final
 
 import typer
@@ -127,35 +126,12 @@ def adopt(
         if riata.fields(model)["meets"]:
             typer.echo(f"model {model!r} meets fields already; `riata fields {model}` shows them")
             return
-        kinds, mixed = told_by_names(riata.export(model))
-        for name, kind in kinds.items():
-            typer.echo(
-                f"  {kind:9} {name}" + (f"  (learnt as both: {mixed[name]} values read otherwise)" if name in mixed else "")
-            )
+        kinds = riata.fields(model, proposed=True)["fields"]
+        for one in kinds:
+            otherwise = f"  (learnt as both: {one['contrary']} values read otherwise)" if one["contrary"] else ""
+            typer.echo(f"  {one['kind']:9} {one['name']}{otherwise}")
         if not yes:
             typer.echo(f"{len(kinds)} fields would have these kinds; nothing is changed: --yes applies it")
             return
         answer = riata.change(model, fields={"*": "auto"})
     typer.echo(f"model {model!r}: {len(kinds)} fields have these kinds from event {answer['seq']:,} on")
-
-
-def told_by_names(export: bytes) -> tuple[dict[str, str], Counter[str]]:
-    """Return the kinds that fields of an exported model get from its names, and how many names of a field are of another kind."""
-    from dataclasses import replace
-
-    from riata.predict.name_book import NameBook
-    from riata.run.candidates.exports import read_export
-    from riata.wire.fields import Fields as Setting
-
-    state, names = read_export(export)
-    encoder = state.config.encoder
-    book = NameBook.of(replace(encoder, fields=Setting(encoder.fields.declared)))
-    book.add_all(names)
-    kinds = {} if book.kinds is None else book.kinds.documents()
-    mixed: Counter[str] = Counter()
-    for _, name in names:
-        text = name.decode("utf-8", "replace")
-        field, between, _ = text.partition("=")
-        if kinds.get(text) == "category" or (between and kinds.get(field) == "number"):
-            mixed[text if text in kinds else field] += 1
-    return kinds, mixed

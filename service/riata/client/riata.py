@@ -180,9 +180,12 @@ class Riata:
         """Return the largest weights with their names."""
         return self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
-    def fields(self, model: str = "default") -> dict[str, Any]:
-        """Return the kinds of fields, and what their values look like."""
-        return self._object(calls.get_model(model, "/fields"))
+    def fields(self, model: str = "default", *, proposed: bool = False) -> dict[str, Any]:
+        """Return the kinds of fields, and what their values look like.
+
+        proposed : return the kinds that all fields would have if those that are not declared were met
+        """
+        return self._object(calls.get_model(model, "/fields", **({"proposed": "true"} if proposed else {})))
 
     def shapes(self, model: str = "default", *, of_class: str | None = None) -> dict[str, Any]:
         """Return what each numeric column with a shape, and each pair of them, adds to a margin by value."""

@@ -156,9 +156,12 @@ class AsyncRiata:
         """Return the largest weights with their names."""
         return await self._json(calls.get_model(model, "/weights", top=str(top), **({"prefix": prefix} if prefix else {})))
 
-    async def fields(self, model: str = "default") -> dict[str, Any]:
-        """Return the kinds of fields, and what their values look like."""
-        return await self._object(calls.get_model(model, "/fields"))
+    async def fields(self, model: str = "default", *, proposed: bool = False) -> dict[str, Any]:
+        """Return the kinds of fields, and what their values look like.
+
+        proposed : return the kinds that all fields would have if those that are not declared were met
+        """
+        return await self._object(calls.get_model(model, "/fields", **({"proposed": "true"} if proposed else {})))
 
     async def shapes(self, model: str = "default", *, of_class: str | None = None) -> dict[str, Any]:
         """Return what each numeric column with a shape, and each pair of them, adds to a margin by value."""

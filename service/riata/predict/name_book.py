@@ -13,7 +13,9 @@ Theory of operation
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +25,7 @@ from riata.base.arrays import I64, U8, U64
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.native.library import address, core, struct
 from riata.wire.encoder import EncoderConfig
-from riata.wire.fields import NO_FIELDS, FieldKinds, Fields
+from riata.wire.fields import NO_FIELDS, Field, FieldKinds, Fields
 from riata.wire.names import Names, NamesSeen
 
 T = TypeVar("T", bound=np.generic)
@@ -89,6 +91,21 @@ class NameBook:
         for part in self.everything().parts(_AT_ONCE):
             kinds.meet(part)
         self.kinds = kinds
+
+    def proposed(self) -> list[Field]:
+        """Return the fields as they would be if those that are not declared were met in the names so far; `contrary` is the
+        number of names that are of the other kind. Cost: as `everything`."""
+        book = NameBook(self.capacity, replace(self._encoder, fields=replace(self._fields, meets=True)))
+        names = self.everything()
+        book.add_all(names)
+        fields = list(book.kinds or ())
+        kinds, others = {one.name: one.kind for one in fields}, Counter[str]()
+        for _, name in names:
+            text = name.decode("utf-8", "replace")
+            field, between, _ = text.partition("=")
+            if kinds.get(text) == "category" or (between and kinds.get(field) == "number"):
+                others[text if text in kinds else field] += 1
+        return [one._replace(contrary=others[one.name]) for one in fields]
 
     def __len__(self) -> int:
         return self._held.names

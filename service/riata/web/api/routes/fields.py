@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final, Literal
 
+from riata.run.engine_context import aside
 from riata.run.log.recent_fields import NOTHING, Looked
+from riata.web.api.options import flag
 from riata.web.api.route import AT, Call, Route
 from riata.web.api.schemas import Count, Document, Figure, Number, answer
 from riata.web.auth.keys import KEY, OBSERVE, PREDICT, WATCH, Key
 from riata.web.server.answers import Answer
+
+PROPOSED: Final = flag(
+    "proposed", "the kinds that all fields would have if those that are not declared were met, without figures of their values"
+)
 
 
 class CommonValue(Document):
@@ -42,7 +48,8 @@ class FieldDocument(Document):
     declared   : whether the setting encoder.fields says so; otherwise its first feature in the log has decided
     since      : the event from which on it has the kind, that of a change, or the first of the request that brought it first;
                  null if that is no longer known
-    contrary   : values of another form, such as a number of a category, that the answering process has read as the kind
+    contrary   : values of another form, such as a number of a category, that the answering process has read as the kind; of a
+                 proposed kind, features of another form that were learnt
     unreadable : values that it could not read as the kind; each is an indicator of its text
     recent     : in the newest rows; null if none are kept, or the key may neither predict nor watch
     first      : in the oldest rows that are kept; null if these are the newest
@@ -76,12 +83,12 @@ class FieldsDocument(Document):
 
 async def model_fields(call: Call) -> Answer:
     """The fields of a model, their kinds, and what their values look like now and looked like first."""
-    model, _ = call.asked()
-    kinds = call.parts.service.names(model).kinds
-    fields = [] if kinds is None else list(kinds)
+    model, options = call.asked()
     service = call.parts.service
-    recent, first = await service.look_at_fields(model, fields) if _may_see_values(call) else (NOTHING, NOTHING)
-    since = await service.fields_since(model, fields)
+    kinds, proposed = service.names(model).kinds, PROPOSED.of(options)
+    fields = await aside(service.names(model).proposed) if proposed else list(kinds or ())
+    recent, first = await service.look_at_fields(model, fields) if _may_see_values(call) and not proposed else (NOTHING, NOTHING)
+    since = {} if proposed else await service.fields_since(model, fields)
     return call.answer(
         {
             "fields": [
@@ -89,7 +96,7 @@ async def model_fields(call: Call) -> Answer:
                     "name": one.name,
                     "kind": one.kind,
                     "declared": one.is_declared,
-                    "since": since[one.name],
+                    "since": since.get(one.name),
                     "contrary": one.contrary,
                     "unreadable": one.unreadable,
                     "recent": _figures(recent, one.name),
@@ -126,5 +133,6 @@ ROUTES: Final = (
         "The kinds of fields, and what their values look like in the newest rows and in the oldest that are kept.",
         answer(FieldsDocument),
         (404, 422, 503),
+        (PROPOSED,),
     ),
 )
