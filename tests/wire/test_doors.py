@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,24 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from riata import Model as Alone
 from riata.cli.feed_rows import FieldsSeen, Message, event_of
 from riata.cli.feed_rows import Layout as FeedLayout
 from riata.cli.open_table import open_rows
 from riata.cli.tables import Layout
 from riata.predict.name_book import NameBook
+from riata.scorer.riata_scorer import Scorer
 from riata.web.api.routes.inference import Tensor, rows_of
 from riata.wire.encoder import EncoderConfig
 from riata.wire.fields import Fields
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples
 from riata.wire.tables import Roles, examples_of
+from tests.arrow_stream import ARROW, examples, stream
+from tests.cli.test_verbs import run
 
 LINES = "application/x-ndjson"
 Row = dict[str, Any]
+NOON = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DECLARED = {"at": "time", "day": "unix_s", "tags": "list", "body": "text"}
 TYPES: dict[str, Any] = {
     "age": "FP64", "zip": "INT64", "on": "BOOL", "word": "BYTES", "at": "BYTES", "day": "BYTES", "tags": "BYTES", "body": "BYTES",
@@ -189,6 +195,26 @@ def of_vw(model: Model, rows: Sequence[Row]) -> Iterator[dict[str, float]]:
         yield named(found)
 
 
+def of_arrow(model: Model, rows: Sequence[Row]) -> Iterator[dict[str, float]]:
+    """An Arrow stream for the service says names and numbers."""
+    names, values = [[*row] for row in rows], [[float(value) for value in row.values()] for row in rows]
+    yield from map(named, explain_rows(stream(examples(names, values), len(rows)), ARROW, model.context))
+
+
+def of_scorer(model: Model, rows: Sequence[Row]) -> list[list[tuple[int, float]]]:
+    """Features of the portable scorer: hashes and values. It splits no texts."""
+    document = {"format": 5, "hash_key": "0", "bits": 22, "l2": False, "link": "none", "crosses": [], "cross_scale": 1.0}
+    scorer = Scorer({**document, "intercept": 0.0, "slots": [], "weights": [], "fields": model.kinds})
+    return [scorer._row(row) for row in rows]
+
+
+def in_service(model: Model, rows: Sequence[Row]) -> list[list[tuple[int, float]]]:
+    batch = parse_examples(b"\n".join(json.dumps({"features": row}).encode() for row in rows), LINES, model.context, False).batch
+    ends = batch.indptr.tolist()
+    pairs = list(zip(batch.hash.tolist(), batch.value.tolist(), strict=True))
+    return [pairs[a:b] for a, b in pairwise(ends)]
+
+
 @pytest.mark.parametrize("first", ["json", "csv", "pandas", "parquet", "stream", "tensors"])
 @settings(max_examples=5, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(learnt=ROWS, rows=ROWS)
@@ -196,13 +222,12 @@ def test_once_a_row_was_learnt_through_one_door_every_door_gives_the_same_featur
     first: str, learnt: list[Row], rows: list[Row]
 ) -> None:
     model = Model()
-    noon = datetime(2026, 11, 29, 12, tzinfo=UTC)
     whole: Row = {
         "age": 7,
         "zip": 94107,
         "on": True,
         "word": "x",
-        "at": noon,
+        "at": NOON,
         "day": date(2026, 1, 1),
         "tags": ["x"],
         "body": "x y",
@@ -213,7 +238,31 @@ def test_once_a_row_was_learnt_through_one_door_every_door_gives_the_same_featur
         assert model.features(door(model, rows)) == wanted, (name, model.kinds)
     assert list(of_query(model, rows)) == wanted
     numbers = [{name: value for name, value in row.items() if name in ("age", "zip")} for row in rows]
-    assert list(of_vw(model, numbers)) == model.features(numbers)
+    assert list(of_vw(model, numbers)) == list(of_arrow(model, numbers)) == model.features(numbers)
+    scored = [{name: value for name, value in row.items() if name != "body"} for row in plain_rows(rows)]
+    assert of_scorer(model, scored) == in_service(model, scored)
+
+
+@pytest.mark.parametrize("table", [columns_of, pandas.DataFrame, polars.DataFrame, arrow_of])
+def test_a_model_without_a_service_has_the_kinds_of_a_file_that_it_is_taught(table: Any, tmp_path: Path) -> None:
+    rows: list[Row] = [
+        {"age": i, "zip": 10 + i, "on": i % 2 == 0, "word": "xyz"[i % 3], "at": NOON, "tags": ["a", "b"], "body": "a b"}
+        for i in range(1, 9)
+    ]
+    taught = {}
+    for name, source in (("rows", rows), ("table", table(rows))):
+        model = Alone({"encoder": {"fields": DECLARED}})
+        model.learn_many(source, label="on")
+        taught[name] = (model.fields, model.digest)
+    with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([[*rows[0]], *([text_of(value) for value in row.values()] for row in rows)])
+    declared = f"--set=encoder.fields={json.dumps(DECLARED)}"
+    done = run("fit", "--online", str(tmp_path / "rows.csv"), "--label", "on", "--out", str(tmp_path / "m.riata"), declared)
+    assert done.exit_code == 0, done.output
+    taught["csv"] = (Alone.from_file(tmp_path / "m.riata").fields, Alone.from_file(tmp_path / "m.riata").digest)
+    assert taught["rows"] == taught["table"] == taught["csv"]
+    parts = {"at.hour": "category", "at.weekday": "category"}
+    assert taught["rows"][0] == DECLARED | {"age": "number", "zip": "number", "word": "category"} | parts
 
 
 def test_a_category_of_digits_is_one_feature_through_every_door() -> None:
