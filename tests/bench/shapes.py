@@ -30,16 +30,17 @@ from tests.bench.own_step import BITS, encode
 from tests.bench.peers import log_loss
 from tests.bench.sketch_runs import write_csv
 from tests.bench.streams import ASIDE, HELD_OUT, NDJSON, STREAMS, Event, Stream, open_lines, shuffled
+from tests.learn.test_far import drawn
 
 BODY: Final = 1000  # rows learnt at a time
 STEADY: Final = 8192  # rows after which intervals are found seldom: the cost of a row is that of the rest
 ROUNDS: Final = 3
 
 
-def learn(batch: Batch, shapes: Any, classes: int = 2) -> tuple[Any, F64, float, float]:
+def learn(batch: Batch, shapes: Any, classes: int = 2, far: Any = "auto") -> tuple[Any, F64, float, float]:
     """A learner after all rows, the margins before each, and microseconds a row: of all, and of those after STEADY."""
     whole, rest = [], []
-    config = TruncatedGradientConfig(shapes=shapes)
+    config = TruncatedGradientConfig(shapes=shapes, far_values=far)
     for _ in range(ROUNDS):
         learner: Any = build_learner(config, BITS) if classes == 2 else of_classes(config, classes)
         margins, spent = [], []
@@ -154,6 +155,22 @@ def river_line(name: str, rows: list[tuple[Mapping[str, Any], Any]]) -> list[str
     return [name, f"{batch.n:,}", *(f"{right:.4f}" for right, _ in cells), *(f"{spent:,.1f}" for _, spent in cells)]
 
 
+def far_line(name: str, spoilt: str) -> list[str]:
+    """Log loss of columns with far values over that of the clean ones, and cost of a row, without the search and with it."""
+    cells, spent = [], []
+    for middle in (0.0, 40.0):
+        ratios: dict[str, list[float]] = {"off": [], "auto": []}
+        for seed in range(FAR_SEEDS):
+            clean, rows = (drawn(kind, FAR_ROWS, seed, middle) for kind in ("clean", spoilt))
+            base = log_loss(learn(clean, "auto", far="off")[1], clean.label)
+            for how in FAR:
+                _, margin, whole, _ = learn(rows, "auto", far=how)
+                ratios[how].append(log_loss(margin, rows.label) / base)
+                spent.append((how, whole))
+        cells += [f"{np.mean(ratios[how]):.3f}" for how in FAR]
+    return [name, *cells, *(f"{np.median([whole for one, whole in spent if one == how]):.2f}" for how in FAR)]
+
+
 def linear(columns: int, rows: int) -> Batch:
     """Normal columns, and labels with the probabilities of a linear model of them."""
     rng = np.random.default_rng(columns)
@@ -199,6 +216,29 @@ def named_line(name: str, stream: Stream, indicators: Iterable[tuple[str, str]])
     return [name, *(f"{log_loss(margin, batch.label):.4f}" for margin in losses), str(len(wanted[-1].pairs or ()))]
 
 
+FAR: Final = ("off", "auto")
+FAR_SEEDS: Final = 4
+FAR_ROWS: Final = 10_000
+FAR_HEADS: Final = ("spoilt", "off, 0", "auto, 0", "off, 40", "auto, 40", "off, µs", "auto, µs")
+SPOILT: Final = {
+    "nothing": "clean",
+    "one column: 999 in the first row": "first",
+    "one column: 999 in 1 %": "0.01",
+    "one column: 999 in 5 %": "0.05",
+    "all columns: 999 in 5 %": "all0.05",
+    "0.05 % of the values times 10,000": "outliers",
+}
+
+
+def far_text() -> str:
+    """The part of the page about far values."""
+    return (
+        f"\n## Far values\n\nFour normal columns with means of 0 or 40, {FAR_ROWS:,} rows, means over {FAR_SEEDS} seeds: log "
+        "loss over that of the clean rows, with `far_values` off and auto, and cost of a row.\n\n"
+        + report.table(FAR_HEADS, [far_line(*one) for one in SPOILT.items()])
+    )
+
+
 def main() -> int:
     """Run all streams, and write the page."""
     asked = report.arguments(__doc__ or "").parse_args()
@@ -225,6 +265,7 @@ def main() -> int:
         + "\n## Beside forests of river\n\nAccuracy of predictions before learning, one pass, and processor time of a row. ARF "
         "and AMF have river's defaults, and read dictionaries.\n\n"
         + report.table(RIVER_HEADS, beside)
+        + far_text()
         + "\n"
         + report.conditions("python -m tests.bench.shapes", ["numpy"])
     )

@@ -157,6 +157,31 @@ def test_both_scorers_set_values_apart(tmp_path: Path) -> None:
     require_margins(tmp_path, export, rows, margins)
 
 
+def test_both_scorers_take_what_was_found(tmp_path: Path) -> None:
+    model, chance = Model(), random.Random(6)
+    rows = [measured(chance) for _ in range(1100)]
+    for row in rows:
+        row["price"] = (
+            9999.0
+            if chance.random() < 0.05
+            else row.get("price", 0.1) * (chance.uniform(1e6, 2e6) if chance.random() < 0.03 else 1.0)
+        )
+    model.learn_many([{"features": row, "label": label_of(row, chance)} for row in rows])
+    rows += [{"price": value} for value in (1e9, -1e9, 9999.0, 9998.0)]
+    margins = [one["margin"] for one in model.predict_many([{"features": row} for row in rows])]
+    weights = model._state.learner.weights()
+    assert weights.shapes is not None
+    assert weights.apart is not None
+    apart = weights.apart.document()
+    assert [one["value"] for one in apart] == [9999.0]
+    export = exported(model) | {"shapes": weights.shapes.document(), "apart": apart, "limits": weights.apart.limits()}
+    assert model_of(export)["format"] == 6
+    without = {name: value for name, value in export.items() if name != "limits"}
+    scorer = Scorer(model_of(without))
+    assert 10 < sum(scorer.margin(row) != margin for row, margin in zip(rows, margins, strict=True)) < 100
+    require_margins(tmp_path, export, rows, margins)
+
+
 def in_javascript(tmp_path: Path, document: dict[str, Any], rows: list[dict[str, Any]], asked: str) -> list[Any]:
     """What the scorer in JavaScript gives for each row."""
     node = shutil.which("node")

@@ -51,8 +51,8 @@ def batch_of(x: F64, label: F64) -> Batch:
 def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0) -> Batch:
     """Four normal columns that decide the label, of which some values are sent otherwise.
 
-    spoilt : "clean"; "first", 999 in the first row; a share in which the first column is 999; "outliers", 0.05 % of all values
-             times 10^4
+    spoilt : "clean"; "first", 999 in the first row; a share in which the first column is 999, or "all" and the same of all
+             columns; "outliers", 0.05 % of all values times 10^4
     """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, len(TRUTH)))
@@ -63,6 +63,8 @@ def drawn(spoilt: str, n: int = 10_000, seed: int = 1, middle: float = 0.0) -> B
         x[0, 0] = 999.0
     elif spoilt == "outliers":
         x[chance < 0.0005] *= 1e4
+    elif spoilt.startswith("all"):
+        x[chance < float(spoilt.removeprefix("all"))] = 999.0
     elif spoilt != "clean":
         x[chance[:, 0] < float(spoilt), 0] = 999.0
     return batch_of(x, label)

@@ -18,6 +18,9 @@ LINES = {"Content-Type": "application/x-ndjson"}
 MISSING = [{"feature": "age", "values": [999]}]
 
 
+FAR = 1e7
+
+
 def drawn(n: int) -> list[dict[str, Any]]:
     """Rows of two numbers; where the age is unknown, 999 in its place, the label is likely."""
     rng = random.Random(1)
@@ -57,6 +60,40 @@ def test_exports_and_scorers_carry_it(client: httpx.Client) -> None:
     row = {"age": 999, "size": 0.5}
     margin = client.post("/models/m/predict", json={"features": row}).json()["margin"]
     assert Scorer(model_of(export)).margin(row) == margin
+
+
+@pytest.fixture(scope="module")
+def found(client: httpx.Client) -> httpx.Client:
+    """A model that found by itself what the other one was told."""
+    client.put("/models/found", json={}).raise_for_status()
+    body = "\n".join(map(json.dumps, [*drawn(900), {"features": {"size": FAR}, "label": 1}]))
+    assert client.post("/models/found/observe?wait=applied", content=body, headers=LINES).json()["applied"]
+    return client
+
+
+def test_what_was_found_is_named_by_warnings_and_explained(found: httpx.Client) -> None:
+    (warning,) = (one for one in found.get("/models/found/metrics").json()["warnings"] if one["code"] == "far_values")
+    assert warning["features"] == ["age"]
+    assert "Set apart because of repeats: 999. " in warning["detail"]
+    posted = found.post("/models/found/predict?explain=true", json={"features": {"age": 999, "size": -FAR}}).json()
+    told = {part["feature"]: part for part in posted["contributions"] if "sent" in part}
+    assert {name: part["sent"] for name, part in told.items()} == {"age": 999.0, "age is 999": 999.0, "size": -FAR}
+    assert abs(told["age"]["value"]) < 0.5
+    assert -5.0 < told["size"]["value"] < -1.5
+    assert told["age is 999"]["contribution"] > 1.0
+    inside = found.post("/models/found/predict?explain=true", json={"features": {"age": 1}}).json()
+    assert "sent" not in inside["contributions"][0]
+    asked = found.get(f"/models/found/predict?age=999&size={-FAR}").json()
+    assert asked["margin"] == posted["margin"]
+
+
+def test_what_was_found_is_exported_and_scored(found: httpx.Client) -> None:
+    export = found.get("/models/found/export?format=json").json()
+    assert [(one["value"], abs(one["used"]) < 0.5) for one in export["apart"]] == [(999.0, True)]
+    assert [one["high"] < FAR for one in export["limits"]] == [True, True]
+    for row in ({"age": 999, "size": FAR}, {"age": -FAR}, {"age": 0.5, "size": 0.5}):
+        margin = found.post("/models/found/predict", json={"features": row}).json()["margin"]
+        assert Scorer(model_of(export)).margin(row) == margin
 
 
 def test_columns_with_shapes_are_known_features(client: httpx.Client) -> None:
