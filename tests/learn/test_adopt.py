@@ -193,6 +193,20 @@ def test_a_sketch_adopted_at_an_optimum_is_at_the_optimum_of_its_sketch(name: st
     assert (solution.beta == 0.0).sum() > 2
 
 
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+def test_the_prior_of_an_adopted_sketch_does_not_pull_and_that_of_a_learnt_one_does(mode: str, solved: Solved) -> None:
+    name = {"exact": "exact, then hybrid", "hybrid": "hybrid"}[mode]
+    adopted, _, past, future = around(name, solved)
+    learnt = build_learner(learner_of(**CASES[name]), BITS)
+    learnt.step(past)
+    for learner, pulls in ((adopted, False), (learnt, True)):
+        for rows in (cut(future, 0, 0), cut(future, 0, 60)):
+            learner.step(rows)
+            sketch = learner.sketch()
+            assert sketch is not None
+            assert sketch.starts_pull == pulls
+
+
 def test_a_sketch_continues_as_if_it_had_summed(solved: Solved) -> None:
     """Its next solve is at the optimum of the old quadratic plus the new events."""
     learner, solution, _, future = around("exact", solved)

@@ -371,6 +371,21 @@ def test_a_row_outside_the_span_of_those_learnt_has_none_and_the_others_do(mode:
         assert alone.tobytes() == scores.std_error[i : i + 1].tobytes()
 
 
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+def test_the_pull_is_that_of_two_terms_of_prior_and_penalty(mode: Any) -> None:
+    sketch = learnt(1, 4000, TaylorSketchConfig(mode=mode, gamma=5.0, standardised=False))
+    assert not (sketch.outside_beta != 0.0).any()
+    active = (sketch.beta != 0.0) & (sketch.curvature > 0.0)
+    beta, prior = sketch.beta[active], sketch.prior[active]
+    inverse = np.linalg.inv((sketch.cross + np.diag(sketch.curvature))[np.ix_(active, active)])
+    first = inverse @ (prior * beta + sketch.gamma[active] * np.sign(beta))
+    of_penalty = inverse @ (sketch.gamma[active] * np.sign(beta))
+    with_pull, without = (Covariance.of(dataclasses.replace(sketch, starts_pull=pulls)).matrix for pulls in (True, False))
+    pull = first + inverse @ (prior * first)
+    np.testing.assert_allclose(with_pull - without, np.outer(pull, pull) - np.outer(of_penalty, of_penalty), atol=1e-9)
+    assert float(np.abs(pull - of_penalty).max()) > 1e-4
+
+
 def test_sketches_without_a_sample_say_nothing_of_single_rows() -> None:
     model = model_with(with_all_weights(random_sketch(np.random.default_rng(8))))
     assert model.score(batch_of([[(0xFFFFFFFF, 1.0)]])).outside is None

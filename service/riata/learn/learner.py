@@ -176,7 +176,7 @@ class Sketch:
     tail                        : f64[m]   given with them: as in `Standards`, of the first rows
     still                       : u32[s], f64[s]  given with them: columns with one value only in the first rows, and that value
     starts_pull                 : whether what the first rows were learnt with, a prior and weights far from the present ones, is
-                                     still in the sums
+                                     still in the sums; not where a solution was adopted
     sample                      : of the rows learnt; None if none is kept
     left_out                    : features that may have no weight outside the block, and would have one inside it
     """

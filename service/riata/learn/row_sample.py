@@ -85,6 +85,11 @@ class LinearisedSample:
         """The rows."""
         return self._sample.rows()
 
+    @property
+    def met(self) -> int:
+        """How many rows were learnt."""
+        return self._met
+
     def add(self, batch: Batch, margin: F64, learnt: BOOL) -> None:
         """Go on with the rows of `batch` that were learnt."""
         stride, numbers = self._sample.stride, np.flatnonzero(learnt)

@@ -246,7 +246,8 @@ class TaylorSketch(Learner):
             outside_gamma=gamma * growth,
             bits=self.bits,
             noise=(1.0 + settings.rho**self.learnt) / (1.0 + settings.rho),
-            starts_pull=settings.prior > 0.0 or settings.warm_up == 0,
+            starts_pull=(settings.prior > 0.0 or settings.warm_up == 0)
+            and (self._sample is None or self._sample.met == self.learnt),  # the prior of an adopted one is about its solution
             sample=None
             if self._sample is None
             else Sample(self._sample.rows, self._sample.margin.copy(), self.config.link, settings.floor),

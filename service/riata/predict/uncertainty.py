@@ -277,7 +277,7 @@ class _Sampled(NamedTuple):
 
 def _pull(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64]:
     """Return two terms f64[a] of how far prior and penalty pull the weights `rows` of the block."""
-    prior, beta = sketch.prior[rows], sketch.beta[rows]
+    prior, beta = sketch.prior[rows] * sketch.starts_pull, sketch.beta[rows]
     first = inverse @ (prior * beta + sketch.gamma[rows] * np.sign(beta))
     return first, inverse @ (prior * first)
 
@@ -285,8 +285,9 @@ def _pull(sketch: Sketch, rows: I64, inverse: F64) -> tuple[F64, F64]:
 def _pull_outside(sketch: Sketch) -> F64:
     """Return both terms together for the features outside the block, each by itself: f64[n]."""
     curvature = np.where(sketch.outside_curvature > 0.0, sketch.outside_curvature, 1.0)
-    pressed = sketch.outside_prior * sketch.outside_beta + sketch.outside_gamma * np.sign(sketch.outside_beta)
-    pull: F64 = pressed / curvature * (1.0 + sketch.outside_prior / curvature)
+    prior = sketch.outside_prior * sketch.starts_pull
+    pressed = prior * sketch.outside_beta + sketch.outside_gamma * np.sign(sketch.outside_beta)
+    pull: F64 = pressed / curvature * (1.0 + prior / curvature)
     return pull
 
 
