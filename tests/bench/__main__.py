@@ -12,7 +12,8 @@ SPEED: Final = (
     "beside_learning", "start_up",
 )  # fmt: skip
 OTHERS: Final = (
-    "many_models", "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "noisy_neighbours", "before",
+    "many_models", "wide_names", "own_step", "budgets", "paper_figures", "paper_tables", "coverage", "batch", "noisy_neighbours",
+    "before",
 )  # fmt: skip
 
 if sys.argv[1:2] == ["speed"]:
