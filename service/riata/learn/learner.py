@@ -47,7 +47,7 @@ class Weights:
     link      : maps a margin to a probability, see `maths.links`
     posterior : draws whose mean the weights are; None if the learner keeps none
     shapes    : what is added to the margin beside weights times values; None for nothing
-    apart     : values in whose place a row has indicators before it is predicted; None for none
+    apart     : values in whose place rows have others when they are predicted; None for none
     bounds    : least and largest margin as probabilities take it
     heads     : of several classes: the weights of each; `slot` has every slot of theirs, `beta` the largest weight of each slot,
                 and `intercept` is 0. None: there is one margin
@@ -78,6 +78,10 @@ class Weights:
     def cells(self) -> Shapes | None:
         """The shapes; of several classes, which have their columns and pairs in common, those of the first."""
         return self.heads[0].shapes if self.heads else self.shapes
+
+    def used(self, rows: Batch) -> Batch:
+        """Rows as they are predicted: with others in place of values that have them."""
+        return rows if self.apart is None else self.apart.rows(rows)
 
     def of(self, hash32: Iterable[int]) -> list[float]:
         """Return the weight of each feature hash, 0.0 if there is none. For the slower routes."""

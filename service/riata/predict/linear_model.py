@@ -87,8 +87,7 @@ class LinearModel:
 
     def score(self, batch: Batch) -> Scores:
         """Score every row of `batch`. A sum that overflows is clamped to the largest double."""
-        if self.weights.apart is not None:
-            batch = self.weights.apart.rows(batch)
+        batch = self.weights.used(batch)
         n = batch.n
         margin, probability, label = np.empty(n), np.empty(n), np.empty(n)
         known = np.empty(n, np.int64)

@@ -151,8 +151,7 @@ def probabilities(link: Link, margin: F64) -> F64:
 
 def margins(weights: Weights, batch: Batch) -> F64:
     """Return the margins of rows as probabilities take them."""
-    if weights.apart is not None:
-        batch = weights.apart.rows(batch)
+    batch = weights.used(batch)
     slot = batch.hash >> np.uint32(32 - weights.bits)
     at = np.searchsorted(weights.slot, slot)
     beta = np.append(weights.beta, 0.0)
