@@ -390,7 +390,7 @@ def _excess(sample: Sample, margin: F64) -> F64:
     it counts floor (1 - q) in place of q (1 - q)."""
     if sample.link != "logistic":
         return np.zeros(len(margin))
-    rare = 1.0 / (1.0 + np.exp(np.abs(margin)))
+    rare = 0.5 - 0.5 * np.tanh(0.5 * np.abs(margin))  # without overflow
     excess: F64 = rare * (1.0 - rare) * np.maximum(sample.floor - rare, 0.0)
     return excess
 
