@@ -51,4 +51,18 @@ INLINED i64 apart_in(const riata_apart *a, const u32 *hash, const double *x, i64
     return found;
 }
 
+/* Put the values of a row of n features within their limits. Returns whether that is all that is to be done: no feature gets an indicator, or
+ * counts as absent. */
+static inline bool limit_row(const riata_apart *a, const u32 *hash, double *x, i64 n) {
+    i64 v = 0, c = 0;
+    replaced by;
+    for (i64 j = 0; j < n; j++)
+        if (is_apart(a, hash[j], x[j], &v, &c, &by)) {
+            if (by.indicated || by.used == 0.0)
+                return false;
+            x[j] = by.used;
+        }
+    return true;
+}
+
 #endif

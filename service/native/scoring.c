@@ -279,7 +279,7 @@ EXPORT i64 riata_answer_row(riata_text *text, riata_records *row, riata_sink *si
     if (!read_row(text, row, sink, rules, json))
         return HANDOVER;
     i64 n = sink->count[0];
-    if (weights->apart != NULL && apart_in(weights->apart, sink->hash, sink->value, n) > 0)
+    if (weights->apart != NULL && !limit_row(weights->apart, sink->hash, sink->value, n))
         return HANDOVER;
     double margin = margin_of(weights, sink->hash, sink->value, n, &out->known);
     out->unknown = n - out->known;

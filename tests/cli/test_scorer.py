@@ -77,7 +77,11 @@ def learnt(encoder: dict[str, Any], shapes: Any = "off") -> tuple[dict[str, Any]
     weights = model._state.learner.weights()
     assert (weights.shapes is not None) == shaped
     export = exported(model)
-    return export if weights.shapes is None else {**export, "shapes": weights.shapes.document()}, rows, margins
+    if weights.shapes is not None:
+        export["shapes"] = weights.shapes.document()
+    if weights.apart is not None:
+        export["limits"] = weights.apart.limits()
+    return export, rows, margins
 
 
 def exported(model: Model) -> dict[str, Any]:
@@ -113,7 +117,7 @@ PAIRS = {"pairs": [["age", "country=de"], ["price", "user^visits"]]}
 def test_both_scorers_give_the_margins_of_shapes(tmp_path: Path, encoder: dict[str, Any], named: Any) -> None:
     export, rows, margins = learnt(encoder, named)
     shapes = export["shapes"]
-    assert model_of(export)["format"] == 3
+    assert model_of(export)["format"] == (6 if "limits" in export else 3)
     assert len(shapes["columns"]) >= 4
     assert shapes["pairs"]
     linear = {name: value for name, value in export.items() if name != "shapes"}

@@ -12,7 +12,7 @@ import pytest
 from riata.base.arrays import F64, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import EVERY, PARTS, Apart, read_apart
-from riata.learn.far import FAR, FAR_NEXT, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
+from riata.learn.far import FAR, FAR_NEXT, NEAR, REPEATS_MIN, SET_APART_MAX, VALUES_MIN, find_apart
 from riata.learn.learner import ColumnRange, FarValue, Learner
 from riata.learn.mixed_gradient import STRETCHED, MixedGradient
 from riata.learn.registry import build_learner
@@ -143,17 +143,24 @@ def test_far_values_cost_little(spoilt: str, middle: float) -> None:
     assert learnt(drawn(spoilt, middle=middle), OFF)[1] > found
 
 
-def test_columns_without_far_values_are_learnt_as_before() -> None:
+def test_columns_without_far_values_have_limits_only() -> None:
     rng = np.random.default_rng(4)
     tail = np.exp(2.0 * rng.normal(size=(3000, 4)))
     label = (rng.random(3000) < 0.5).astype(np.float64)
     for batch in (drawn("clean", 3000), batch_of(tail, label)):
-        (searched, left), (unsearched, right) = learnt(batch), learnt(batch, OFF)
-        assert left == right
-        state = searched.freeze()
-        assert same({name: array for name, array in state.items() if name not in PARTS}, unsearched.freeze())
-        assert searched.weights().apart.value.tolist() == []
-        assert searched.weights().apart.column.tolist() == sorted(HASHES)
+        learner, _ = learnt(batch)
+        assert learner.weights().apart.value.tolist() == []
+        assert learner.weights().apart.column.tolist() == sorted(HASHES)
+    (_, limited), (_, sent) = learnt(drawn("clean", 3000)), learnt(drawn("clean", 3000), OFF)
+    assert limited == pytest.approx(sent, rel=1e-3)
+
+
+def test_a_heavy_tail_does_not_spoil_the_line() -> None:
+    rng = np.random.default_rng(4)
+    x = np.exp(1.5 * rng.normal(size=(5000, 4)))
+    label = (rng.random(5000) < 1.0 / (1.0 + np.exp(-(np.log(x) @ TRUTH)))).astype(np.float64)
+    batch = batch_of(x, label)
+    assert learnt(batch)[1] < 0.98 * learnt(batch, OFF)[1]
 
 
 def test_a_stretched_scale_is_taken_again() -> None:
@@ -202,11 +209,11 @@ def normal(n: int) -> F64:
 def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
     x = normal(1000)
     x[[3, 500]] = 9999.0
-    low, high = np.sort(x)[[0, -3]].tolist()
+    low, middle, high = np.sort(x)[[250, 500, 750]].tolist()
     apart, far, stretched = found_in(x)
     assert (apart.value.tolist(), far, stretched) == ([], [(HASHES[0], 9999.0)], HASHES[:1])
-    assert apart.limit[1:3, 0].tolist() == [low, high]
-    assert apart.limit[0, 0] < low - FAR < high + FAR < apart.limit[3, 0] < 9999.0
+    least, most = middle - NEAR * (high - low), middle + NEAR * (high - low)
+    assert apart.limit[:, 0].tolist() == [least, least, most, most]
     x[7] = 9999.0
     apart, far, stretched = found_in(x)
     assert (apart.feature.tolist(), apart.value.tolist(), far) == (HASHES[:1], [9999.0], [])
@@ -226,8 +233,9 @@ def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
 )
 def test_nothing_is_far(x: F64) -> None:
     apart, far, stretched = found_in(x)
-    assert (apart.value.tolist(), far, stretched) == ([], [], [])
-    assert apart.limit[0, 0] < x.min() == apart.limit[1, 0] < apart.limit[2, 0] == x.max() < apart.limit[3, 0]
+    least, most = apart.limit[[0, 3], 0]
+    assert (apart.value.tolist(), far) == ([], [])
+    assert stretched == ([] if least <= x.min() < x.max() <= most else HASHES[:1])
     assert found_in(np.append(normal(999), 50.0 + FAR_NEXT * FAR * 4.0)).far
 
 

@@ -1,4 +1,7 @@
-"""Finds values far outside of their column in a sample of rows: those that repeat stand for something else, others are mistakes.
+"""Limits of columns, and values far outside of them that repeat, which stand for something else, found in a sample of rows.
+
+A value counts as at most NEAR times as far from the median as a quartile is from the other. So neither mistakes nor the large
+values of a heavy tail move the linear part of a margin by much; shapes have numbers for them.
 
 A value is far if it is FAR times as far from the median as a quartile is from the other, and FAR_NEXT times as far as the
 farthest value that is not. So columns with a heavy tail have none: their largest values are far from the middle, but not from
@@ -17,6 +20,7 @@ from riata.learn.apart import LIMITS, Apart
 from riata.learn.learner import ColumnRange
 from riata.wire.batch import Batch
 
+NEAR: Final = 3.0
 FAR: Final = 30.0
 FAR_NEXT: Final = 10.0
 VALUES_MIN: Final = 32  # of a column in the sample, or it has no limits yet
@@ -31,7 +35,7 @@ class Found(NamedTuple):
 
     apart     : values that are set apart, and limits of columns; None for none
     far       : hashes of columns, and far values of theirs that are not set apart
-    stretched : hashes of columns that have limits for the first time, and far values
+    stretched : hashes of columns that have limits for the first time, and values outside of them
     """
 
     apart: Apart | None
@@ -59,14 +63,14 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
         if len(x) < VALUES_MIN:
             continue
         middle, spread = float(x[len(x) // 2]), float(x[3 * len(x) // 4] - x[len(x) // 4])
-        low, high, outside = _inside(x, middle, spread)
+        outside = _outside(x, middle, spread)
         found, count = np.unique(outside, return_counts=True)
         if spread == 0.0 or count[count < repeats].sum() > FAR_SHARE * len(x):
             continue
-        away = max(FAR * spread, FAR_NEXT * max(high - middle, middle - low))
-        if len(outside) and one not in limit:
+        least, most = middle - NEAR * spread, middle + NEAR * spread
+        if one not in limit and not (least <= x[0] and x[-1] <= most):
             stretched.append(one)
-        limit[one], used[one] = (middle - away, low, high, middle + away), middle
+        limit[one], used[one] = (least, least, most, most), middle
         if len(outside):
             free = SET_APART_MAX - sum(map(len, instead.values()))
             again = found[count >= repeats].tolist()[:free]
@@ -75,17 +79,15 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
     return Found(_apart(instead, used, limit), far, stretched)
 
 
-def _inside(x: F64, middle: float, spread: float) -> tuple[float, float, F64]:
-    """The lowest and the highest value that are not far, and those that are. x : increasing"""
-    low, high = float(x[0]), float(x[-1])
-    if max(high - middle, middle - low) <= FAR * spread:
-        return low, high, x[:0]
+def _outside(x: F64, middle: float, spread: float) -> F64:
+    """The values that are far. x : increasing"""
+    if max(x[-1] - middle, middle - x[0]) <= FAR * spread:
+        return x[:0]
     distance = np.abs(x - middle)
     upper = np.sort(distance)[3 * len(x) // 4 :]
     gap = np.flatnonzero(upper[1:] > np.maximum(FAR * spread, FAR_NEXT * upper[:-1]))
-    near = distance <= (upper[gap[0]] if len(gap) else upper[-1])
-    inside = x[near]
-    return float(inside[0]), float(inside[-1]), x[~near]
+    outside: F64 = x[distance > (upper[gap[0]] if len(gap) else upper[-1])]
+    return outside
 
 
 def ranges_of(sample: Batch, column: Sequence[int]) -> dict[int, ColumnRange]:
