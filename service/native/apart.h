@@ -28,7 +28,7 @@ static inline bool is_apart(const riata_apart *a, u32 hash, double x, i64 *v, i6
         ++*c;
     if (*c == a->columns || a->column[*c] != hash || !(x < a->low[*c] || x > a->high[*c]))
         return false;
-    *by = (replaced){x < a->low[*c] ? a->least[*c] : a->most[*c], false};
+    *by = (replaced){x < a->low[*c] ? a->low[*c] : a->high[*c], false};
     return true;
 }
 

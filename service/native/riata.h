@@ -222,10 +222,10 @@ typedef struct {
  *   feature  u32[values]   by increasing hash: a feature that has an indicator of itself and of `value` where it has that, and that counts as
  *                          `used` then; 0: as absent
  *   anywhere f64[everywhere]   values of all features, which then count as absent
- *   column   u32[columns]  by increasing hash: a value below `low` counts as `least`, and one above `high` as `most` */
+ *   column   u32[columns]  by increasing hash: a value below `low` counts as `low`, and one above `high` as `high` */
 typedef struct {
     const u32 *feature, *column;
-    const double *value, *used, *anywhere, *low, *high, *least, *most;
+    const double *value, *used, *anywhere, *low, *high;
     i64 values, everywhere, columns;
 } riata_apart;
 
@@ -487,6 +487,9 @@ EXPORT void riata_pair_scores(const double *column, const double *away, const do
 /* Count the values of n rows that have another in their place.
  * Returns    -1 if rows are not inside of the features */
 EXPORT i64 riata_count_apart(const riata_apart *apart, const i64 *indptr, const u32 *hash, const double *value, i64 n, i64 features);
+
+/* Put the values of these rows, none of which is set apart, within the limits of their columns. No limit is 0. */
+EXPORT void riata_limit_rows(const riata_apart *apart, const i64 *indptr, const u32 *hash, double *value, i64 n);
 
 /* Write these rows as they are learnt and predicted, by increasing hash.
  *   to_indptr i64[n + 1], to_hash u32[..], to_value f64[..]: with room for the features, and as many more as riata_count_apart returned */

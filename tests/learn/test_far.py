@@ -1,4 +1,4 @@
-"""Values far outside of their column: the default learner sets those apart that repeat; others count as the farthest inside."""
+"""Values outside of the limits of a column count as the limit; the default learner sets those far outside apart that repeat."""
 
 from __future__ import annotations
 
@@ -212,8 +212,7 @@ def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
     low, middle, high = np.sort(x)[[250, 500, 750]].tolist()
     apart, far, stretched = found_in(x)
     assert (apart.value.tolist(), far, stretched) == ([], [(HASHES[0], 9999.0)], HASHES[:1])
-    least, most = middle - NEAR * (high - low), middle + NEAR * (high - low)
-    assert apart.limit[:, 0].tolist() == [least, least, most, most]
+    assert apart.limit[:, 0].tolist() == [middle - NEAR * (high - low), middle + NEAR * (high - low)]
     x[7] = 9999.0
     apart, far, stretched = found_in(x)
     assert (apart.feature.tolist(), apart.value.tolist(), far) == (HASHES[:1], [9999.0], [])
@@ -233,9 +232,9 @@ def test_values_that_repeat_are_set_apart_and_others_have_limits() -> None:
 )
 def test_nothing_is_far(x: F64) -> None:
     apart, far, stretched = found_in(x)
-    least, most = apart.limit[[0, 3], 0]
+    low, high = apart.limit[:, 0]
     assert (apart.value.tolist(), far) == ([], [])
-    assert stretched == ([] if least <= x.min() < x.max() <= most else HASHES[:1])
+    assert stretched == ([] if low <= x.min() < x.max() <= high else HASHES[:1])
     assert found_in(np.append(normal(999), 50.0 + FAR_NEXT * FAR * 4.0)).far
 
 
@@ -259,7 +258,7 @@ def test_what_is_set_apart_remains_and_limits_follow() -> None:
     again = found_in(normal(1000) - 20.0, first).apart
     assert again.value.tolist() == [9999.0]
     assert again.used[0] == pytest.approx(30.0, abs=0.5)
-    assert again.limit[3, 0] < first.limit[3, 0]
+    assert again.limit[1, 0] < first.limit[1, 0]
     assert found_in(np.ones(3), first).apart.limit.tolist() == first.limit.tolist()
 
 
@@ -278,28 +277,31 @@ TABLE = Apart(
     np.array([-5.0, 999.0, 999.0, 998.0, -6.0]),
     np.array([0.0, 2.5, 1.5, 0.0, 0.0]),
     np.array([HASHES[0], HASHES[2]], np.uint32),
-    np.array([[-100.0, -10.0], [-3.0, -2.0], [4.0, 5.0], [200.0, 20.0]]),
+    np.array([[-100.0, -10.0], [200.0, 20.0]]),
 )
+LIMITED = Apart(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), TABLE.column, TABLE.limit)
+UP_TO_ZERO = replace(LIMITED, limit=np.array([[-100.0, -10.0], [0.0, 20.0]]))
 
 
-def test_rows_are_those_of_the_twin_and_an_explanation_has_the_same() -> None:
+@pytest.mark.parametrize("table", [TABLE, LIMITED, UP_TO_ZERO])
+def test_rows_are_those_of_the_twin_and_an_explanation_has_the_same(table: Apart) -> None:
     rng = np.random.default_rng(3)
     values = [999.0, 998.0, -5.0, -6.0, -100.0, -101.0, 200.0, 201.0, -10.0, -10.5, 20.0, 20.5, 1.0, 0.25]
     rows = [
         {hash_: float(rng.choice(values)) for hash_ in sorted({*HASHES, 9, 2**32 - 1}) if rng.random() < 0.7} for _ in range(500)
     ]
     batch = to_batch([Event(sorted(row.items()), 0.0) for row in rows])
-    made = TABLE.rows(batch)
+    made = table.rows(batch)
     for i, row in enumerate(rows):
         own = slice(int(made.indptr[i]), int(made.indptr[i + 1]))
-        expected = instead(TABLE, row)
+        expected = instead(table, row)
         assert list(zip(made.hash[own].tolist(), made.value[own].tolist(), strict=True)) == list(expected.items())
-        parts = TABLE.row([(hash_, x, [str(hash_)]) for hash_, x in row.items()])
+        parts = table.row([(hash_, x, [str(hash_)]) for hash_, x in row.items()])
         assert [(part.hash, part.value) for part in parts] == list(expected.items())
         assert all(part.sent is None or part.sent != part.value for part in parts)
-    assert any(instead(TABLE, row) == row for row in rows)
-    again = read_apart(TABLE.parts())
-    assert same(again.parts(), TABLE.parts())
+    assert any(instead(table, row) == row for row in rows)
+    again = read_apart(table.parts())
+    assert same(again.parts(), table.parts())
     assert again.rows(batch).value.tobytes() == made.value.tobytes()
 
 
@@ -310,9 +312,9 @@ def test_rows_are_those_of_the_twin_and_an_explanation_has_the_same() -> None:
         {"apart_used": np.zeros(4)},
         {"apart_column": np.array([HASHES[2], HASHES[0]], np.uint32)},
         {"apart_column": np.array([HASHES[0], HASHES[2]], np.int64)},
-        {"apart_limit": np.zeros(7)},
-        {"apart_limit": np.array([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 2.0, 2.0])},
-        {"apart_limit": np.full(8, np.nan)},
+        {"apart_limit": np.zeros(3)},
+        {"apart_limit": np.array([0.0, 1.0, 1.0, 0.5])},
+        {"apart_limit": np.full(4, np.nan)},
     ],
 )
 def test_damaged_parts_are_refused(damage: Arrays) -> None:

@@ -19,8 +19,8 @@ def instead(apart: Apart, row: Mapping[int, float]) -> dict[int, float]:
             made[indicator_of(hash_, x)] = 1.0
             counts_as = used.get((hash_, x), 0.0)
         else:
-            low, least, most, high = limits.get(hash_, [x] * 4)
-            counts_as = least if x < low else most if x > high else x
+            low, high = limits.get(hash_, [x, x])
+            counts_as = low if x < low else high if x > high else x
         if counts_as != 0.0:
             made[hash_] = counts_as
     return dict(sorted(made.items()))

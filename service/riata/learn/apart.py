@@ -2,7 +2,7 @@
 
 A value that stands for a missing one, such as 999, is set apart: the row gets an indicator of the feature and the value, so that
 what the absence says is learnt too. The feature counts as absent if the value was declared, and as the middle of its column if
-it was found (`learn.far`). A value far outside of its column counts as the farthest one inside.
+it was found (`learn.far`). A value outside of the limits of its column counts as the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EVERY: Final = -1  # in place of a hash: all features
 DECLARED: Final = ("apart_feature", "apart_value")
 FOUND: Final = ("apart_used", "apart_column", "apart_limit")
 PARTS: Final = (*DECLARED, *FOUND)
-LIMITS: Final = 4  # of a column
+LIMITS: Final = 2  # of a column
 INDICATORS_KEPT: Final = 4096
 _NONE: Final = np.zeros(0)
 
@@ -69,7 +69,7 @@ class Apart:
     def __post_init__(self) -> None:
         named = np.flatnonzero(self.feature != EVERY)
         order = named[np.argsort(self.feature[named], kind="stable")]
-        low, least, most, high = np.ascontiguousarray(self.limit)
+        low, high = np.ascontiguousarray(self.limit)
         native = struct(
             "riata_apart",
             feature=self.feature[order].astype(np.uint32),
@@ -78,8 +78,6 @@ class Apart:
             anywhere=self.value[self.feature == EVERY],
             column=self.column,
             low=low,
-            least=least,
-            most=most,
             high=high,
             values=len(order),
             everywhere=len(self.feature) - len(order),
@@ -119,7 +117,7 @@ class Apart:
 
     def limits(self) -> list[dict[str, Any]]:
         """The limits of columns as JSON."""
-        names = ("hash", "low", "least", "most", "high")
+        names = ("hash", "low", "high")
         return [dict(zip(names, one, strict=True)) for one in zip(self.column.tolist(), *self.limit.tolist(), strict=True)]
 
     def _instead(self, indptr: I64, hash_: U32, value: F64, n: int, features: int) -> tuple[I64, U32, F64] | None:
@@ -129,6 +127,10 @@ class Apart:
             return None
         if more < 0:
             raise ValueError("the rows of a batch are not inside of its features")
+        if not len(self.feature) and self.limit.all():
+            limited = value.copy()
+            core.limit_rows(self.native, indptr, hash_, limited, n)
+            return indptr, hash_, limited
         to_indptr, to_hash, to_value = np.empty(n + 1, np.int64), np.empty(features + more, np.uint32), np.empty(features + more)
         core.set_apart(self.native, indptr, hash_, value, n, to_indptr, to_hash, to_value)
         end = int(to_indptr[-1])

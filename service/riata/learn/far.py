@@ -67,10 +67,10 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
         found, count = np.unique(outside, return_counts=True)
         if spread == 0.0 or count[count < repeats].sum() > FAR_SHARE * len(x):
             continue
-        least, most = middle - NEAR * spread, middle + NEAR * spread
-        if one not in limit and not (least <= x[0] and x[-1] <= most):
+        low, high = middle - NEAR * spread, middle + NEAR * spread
+        if one not in limit and not (low <= x[0] and x[-1] <= high):
             stretched.append(one)
-        limit[one], used[one] = (least, least, most, most), middle
+        limit[one], used[one] = (low, high), middle
         if len(outside):
             free = SET_APART_MAX - sum(map(len, instead.values()))
             again = found[count >= repeats].tolist()[:free]

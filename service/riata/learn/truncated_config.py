@@ -330,10 +330,10 @@ class TruncatedGradientConfig(LearnerSettings):
     far_values: Annotated[
         Literal["auto", "off"],
         doc(
-            "auto: a value far outside of its numeric column counts as the farthest one inside. If it repeats, it gets an "
-            "indicator, and counts as the middle of the column, since it may stand for a missing one. Only with shapes and "
-            "`mixed`, and not with several classes nor encoder.normalise. Default auto: 999 in 5 % of the rows costs 3 % of the "
-            "log loss in place of 7 to 10 %."
+            "auto: a value counts as at most three times the distance of the quartiles from the median of its numeric column. "
+            "One far outside that repeats gets an indicator, and counts as the median, since it may stand for a missing one. "
+            "Only with shapes and `mixed`, and not with several classes nor encoder.normalise. Default auto: 999 in 5 % of the "
+            "rows costs 3 % of the log loss in place of 7 to 10 %, and the log loss of public tables is up to 9 % less."
         ),
     ] = "auto"
     grid: Annotated[

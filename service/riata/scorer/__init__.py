@@ -62,7 +62,7 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
     if export.get("fields"):
         document |= {"format": WITH_KINDS, "fields": export["fields"]}
     if "limits" in export:
-        limits = [[one[part] for part in ("hash", "low", "least", "most", "high")] for one in export["limits"]]
+        limits = [[one[part] for part in ("hash", "low", "high")] for one in export["limits"]]
         document |= {"format": WITH_LIMITS, "limits": limits}
     if export["config"]["labels"] == "classes":
         classes = [{"class": one["class"], **_head_of(one)} for one in export["classes"]]

@@ -239,8 +239,8 @@ export class Scorer {
   used([hash, value]) {
     const found = this.apart.find(([one, apart]) => apart === value && (one === null || one === hash));
     if (!found) {
-      const [low, least, most, high] = this.limits.get(hash) ?? [value, value, value, value];
-      return [[hash, value < low ? least : value > high ? most : value]];
+      const [low, high] = this.limits.get(hash) ?? [value, value];
+      return [[hash, Math.min(Math.max(value, low), high)]];
     }
     const bytes = new Uint8Array(8);
     new DataView(bytes.buffer).setFloat64(0, value, true);

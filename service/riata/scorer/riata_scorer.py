@@ -119,8 +119,8 @@ class Scorer:
         if used is not None:
             yield hashed(struct.pack("<d", value), feature, FIELD_EQUALS) >> 32, 1.0
         else:
-            low, least, most, high = self._limits.get(feature, (value,) * 4)
-            used = least if value < low else most if value > high else value
+            low, high = self._limits.get(feature, (value, value))
+            used = min(max(value, low), high)
         if used:
             yield feature, used
 

@@ -150,7 +150,7 @@ class Export(Document, kw_only=True):
     fields : kinds of fields by name
     apart  : values in whose place a row has an indicator of the feature, whose hash is null for all, and the value; the feature
              then counts as `used`, absent if there is none
-    limits : of columns: a value below `low` counts as `least`, and one above `high` as `most`
+    limits : of columns: a value below `low` counts as `low`, and one above `high` as `high`
     """
 
     model: Source
