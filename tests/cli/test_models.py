@@ -120,7 +120,8 @@ def test_a_model_without_shapes_says_why(url: str) -> None:
 def test_a_row_is_explained(url: str) -> None:
     answer = json.loads(succeeds(url, "explain", "age=40", "country=c1", "new=1", "--json"))
     shown = succeeds(url, "explain", "age=40", "country=c1", "new=1")
-    assert f"probability {answer['probability']:.4f}, margin {answer['margin']:+.4f}; 1 of 3 features have no weight" in shown
+    sentence = f"probability {answer['probability']:.4f}, margin {answer['margin']:+.4f}; 1 of 3 features have no weight"
+    assert f"{sentence}; never learnt: new" in " ".join(shown.split())
     values = {"age": 40.0, "country=c1": 1.0, "new": 1.0, "(shapes)": 1.0, "37 < age <= 40": 1.0}
     assert {part["feature"]: part["value"] for part in answer["contributions"]} == values
     assert sum((part["contribution"] for part in answer["contributions"]), answer["bias"]) == answer["margin"]

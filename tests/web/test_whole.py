@@ -56,6 +56,10 @@ def test_an_explanation_adds_up_to_the_served_margin(client: httpx.Client) -> No
     for part in answer["contributions"]:
         total += part["contribution"]
     assert total == answer["margin"]
+    assert "unknown" not in answer
+    answer = client.get("/models/explained/predict?country=xx&age=3&new=1&_explain=true").json()
+    assert answer["unknown"] == [part["feature"] for part in answer["contributions"] if part["feature"] in ("country=xx", "new")]
+    assert len(answer["unknown"]) == 2
 
 
 SHORT: dict[str, Any] = {"warm_up": 0, "ramp": 0.0, "block": 20, "rounds": 2}

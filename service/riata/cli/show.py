@@ -230,6 +230,8 @@ def _sentence(answer: dict[str, Any]) -> str:
         found = f"probability {probability:.4f}, {found}"
     if (unknown := answer["unknown_features"]) > 0:
         found += f"; {unknown} of {unknown + answer['known_features']} features have no weight"
+    if names := answer.get("unknown"):
+        found += f"; never learnt: {', '.join(names)}"
     return found
 
 

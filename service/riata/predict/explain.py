@@ -48,10 +48,13 @@ class Explanation:
 
     `bias` plus the contributions, added in the order given here (that of the feature hashes), equals
     exactly the margin that `score` returns: the same additions in the same order.
+
+    unknown : names of features that no learnt row is known to have had
     """
 
     bias: float
     contributions: tuple[Contribution, ...]
+    unknown: tuple[str, ...] = ()
 
     @property
     def margin(self) -> float:
@@ -70,7 +73,8 @@ class Explanation:
         return [{"feature": name, "contribution": total[name]} for name in sorted(total, key=lambda name: -abs(total[name]))]
 
     def answer(self) -> dict[str, Any]:
-        """Return `bias` and `contributions` in the form of the HTTP answer; where there are shapes, `by_column` too."""
+        """Return `bias` and `contributions` in the form of the HTTP answer, `by_column` where there are shapes, and `unknown` if
+        there are such names."""
         contributions = [
             {
                 "feature": part.feature,
@@ -83,7 +87,8 @@ class Explanation:
             for part in self.contributions
         ]
         by_column = {"by_column": self.by_column()} if any(part.slot == NO_SLOT for part in self.contributions) else {}
-        return {"bias": self.bias, "contributions": contributions, **by_column}
+        unknown = {"unknown": list(self.unknown)} if self.unknown else {}
+        return {"bias": self.bias, "contributions": contributions, **by_column, **unknown}
 
 
 def held(number: float) -> float:
@@ -112,16 +117,18 @@ def explain(
     in_row: dict[int, list[str]] = {}
     for hash32, _, names, *_ in row:
         in_row.setdefault(hash32 >> (32 - bits), []).extend(names)
-    parts = []
+    parts, unknown = [], []
     for (hash32, value, names, column, was), weight in zip(row, weights.of([h for h, *_ in row]), strict=True):
         slot = hash32 >> (32 - bits)
-        others = dict.fromkeys(other for other in (*in_row[slot], *shared(slot, bits)) if other not in names)
+        known = shared(slot, bits)
+        others = dict.fromkeys(other for other in (*in_row[slot], *known) if other not in names)
+        unknown += [name for name in names if weight == 0.0 and was is None and name not in known]
         contribution = held(weight * value) if weight != 0.0 else 0.0
         parts.append(Contribution(" + ".join(names), value, weight, contribution, tuple(others), slot, column, was))
     if weights.shapes is not None:
         values = [(hash32, value) for hash32, value, *_ in row]
         parts += shape_parts(weights.shapes, values, {one.hash: one.column for one in row})
-    return Explanation(weights.intercept, tuple(parts))
+    return Explanation(weights.intercept, tuple(parts), tuple(unknown))
 
 
 def shape_parts(shapes: Shapes, row: Sequence[tuple[int, float]], name: Mapping[int, str]) -> list[Contribution]:

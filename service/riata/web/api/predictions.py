@@ -98,6 +98,7 @@ class Prediction(Document, gc=False):
     contributions : with explain: bias plus these contributions, added in this order, equals the margin to the last bit. With
         shapes they have the interval of each value, the intervals of each pair, and `(shapes)`, which every row has
     by_column     : with explain, if the model has shapes: these with the interval of a value added to its column, largest first
+    unknown       : with explain: names of features that no learnt row is known to have had, if there are any
     runs          : with explain, from a refit with groups: what each run of features adds in this row, largest first
     """
 
@@ -115,6 +116,7 @@ class Prediction(Document, gc=False):
     bias: Number | UnsetType = UNSET
     contributions: list[Contribution] | UnsetType = UNSET
     by_column: list[ColumnPart] | UnsetType = UNSET
+    unknown: list[str] | UnsetType = UNSET
     runs: list[Run] | UnsetType = UNSET
     prediction_id: PredictionId | UnsetType = UNSET
 
