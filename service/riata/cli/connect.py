@@ -85,7 +85,7 @@ def kinds_of(riata: Riata, model: str) -> dict[str, str]:
     model, or without the right to read them."""
     from riata.client.calls import kinds_in
     from riata.client.errors import ApiRefused
-    from riata.wire.fields import OTHERS
+    from riata.wire.given import OTHERS
 
     try:
         answer = riata.fields(model)

@@ -24,8 +24,7 @@ from riata.base.errors import BadInput, Malformed
 from riata.cli.source import LINE_BYTES_MAX, not_utf8
 from riata.cli.tables import Column, Layout, Rows, found_roles, size_of
 from riata.cli.written_numbers import PLAIN, Form, WrittenNumbers, reads
-from riata.wire.fields import OTHERS
-from riata.wire.given import ABSENT
+from riata.wire.given import ABSENT, OTHERS
 from riata.wire.tables import BadRow, NoLabel, NotFinite, Roles, example, given_labels, label_of, number_in, require_positive
 
 DELIMITERS: Final = ",;\t|"

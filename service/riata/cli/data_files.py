@@ -27,8 +27,7 @@ from riata.run.state.config import ModelConfig
 from riata.store.segment import Origin, Segment, SegmentBuilder, map_segment
 from riata.wire.batch import Batch
 from riata.wire.encoder import EncoderConfig, fingerprint
-from riata.wire.fields import OTHERS
-from riata.wire.given import NUMBER, Given
+from riata.wire.given import NUMBER, OTHERS, Given
 from riata.wire.parse import Context, parse_examples
 from riata.wire.reader import Reader
 from riata.wire.readers import READERS

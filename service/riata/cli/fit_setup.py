@@ -133,7 +133,8 @@ class Request:
 
     def kinds(self) -> dict[str, str]:
         """Return the kinds of the fields that the configuration declares."""
-        from riata.wire.fields import OTHERS, Fields
+        from riata.wire.fields import Fields
+        from riata.wire.given import OTHERS
 
         document = {} if self.model_file is None else read_document(self.model_file)
         for setting in self.settings:

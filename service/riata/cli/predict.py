@@ -300,7 +300,7 @@ def answers_of_file(path: Path) -> tuple[Ask, Kinds]:
     """Ask the model in a file, also for the kinds of its fields. Raises `BadInput` if there is none."""
     from riata.client.errors import RowProblem
     from riata.model import Model, documents
-    from riata.wire.fields import OTHERS
+    from riata.wire.given import OTHERS
 
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file", "no_file")

@@ -45,7 +45,7 @@ from riata.base.limits import NAME_BYTES_MAX, VALUE_ABS_MAX
 from riata.maths.hashing import FIELD_NAMESPACE, NUMBER
 from riata.native.library import address, core, struct
 from riata.native.reading import hash_of
-from riata.wire.given import ABSENT, NO, YES, category_word, decimal, plain_number
+from riata.wire.given import ABSENT, NO, OTHERS, YES, category_word, decimal, plain_number
 from riata.wire.names import Names
 
 KINDS: Final = {"number": 1, "category": 2, "boolean": 3, "time": 4, "unix_s": 5, "unix_ms": 6, "list": 7, "text": 8}
@@ -121,7 +121,6 @@ class Fields(DocumentValue):
         return {"anyOf": [{"type": "string", "enum": ["auto", "off"]}, declared]}
 
 
-OTHERS: Final = "*"  # in place of a name: the fields that are not declared
 AUTO: Final = Fields()
 NO_FIELDS: Final = Fields((), False)
 

@@ -25,6 +25,7 @@ OWN: Final = {"0/1": "0 and 1", "-1/+1": "-1 and 1", "real": "numbers", "classes
 ABSENT: Final = frozenset({"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"})
 YES: Final = frozenset({"1", "true", "yes", "y", "t"})
 NO: Final = frozenset({"0", "false", "no", "n", "f"})
+OTHERS: Final = "*"  # in place of the name of a field that has a kind: all that are not declared
 # What the service adds for those who mean it.
 BY_ROW: Final = "; no row was accepted. With labels=by_row such rows are refused one by one"
 _TRUTHS: Final = frozenset({"true", "false"})

@@ -12,7 +12,8 @@ from riata.learn.registry import spec_of
 from riata.run.state.config import ModelConfig, change_from_payload, read_config, read_stored
 from riata.store import layout, records
 from riata.store.store import Record
-from riata.wire.fields import AUTO, OTHERS, Fields
+from riata.wire.fields import AUTO, Fields
+from riata.wire.given import OTHERS
 
 CHANGEABLE = frozenset(
     {
