@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import pytest
@@ -124,7 +126,7 @@ def test_a_row_is_explained(url: str) -> None:
     assert f"{sentence}; never learnt: new" in " ".join(shown.split())
     values = {"age": 40.0, "country=c1": 1.0, "new": 1.0, "(shapes)": 1.0, "37 < age <= 40": 1.0}
     assert {part["feature"]: part["value"] for part in answer["contributions"]} == values
-    assert sum((part["contribution"] for part in answer["contributions"]), answer["bias"]) == answer["margin"]
+    assert reduce(add, (part["contribution"] for part in answer["contributions"]), answer["bias"]) == answer["margin"]
     assert "expected NAME=VALUE" in refused(url, "explain", "age")
     assert "given twice" in refused(url, "explain", "age=1", "age=2")
 

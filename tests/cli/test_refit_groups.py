@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 from riata.client import Riata
@@ -35,7 +37,7 @@ def test_a_refit_with_groups_is_served_with_its_runs(tmp_path: Path) -> None:
             for one in found["runs"]:
                 inside = [f"t{i}" for i in range(int(one["first"][1:]), int(one["last"][1:]) + 1)]
                 assert one["features"] == len(inside)
-                assert one["contribution"] == sum(by_feature[name] for name in inside)
+                assert one["contribution"] == reduce(add, (by_feature[name] for name in inside))
             assert {"t2", "t3", "t4"} <= {f"t{i}" for one in found["runs"]
                                           for i in range(int(one["first"][1:]), int(one["last"][1:]) + 1)}  # fmt: skip
             assert "runs" not in riata.predict([row], model="m", explain=True)[0]

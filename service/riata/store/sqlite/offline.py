@@ -64,7 +64,7 @@ def open_for_repair(directory: Path) -> RepairStore:
     try:
         found = examine(directory)
         require_whole(directory, found)
-        return RepairStore(connect(directory / DATABASE_NAME), lock, directory, OFFLINE, found)
+        return RepairStore.on(directory, lock, OFFLINE, found)
     except BaseException:
         lock.release()
         raise

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from riata.base.errors import NotFound, TooLarge, Unavailable
 from riata.base.limits import CHUNK_BYTES_MAX, DEDUPE_EVENTS
@@ -76,7 +76,7 @@ def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[Sqli
     lock = DirectoryLock(directory)
     try:
         found = examine(directory)
-        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, found), found.losses
+        return SqliteStore.on(directory, lock, settings, found), found.losses
     except BaseException:
         lock.release()
         raise
@@ -105,7 +105,7 @@ def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteS
     try:
         found = examine(directory)
         require_whole(directory, found)
-        return SqliteStore(connect(directory / DATABASE_NAME), lock, directory, settings, None if read_only else found)
+        return SqliteStore.on(directory, lock, settings, None if read_only else found)
     except BaseException:
         lock.release()
         raise
@@ -142,6 +142,16 @@ class SqliteStore:
             ballast.restore()
         if examined is not None and not examined.losses:
             self.renew_witness()
+
+    @classmethod
+    def on(cls, directory: Path, lock: DirectoryLock, settings: SqliteSettings, examined: Examined | None) -> Self:
+        """Open the store of a locked directory. The database is closed again if that is refused."""
+        connection = connect(directory / DATABASE_NAME)
+        try:
+            return cls(connection, lock, directory, settings, examined)
+        except BaseException:
+            connection.close()
+            raise
 
     def warnings(self) -> list[str]:
         return [warning for warning in (*self._found, self._witness.problem) if warning]
