@@ -108,3 +108,13 @@ def test_positions_that_a_model_has_never_learnt_are_refused(client: Client) -> 
     assert found["parameters"] == {"unknown_features": 4}
     assert infer(client, {"inputs": [INPUTS[2]]}).json()["parameters"] == {"unknown_features": 2}
     assert "parameters" not in infer(client, {"inputs": [INPUTS[0]]}).json()
+
+
+def test_a_shape_that_its_data_do_not_have_is_refused_before_features_are_named(client: Client) -> None:
+    assert client.put("/models/shaped", "{}").status_code in (200, 201, 202)
+    rows = [{"features": {"age": 5}, "label": 1}]
+    assert client.post("/models/shaped/observe?wait=applied", json.dumps(rows)).json()["applied"]
+    tensor = {"name": "x", "shape": [2, 10**13], "datatype": "FP32", "data": [1, 2]}
+    refused = client.post("/v2/models/shaped/infer", json.dumps({"inputs": [tensor]}))
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_inference")
+    assert "2 values, but the shape" in refused.json()["detail"]

@@ -371,6 +371,8 @@ class Engine(ABC):
         if self.fatal is None:
             log.critical("%s", reason)
             self.fatal = reason
+            for name, one in self.context.catalogue.served_models.items():  # the ends of the logs may not show these yet
+                self.context.ledger.add(name, one.lineage, one.acked_marks())
             self.context.ledger.keep()
             if not self.stopping:
                 self._on_lost(reason)

@@ -170,6 +170,10 @@ class ServedModel:
             del self.passed[:-PASSED_MAX]
         self.acked = (record.last, record.chain)
 
+    def acked_marks(self) -> list[tuple[int, bytes]]:
+        """Return the last records that this process acknowledged: the last event of each, and its chain."""
+        return [(seq, chain) for seq, chain in (*self.passed, self.acked) if chain]
+
     def wait(self, seq: int, future: asyncio.Future[Published]) -> None:
         """Set `future` when the served model includes event `seq`."""
         self.waiting.append((seq, future))

@@ -27,7 +27,6 @@ from riata.run.cluster.store_identity import Mark
 from riata.run.cluster.store_watch import RETRY_S, PollThread
 from riata.run.cluster.tail import Tail
 from riata.run.engine_context import EngineContext, shared
-from riata.run.served_model import ServedModel
 from riata.run.state.damage import Damage
 from riata.run.state.model_state import ModelState
 from riata.run.state.recovery import Recovered
@@ -295,7 +294,9 @@ class Contender:
             if found and self._take(learning, found) and is_soon:
                 return 0.0
         self._looked_ms = self._context.clock.monotonic_ms()
-        acked = {name: _acked(one) for name, one in self._context.catalogue.served_models.items()}  # before the ends of the logs
+        acked = {
+            name: one.acked_marks() for name, one in self._context.catalogue.served_models.items()
+        }  # before the ends of the logs
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)
@@ -322,7 +323,7 @@ class Contender:
             is_full = learning.writer.waiting_bytes(name) > AHEAD_BYTES
             if not records or served_model is None or is_full or name in self._unchecked:
                 return False
-            _require_same(name, _acked(served_model), records)
+            _require_same(name, served_model.acked_marks(), records)
             if not self._tail.hand_over(name, records):
                 return False
             served_model.logged = max(served_model.logged, records[-1].last)
@@ -417,11 +418,6 @@ class Contender:
             self._context.lost(detail)
         else:
             self._context.fatal(f"this process could not lead the store: {detail}")
-
-
-def _acked(served_model: ServedModel) -> list[Mark]:
-    """Return the last records that this process acknowledged: the last event of each, and its chain."""
-    return [(seq, chain) for seq, chain in (*served_model.passed, served_model.acked) if chain]
 
 
 def _require_same(name: str, acked: Sequence[Mark], records: Sequence[Record]) -> None:

@@ -191,9 +191,10 @@ async def infer(call: Call) -> Answer:
     service.published(model)  # an unknown model is refused before its body is read
     asked = read_inference(await call.json(BODY_BYTES_MAX))
     published, context = service.published(model), service.context(model, labelled=False)
+    rows = rows_of(asked.inputs)  # whose shapes are those of their data
     if published.examples and all(map(is_positional, asked.inputs)):
         require_known(asked.inputs, service.names(model))
-    body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows_of(asked.inputs))
+    body = b"\n".join(msgspec.json.encode({"features": row}) for row in rows)
 
     def predicted() -> Scores:
         parsed = parse_examples(body, NDJSON.decode(), context, labelled=False)
