@@ -61,13 +61,13 @@ def rows_of(inputs: Sequence[Tensor]) -> list[dict[str, Scalar]]:
     made: list[dict[str, Scalar]] = [{} for _ in range(rows)]
     taken: set[str] = set()
     for one in inputs:
-        names = named(one)
-        columns = len(names)
+        columns = one.shape[1] if len(one.shape) == 2 else 1
         if one.shape[0] != rows:
             raise bad(one, f"shape: {one.shape[0]:,} rows, but the input '{inputs[0].name[:64]}' has {rows:,}")
         flat = [value for each in one.data for value in (each if isinstance(each, list) else (each,))]
         if len(flat) != rows * columns:
             raise bad(one, f"data: {len(flat):,} values, but the shape {one.shape} has {rows * columns:,}")
+        names = named(one)  # no more than there are data
         if any(isinstance(value, str) != (one.datatype == "BYTES") for value in flat if value is not None):
             raise bad(one, "data: strings are values of the datatype BYTES, and only of it")
         if not taken.isdisjoint(names):
