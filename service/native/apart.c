@@ -1,7 +1,6 @@
 /* Rows with other values in place of those that are set apart, or far outside of their column. */
 #include "apart.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "table.h"
@@ -18,12 +17,7 @@ EXPORT i64 riata_count_apart(const riata_apart *a, const i64 *indptr, const u32 
 
 EXPORT void riata_limit_rows(const riata_apart *a, const i64 *indptr, const u32 *hash, double *value, i64 n) {
     for (i64 i = 0; i < n; i++)
-        for (i64 j = indptr[i], c = 0; j < indptr[i + 1] && c < a->columns; j++) {
-            while (c < a->columns && a->column[c] < hash[j])
-                c++;
-            if (c < a->columns && a->column[c] == hash[j])
-                value[j] = fmin(fmax(value[j], a->low[c]), a->high[c]);
-        }
+        limit_row(a, hash + indptr[i], value + indptr[i], indptr[i + 1] - indptr[i]);
 }
 
 /* Put a feature into a row of k others, behind those with the same hash. */

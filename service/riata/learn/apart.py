@@ -56,7 +56,7 @@ class Apart:
     value   : f64[r]     that value
     used    : f64[r]     what the feature then counts as; 0: absent, as of EVERY
     column  : u32[c]     hashes of columns with limits, strictly increasing
-    limit   : f64[4, c]  a value below the first counts as the second, and one above the fourth as the third
+    limit   : f64[2, c]  the lowest and the highest value; one outside counts as the limit
     """
 
     feature: I64

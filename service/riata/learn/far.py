@@ -10,6 +10,7 @@ each other. Limits of a column are taken again with every sample.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 from riata.base.arrays import F64, I64, U32
 from riata.learn.apart import LIMITS, Apart
 from riata.learn.learner import ColumnRange
+from riata.learn.shapes import ROWS_MIN
 from riata.wire.batch import Batch
 
 NEAR: Final = 3.0
@@ -122,3 +124,24 @@ def _apart(instead: dict[int, list[float]], used: dict[int, float], limit: dict[
     counts_as = np.array([used[feature] for feature, _ in pairs], np.float64)
     limits = np.array([limit[one] for one in column]).T.reshape(LIMITS, -1)
     return Apart(feature, np.array([value for _, value in pairs], np.float64), counts_as, np.array(column, np.uint32), limits)
+
+
+def find_far(hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
+    """Values that are far from all others of their column, for a learner that sets none apart: hashes, and a value each.
+
+    Only the lowest and the highest value can be, by the distance of the next one.
+
+    hash_, value : the `sorted_values` of a sample
+    """
+    found: list[tuple[int, float]] = []
+    for one in column.tolist():
+        x = value[np.searchsorted(hash_, one) : np.searchsorted(hash_, one, side="right")]
+        if len(x) < ROWS_MIN:
+            continue
+        middle, spread = x[len(x) // 2], x[3 * len(x) // 4] - x[len(x) // 4]
+        for end in (x[0], x[-1]):
+            others = x[x != end]
+            next_ = np.abs(others - middle).max(initial=0.0) if len(others) else math.inf
+            if abs(end - middle) > max(FAR * spread, FAR_NEXT * next_) > 0.0:
+                found.append((one, float(end)))
+    return np.array([hash_ for hash_, _ in found], np.uint32), np.array([value for _, value in found], np.float64)

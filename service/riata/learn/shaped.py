@@ -24,7 +24,7 @@ from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
 from riata.learn.apart import Apart, read_apart
 from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.far import find_apart, ranges_of
+from riata.learn.far import find_apart, find_far, ranges_of
 from riata.learn.first_rows import NAMES, PREFIX, rows_of
 from riata.learn.frozen import check_counts, check_numbers
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
@@ -36,7 +36,6 @@ from riata.learn.shapes import (
     Shapes,
     Wanted,
     find_columns,
-    find_far,
     find_pairs,
     read_cells,
     sorted_values,
@@ -274,7 +273,7 @@ class Shaped(Learner):
         hash_, value = sorted_values(sample)
         found, had = find_columns(sample, hash_, value, self._wanted), self._used(sample)
         if found is not None:
-            self._far = self._find_far(hash_, value, found.column)
+            self._far = self._find_far(sent, hash_, value, found.column)
             sample = self._used(sent)
             found = found if sample is sent else find_columns(sample, *sorted_values(sample), self._wanted)
         if found is not None:
@@ -293,11 +292,10 @@ class Shaped(Learner):
         if self._due > LAST:
             self._sample.drop()
 
-    def _find_far(self, hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
-        """Find far values in the sample; and what is set apart, and limits, if they are sought."""
+    def _find_far(self, sent: Batch, hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
+        """Find far values in the sample as it was sent; and what is set apart, and limits, if they are sought."""
         if not self._searches:
             return find_far(hash_, value, column)
-        sent = self._sample.rows()
         self._apart, far, stretched = find_apart(hash_, value, sent.n, column, self._apart)
         if stretched:
             self._below.mend(ranges_of(self._used(sent), stretched))

@@ -41,8 +41,6 @@ EVIDENCE: Final = 15.0  # least score of a pair, but for the number of pairs
 CELLS: Final = ("shape_column", "shape_edge", "shape_start", "shape_pair")
 NUMBERS: Final = ("shape_value", "shape_intercept")
 PARTS: Final = (*CELLS, *NUMBERS)
-FAR: Final = 30.0
-FAR_NEXT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,28 +307,6 @@ def _of_table(sample: Batch, numbers: BOOL, count: I64) -> BOOL:
     few = len(count) <= COLUMNS_MAX or of_dense >= DENSE_SHARE * sample.nnz
     is_table = of_columns >= NUMERIC_SHARE * sample.nnz and few and np.count_nonzero(columns) <= COLUMNS_MAX
     return columns if is_table else np.zeros_like(columns)
-
-
-def find_far(hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
-    """Values that are far from all others of their column, such as 999 for one that is missing: hashes, and a value each.
-
-    A value is far if it is FAR times as far from the median as a quartile is from the other, and FAR_NEXT times as far as the
-    next value: of columns with a heavy tail the largest values are far from the middle, but not from each other.
-
-    hash_, value : the `sorted_values` of a sample
-    """
-    found: list[tuple[int, float]] = []
-    for one in column.tolist():
-        x = value[np.searchsorted(hash_, one) : np.searchsorted(hash_, one, side="right")]
-        if len(x) < ROWS_MIN:
-            continue
-        middle, spread = x[len(x) // 2], x[3 * len(x) // 4] - x[len(x) // 4]
-        for end in (x[0], x[-1]):
-            others = x[x != end]
-            next_ = np.abs(others - middle).max(initial=0.0) if len(others) else math.inf
-            if abs(end - middle) > max(FAR * spread, FAR_NEXT * next_) > 0.0:
-                found.append((one, float(end)))
-    return np.array([hash_ for hash_, _ in found], np.uint32), np.array([value for _, value in found], np.float64)
 
 
 def find_pairs(

@@ -353,12 +353,12 @@ class SharedStore(Store, Protocol):
         """The newest edition, digest checked; None if there is none. Raises `Corrupt` (code `edition_corrupt`)."""
 
 
-# The processes that share a store: the one that owns it, and what each says of itself.
-
-
 def names_in_log(store: Store, model: str, after_seq: int = 0) -> Names:
     """Return what `Store.names` yields in one."""
     return Names.joined(names for _, names in store.names(model, after_seq))
+
+
+# The processes that share a store: the one that owns it, and what each says of itself.
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -201,13 +202,13 @@ class FieldKinds:
         if not self._meets or self.is_wide:
             return
         with self._changing:
-            known = set(self._met) if is_ahead else set()
+            before = len(self._met)
             at = self._meet_from(names, 0)
             while at < len(names) and not self.is_wide:
                 self._make_table(2 * (len(self._declared) + len(self._met)))
                 at = self._meet_from(names, at)
             if is_ahead:
-                self._ahead |= self._met.keys() - known
+                self._ahead.update(islice(self._met, before, None))  # in the order in which they were met
 
     def settle(self, names: Names) -> None:
         """Decide the kinds of fields that were met ahead by the names of the log in their order, which other processes know."""

@@ -294,9 +294,8 @@ class Contender:
             if found and self._take(learning, found) and is_soon:
                 return 0.0
         self._looked_ms = self._context.clock.monotonic_ms()
-        acked = {
-            name: one.acked_marks() for name, one in self._context.catalogue.served_models.items()
-        }  # before the ends of the logs
+        served_models = self._context.catalogue.served_models
+        acked = {name: one.acked_marks() for name, one in served_models.items()}  # before the ends of the logs
         standings = source.standings()
         self._context.ledger.saw(standings, source.changes())  # before a new model is served
         self._meet(source, learning, standings)

@@ -61,7 +61,7 @@ def rows_of(inputs: Sequence[Tensor]) -> list[dict[str, Scalar]]:
     made: list[dict[str, Scalar]] = [{} for _ in range(rows)]
     taken: set[str] = set()
     for one in inputs:
-        columns = one.shape[1] if len(one.shape) == 2 else 1
+        columns = columns_of(one)
         if one.shape[0] != rows:
             raise bad(one, f"shape: {one.shape[0]:,} rows, but the input '{inputs[0].name[:64]}' has {rows:,}")
         flat = [value for each in one.data for value in (each if isinstance(each, list) else (each,))]
@@ -213,7 +213,7 @@ async def infer(call: Call) -> Answer:
 
 def is_positional(tensor: Tensor) -> bool:
     """Whether the features of an input are named by their positions."""
-    return len(tensor.shape) == 2 and tensor.shape[1] > 1
+    return columns_of(tensor) > 1
 
 
 def require_known(inputs: Sequence[Tensor], names: NameBook) -> None:
@@ -229,9 +229,14 @@ def require_known(inputs: Sequence[Tensor], names: NameBook) -> None:
     )
 
 
+def columns_of(tensor: Tensor) -> int:
+    """Return how many features an input has, as its shape says."""
+    return tensor.shape[1] if len(tensor.shape) == 2 else 1
+
+
 def named(tensor: Tensor) -> list[str]:
     """Return the features of an input."""
-    columns = tensor.shape[1] if len(tensor.shape) == 2 else 1
+    columns = columns_of(tensor)
     return [tensor.name] if columns == 1 else [f"{tensor.name}_{column}" for column in range(columns)]
 
 
