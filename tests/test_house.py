@@ -29,7 +29,7 @@ ORDER = [
     "maths",
     "wire",
     "learn store",
-    "predict watch",
+    "predict watch trees",
     "lab",
     "run",
     "web client",
@@ -52,6 +52,7 @@ THIRD_PARTY = {
     "store/redis/link.py": {"redis"},
     "predict": {"numpy"},
     "lab": {"numpy"},
+    "trees": {"numpy"},
     "watch": {"numpy", "annotated_types"},
     "run": {"numpy", "annotated_types"},
     "web": {

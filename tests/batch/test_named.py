@@ -8,9 +8,9 @@ import pytest
 
 from riata.base.errors import BadInput
 from riata.lab.batch.choose import CLASSES, choose
-from riata.lab.batch.named import AUTO, SOLVERS, check_settings, described
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import Problem
+from riata.wire.solver_options import AUTO, SOLVERS, check_settings, described
 from tests.batch.designs import data_of, sparse_design
 
 PROBLEM = Problem(data_of(*sparse_design(100, 20, 1)), "logistic", 1.0)

@@ -12,7 +12,6 @@ from riata.base.arrays import F64
 from riata.base.errors import BadInput, Conflict, TooLarge
 from riata.lab.batch import runs as fast
 from riata.lab.batch.data import DataInMemory
-from riata.lab.batch.groups import Declared, Grouping, grouping_of, read_groups
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import LinkName, Problem
 from riata.lab.batch.rmmp import Mp
@@ -32,6 +31,7 @@ from riata.lab.batch.runs import (
     solve_runs,
 )
 from riata.maths.links import LOGISTIC, PROBIT
+from riata.wire.groups import Declared, Grouping, grouping_of, read_groups
 from tests.batch.designs import data_of, dense, golden
 from tests.twins import run_norm as slow
 

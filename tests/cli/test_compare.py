@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from riata.lab.batch.named import SOLVERS
+from riata.wire.solver_options import SOLVERS
 from tests.cli.test_fit import written
 from tests.cli.test_verbs import run
 

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from riata.lab.trees.tree import below, random_bits
 from riata.native.library import core
+from riata.trees.tree import below, random_bits
 from tests.twins import philox as slow
 
 U64 = st.integers(0, 2**64 - 1)

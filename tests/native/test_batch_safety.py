@@ -10,8 +10,8 @@ from riata.watch.figures import ranked_auc
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS
 from riata.maths.links import log_losses
-from riata.lab.trees.curves import curve_variable
-from riata.lab.trees.growing import Growth, grow
+from riata.trees.curves import curve_variable
+from riata.lab.growing import Growth, grow
 from riata.watch.class_progressive import ClassProgressive
 from riata.watch.drift import DriftDetector
 from riata.watch.observer import Rows
@@ -46,8 +46,8 @@ print("watched")
 SOLVE = """
 import numpy as np
 from riata.lab.batch.choose import CLASSES
-from riata.lab.batch.groups import Grouping
-from riata.lab.batch.named import SOLVERS
+from riata.wire.groups import Grouping
+from riata.wire.solver_options import SOLVERS
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.segment_data import SlotCounts

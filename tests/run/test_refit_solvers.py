@@ -13,7 +13,8 @@ from riata.base.errors import BadInput, Corrupt, RiataError
 from riata.lab.batch import irls_lars
 from riata.predict.explain import Partition
 from riata.run.candidates.refits import work
-from riata.run.candidates.refits.refit import check, seconds_left
+from riata.run.candidates.refits.checking import check
+from riata.run.candidates.refits.refit import seconds_left
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import Outcome, Task, write_task
 from tests.run.test_refit_work import SKETCH, prepared, solved

@@ -18,11 +18,12 @@ from riata.base.errors import BadInput, Conflict, Corrupt, TooLarge, Unavailable
 from riata.base.process import child_environment, lower_priority
 from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.refits import work
+from riata.run.candidates.refits.checking import check
 from riata.run.candidates.refits.process import RefitProcess
-from riata.run.candidates.refits.refit import Preparing, check, seconds_left
+from riata.run.candidates.refits.refit import Preparing, seconds_left, split_before
 from riata.run.candidates.refits.request import read_request
 from riata.run.candidates.refits.task import RESULT, STATE, Outcome, Task
-from riata.run.candidates.refits.work import split_before, until
+from riata.run.candidates.refits.work import until
 from riata.run.candidates.solving import rows_between
 from riata.run.state.replay import replay
 from riata.store.control_events import Counted

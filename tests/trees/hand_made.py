@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from riata.lab.trees.curves import curve_variable
-from riata.lab.trees.tree import LEAF, Tree
+from riata.trees.curves import curve_variable
+from riata.trees.tree import LEAF, Tree
 
 UP, DOWN, FLAT = [0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0], [2.0, 1.0, 1.0, 1.0]
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from riata.base.arrays import F64, I64
 from riata.base.errors import BadInput, Malformed
-from riata.lab.trees import curves as fast
-from riata.lab.trees import growing as split
-from riata.lab.trees.curves import (
+from riata.lab import growing as split
+from riata.lab.growing import Growth, grow, room
+from riata.store.layout import decode_checkpoint, encode_checkpoint
+from riata.trees import curves as fast
+from riata.trees.curves import (
     NO_WINDOW,
     Curves,
     CurveVariable,
@@ -24,9 +26,7 @@ from riata.lab.trees.curves import (
     rows_of,
     variables_of,
 )
-from riata.lab.trees.growing import Growth, grow, room
-from riata.lab.trees.tree import LEAF, Tree, code_words, decode, read_tree
-from riata.store.layout import decode_checkpoint, encode_checkpoint
+from riata.trees.tree import LEAF, Tree, code_words, decode, read_tree
 from tests.batch.designs import golden
 from tests.trees.curves import of_kinds
 from tests.twins import trees as slow

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64
-from riata.lab.trees.curves import NO_WINDOW, Curves
+from riata.trees.curves import NO_WINDOW, Curves
 
 TWINS_OF = ("trees",)
 

@@ -25,9 +25,9 @@ OUTSIDE_FILES = {
     "store/sqlite/offline.py",
     "wire/tables.py",
     "run/files/reading.py",
-    "lab/trees/curves.py",
-    "lab/trees/growing.py",
-    "lab/trees/tree.py",
+    "trees/curves.py",
+    "lab/growing.py",
+    "trees/tree.py",
 }
 CLASSES: dict[str, type[RiataError]] = {
     name: kind

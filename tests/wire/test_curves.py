@@ -11,11 +11,11 @@ import pytest
 
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Conflict, Unsupported
-from riata.lab.trees.curves import curve_variable, number_variable
-from riata.lab.trees.stage import BYTES_MAX
 from riata.run.state.config import ModelConfig, config_from_payload, config_payload, read_config
 from riata.run.state.config_changes import check_change, with_changes
 from riata.scorer import model_of
+from riata.trees.curves import curve_variable, number_variable
+from riata.trees.stage import BYTES_MAX
 from riata.wire.encoder import CURVES_MAX, POINTS_MAX, EncoderConfig, fingerprint
 from riata.wire.names import NamesSeen
 from riata.wire.parse import Context, explain_query, explain_rows, parse_examples, parse_query

@@ -20,8 +20,8 @@ from riata.cli.refusals import left_out
 from riata.cli.serve import BLAS_THREADS
 from riata.cli.solver_options import PANEL, MemoryOption, SeedOption, ToleranceOption
 from riata.cli.tables import Layout
-from riata.lab.batch.named import SOLVERS, check_settings, described
 from riata.learn.kinds import KINDS
+from riata.wire.solver_options import SOLVERS, check_settings, described
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +113,8 @@ def _compared(request: Request, names: list[str], gamma: float | None, settings:
     from riata.lab.batch.pool import Threads
     from riata.lab.batch.problem import Problem
     from riata.run.candidates.adopting import link_of
-    from riata.run.candidates.solver_options import SolverOptions
     from riata.run.candidates.solving import gammas_of
+    from riata.wire.solver_options import SolverOptions
 
     with ExitStack() as stack:
         with rows_so_far("read") as on_block:

@@ -56,8 +56,8 @@ from riata.learn.kinds import KINDS
 
 if TYPE_CHECKING:
     from riata.cli.refusals import LeftOut
-    from riata.run.candidates.solver_options import SolverOptions
     from riata.run.files.fit import Fit
+    from riata.wire.solver_options import SolverOptions
 
 LONG_FILE: Final = 2**25  # bytes; the features of a longer file will fill a table
 GARBAGE_AFTER: Final = 20_000  # objects: learning leaves few reference cycles, and collecting them takes 2 % of the time

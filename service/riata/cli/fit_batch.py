@@ -21,8 +21,8 @@ from riata.cli.solver_options import PoolOptions, pool_of
 from riata.lab.batch.problem import Problem, Solution
 from riata.run.candidates.adopting import state_around
 from riata.run.candidates.exports import write_export
-from riata.run.candidates.solver_options import SolverOptions
 from riata.run.candidates.solving import report_of
+from riata.wire.solver_options import SolverOptions
 
 
 def fit_batch(request: Request, options: SolverOptions, strict: bool, where: PoolOptions) -> None:

@@ -23,11 +23,11 @@ from riata.cli.progress import pass_progress, rows_so_far
 from riata.cli.refusals import left_out
 from riata.cli.solver_options import group_tables
 from riata.lab.batch.data import Data
-from riata.lab.batch.groups import grouping_of, read_groups
 from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import Problem
 from riata.lab.batch.run_search import GAMMAS, KS, MEMORY_BYTES_MAX, GridPoint, RunLasso, RunSolution
 from riata.run.candidates.adopting import link_of
+from riata.wire.groups import grouping_of, read_groups
 
 UNEVEN: Final = 10.0  # standard deviations of the columns of a group that differ by more are said
 FINGERPRINT_BITS: Final = 64

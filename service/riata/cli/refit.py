@@ -38,8 +38,7 @@ from riata.cli.solver_options import (
     require_one_model,
     solver_options,
 )
-from riata.lab.batch.named import LAPS, described
-from riata.run.candidates.solver_options import SolverOptions
+from riata.wire.solver_options import LAPS, SolverOptions, described
 
 HoldOutOption = Annotated[
     float | None,

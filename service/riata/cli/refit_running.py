@@ -16,8 +16,7 @@ from riata.cli.fit_setup import INTERRUPTED, interruptible
 from riata.cli.groups_fit import draw_groups, partition_lines
 from riata.cli.progress import pass_progress
 from riata.cli.solve import excess_line, notes_of, table_of
-from riata.lab.batch.named import LAPS
-from riata.run.candidates.solver_options import SolverOptions
+from riata.wire.solver_options import LAPS, SolverOptions
 
 if TYPE_CHECKING:
     from riata.client import Riata

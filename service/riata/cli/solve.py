@@ -13,9 +13,9 @@ from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import TraceRow
 from riata.learn.learner import Weights
 from riata.run.candidates import solving
-from riata.run.candidates.solver_options import SolverOptions
 from riata.run.candidates.solving import Solved
 from riata.run.state.config import ModelConfig
+from riata.wire.solver_options import SolverOptions
 
 FEW: Final = 4  # passes before which the time left is not estimated
 

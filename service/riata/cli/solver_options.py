@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riata.base.errors import BadInput
-from riata.lab.batch.named import described
-from riata.run.candidates.solver_options import SolverOptions
+from riata.wire.solver_options import SolverOptions, described
 
 if TYPE_CHECKING:
     from riata.lab.batch.pool import Pool

@@ -49,7 +49,7 @@ def tree(
     several channels; a row may have several curves.
     """
     from riata.cli.tree_grow import Asked, show_tree
-    from riata.lab.trees.growing import Growth
+    from riata.lab.growing import Growth
 
     growth = Growth(restarts, prune, output_code, 1, depth, seed, memory_bytes_max, threads)
     asked = Asked(label, tuple(curve or ()), tuple(number or ()), channels_first, distance, window)

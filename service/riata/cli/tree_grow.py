@@ -17,9 +17,9 @@ from riata.base.errors import BadInput, Malformed, nearest
 from riata.cli.open_table import PARQUET_MAGIC, as_lines
 from riata.cli.source import open_source
 from riata.cli.tables import CLASSES, layout_of
-from riata.lab.trees.curves import CurveVariable, NumberVariable, Variable, numbers_of, variables_of
-from riata.lab.trees.growing import Growth, grow
-from riata.lab.trees.tree import LEAF, Tree, draw_tree, outline, read_tree
+from riata.lab.growing import Growth, grow
+from riata.trees.curves import CurveVariable, NumberVariable, Variable, numbers_of, variables_of
+from riata.trees.tree import LEAF, Tree, draw_tree, outline, read_tree
 
 MAGIC: Final = b"RIATACKP"  # of the container of trees, and of models
 CURVE: Final = "curve"  # the curve of a CSV file

@@ -18,9 +18,9 @@ from riata.base.directories import write_whole
 from riata.base.errors import RiataError
 from riata.base.process import cores
 from riata.estimators.parameters import keyword_constructor
-from riata.lab.trees.curves import Variable, rows_of, variables_of
-from riata.lab.trees.growing import MEMORY_BYTES_MAX, RESTARTS, Growth, grow
-from riata.lab.trees.tree import Tree, draw_tree, read_tree
+from riata.lab.growing import MEMORY_BYTES_MAX, RESTARTS, Growth, grow
+from riata.trees.curves import Variable, rows_of, variables_of
+from riata.trees.tree import Tree, draw_tree, read_tree
 
 CURVE = "curve"  # the variable of rows that are one curve each
 POINTS_BY_CHANNELS = 3  # dimensions of rows that are curves with channels

@@ -14,10 +14,10 @@ from riata.estimators.linear import LinearClassifier
 from riata.estimators.online import unnamed
 from riata.estimators.parameters import keyword_constructor
 from riata.lab.batch.data import Data
-from riata.lab.batch.groups import Declared, Grouping, grouping_of, read_groups
 from riata.lab.batch.pool import Serial
 from riata.lab.batch.problem import LinkName, Problem
 from riata.lab.batch.run_search import GAMMAS, KS, RunLasso, RunSolution
+from riata.wire.groups import Declared, Grouping, grouping_of, read_groups
 
 
 class RunLassoClassifier(LinearClassifier):

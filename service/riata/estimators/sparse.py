@@ -14,9 +14,9 @@ from riata.estimators.linear import LinearClassifier
 from riata.estimators.parameters import keyword_constructor
 from riata.lab.batch.choose import CLASSES, auto
 from riata.lab.batch.data import Data
-from riata.lab.batch.named import AUTO, SOLVERS
 from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import LinkName, Problem, Solution
+from riata.wire.solver_options import AUTO, SOLVERS
 
 
 class SparseLogisticRegression(LinearClassifier):

@@ -1,1 +1,1 @@
-"""Batch algorithms, trees of curves and pools: for the command line, estimators and the child process of refits."""
+"""Batch algorithms, growing trees and pools: for the command line, estimators and the child process of refits."""

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from riata.lab.batch.irls_lars import IrlsLars
-from riata.lab.batch.named import AUTO
 from riata.lab.batch.parallel_sgd import ParallelSgd
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Problem, Solution, Watch, watch_nothing
 from riata.lab.batch.rmmp import TOLERANCE, K, Mp, Rmmp, memory_bytes
 from riata.lab.batch.shotgun import Shotgun
 from riata.lab.batch.sublinear import NU, Sublinear
+from riata.wire.solver_options import AUTO
 
 SMALL: Final = 256  # features up to which a working set saves nothing: it would have room for all of them
 K_MIN: Final = 16

@@ -26,12 +26,12 @@ import numpy as np
 
 from riata.base.arrays import BOOL, I64
 from riata.base.errors import BadInput, Conflict
-from riata.lab.batch.groups import Grouping
 from riata.lab.batch.pool import Pool, Serial
 from riata.lab.batch.problem import Problem, Solution, Spent
 from riata.lab.batch.runs import MEMORY_BYTES_MAX as MEMORY_BYTES_MAX
 from riata.lab.batch.runs import Checked, Columns, Layout, Point, check, columns_of, memory_bytes, partition, solve_runs, spread
 from riata.learn.learner import Weights
+from riata.wire.groups import Grouping
 
 GAMMAS: Final = tuple(math.sqrt(2.0 / v) for v in np.linspace(0.1, 0.9, 10).tolist())  # prior variances 2 / gamma^2 of a weight
 KS: Final = (0.0, 0.2475, 0.495, 0.7425, 0.99)

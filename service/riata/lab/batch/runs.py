@@ -18,12 +18,12 @@ from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import TooLarge
 from riata.lab.batch.certificate import Expansion, balance, dual_distance, expansion_of, expansion_request
 from riata.lab.batch.data import Data
-from riata.lab.batch.groups import Grouping
 from riata.lab.batch.passes import LIKELIHOOD
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Problem
 from riata.maths.links import LINKS
 from riata.native.library import core, struct
+from riata.wire.groups import Grouping
 
 STEPS_MAX: Final = 200
 MEMORY_BYTES_MAX: Final = 2**31

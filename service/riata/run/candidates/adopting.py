@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from riata.base.arrays import F64, I64, U32
 from riata.base.errors import BadInput
-from riata.lab.batch.problem import Problem, Solution
-from riata.lab.batch.segment_data import SegmentData, data_of
 from riata.learn.registry import build_learner, spec_of
 from riata.learn.spec import Adopted, Sums
 from riata.maths.links import LINKS
 from riata.native.library import core
 from riata.run.state.config import ModelConfig, require_one_margin
 from riata.run.state.model_state import ModelState, begun
-from riata.store.control_events import Counted
-from riata.store.segment import Segment
+
+if TYPE_CHECKING:
+    from riata.lab.batch.problem import Problem, Solution
 
 _DENSE_NUMBERS: Final = 2**22  # of the rows whose members are laid out as a dense matrix at once
 
@@ -44,11 +43,6 @@ def link_of(config: ModelConfig) -> Literal["logistic", "probit"]:
 def rho_of(config: ModelConfig) -> float:
     """Return the factor by which each later event reduces the weight of an event; 1 for a learner that does not forget."""
     return float(getattr(config.learner, "rho", 1.0))
-
-
-def data_for(config: ModelConfig, segments: Sequence[Segment], bits: int, counted: Counted) -> SegmentData:
-    """Return the events of segments that count, weighed as the learner of a configuration weighs them at the last one."""
-    return data_of(segments, bits, counted, rho_of(config), config.label_weight.by_label)
 
 
 def state_around(config: ModelConfig, problem: Problem, solution: Solution, name: str = "fit") -> ModelState:

@@ -20,13 +20,12 @@ from riata.lab.batch.data import Data
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Note, Problem, Solution, TraceRow
 from riata.lab.batch.rmmp import Mp, Rmmp, solve_path
-from riata.lab.batch.segment_data import SegmentData
+from riata.lab.batch.segment_data import SegmentData, data_of
 from riata.learn.learner import Weights
-from riata.run.candidates.adopting import data_for, link_of, state_around
+from riata.run.candidates.adopting import link_of, rho_of, state_around
 from riata.run.candidates.exports import write_export
 from riata.run.candidates.judging import losses, margins
 from riata.run.candidates.segment_building import build_segments, origin_of
-from riata.run.candidates.solver_options import SolverOptions
 from riata.run.log.effective_log import Window, read_effective_log
 from riata.run.state.config import ModelConfig
 from riata.run.state.model_state import ModelState
@@ -36,6 +35,7 @@ from riata.store.segment import Segment, Segments
 from riata.store.store import Store, names_in_log
 from riata.wire.batch import Batch, ByLabel, select_rows, weighted
 from riata.wire.names import Names
+from riata.wire.solver_options import SolverOptions
 
 GAMMA: Final = 1.0  # of learners without a setting of this name
 SHARED_NAMED: Final = 8  # slots
@@ -44,6 +44,11 @@ STEP_ROWS: Final = 8192
 Solved = list[tuple[Problem, Solution]]
 Measure = Callable[[Weights], tuple[Certificate, float]]
 Watch = Callable[[float, TraceRow], bool]  # the penalty, or the bound, and its pass; false: stop with the best weights so far
+
+
+def data_for(config: ModelConfig, segments: Sequence[Segment], bits: int, counted: Counted) -> SegmentData:
+    """Return the events of segments that count, weighed as the learner of a configuration weighs them at the last one."""
+    return data_of(segments, bits, counted, rho_of(config), config.label_weight.by_label)
 
 
 def gammas_of(options: SolverOptions, config: ModelConfig) -> tuple[float, ...]:

@@ -464,7 +464,7 @@ def _read(text: Any, path: str, trees: Mapping[str, CurveTree]) -> CurveTree:
     if not isinstance(text, str):
         raise BadInput(f"{path}: expected the file of a tree in base64, or a digest", "wrong_type")
     if not _DIGEST.fullmatch(text):
-        from riata.lab.trees.stage import read_stage  # only models of curves need trees
+        from riata.trees.stage import read_stage  # only models of curves need trees
 
         return read_stage(text, path)
     if text not in trees:

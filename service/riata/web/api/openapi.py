@@ -114,7 +114,7 @@ def built() -> Schema:
 def _with_schemas(document: Schema) -> Schema:
     """Replace the types in a document by references, and add their schemas, which may hold types too, to its components."""
     components = document["components"]["schemas"]
-    components |= dict((FEATURES, FIGURES))
+    components |= {one.name: one.schema() for one in (FEATURES, FIGURES)}
     while found := list(_types(document)):
         answers = [kind for _, _, kind in found if not isinstance(kind, Named) and not dataclasses.is_dataclass(kind)]
         schemas, more = msgspec.json.schema_components(answers, ref_template=ref("{name}")["$ref"])
@@ -122,7 +122,7 @@ def _with_schemas(document: Schema) -> Schema:
         written = iter(schemas)
         for tree, key, kind in found:
             if isinstance(kind, Named):
-                components[kind.name], tree[key] = deepcopy(kind.schema), ref(kind.name)
+                components[kind.name], tree[key] = kind.schema(), ref(kind.name)
             elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
                 components[kind.__name__], tree[key] = schema_of(kind), ref(kind.__name__)
             else:

@@ -8,6 +8,7 @@ several resources share. Rows are read by the native core, so their schemas are 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -60,15 +61,15 @@ class Document(Struct, forbid_unknown_fields=True):
 
 
 class Named(NamedTuple):
-    """A schema that the contract has under a name."""
+    """A schema that the contract has under a name. It is made when the contract is asked for."""
 
     name: str
-    schema: Schema
+    schema: Callable[[], Schema]
 
 
 FIGURES: Final = Named(
     "Figures",
-    {
+    lambda: {
         "type": "object",
         "description": "test-then-train; null if undefined",
         "properties": {
@@ -196,7 +197,7 @@ def _features() -> Schema:
     }
 
 
-FEATURES: Final = Named("Features", _features())
+FEATURES: Final = Named("Features", _features)
 Label = Annotated[Any, Meta(extra_json_schema={"anyOf": [NUMBER, YES_OR_NO, {**TEXT, "minLength": 1}]})]
 Weight = Annotated[float, Meta(gt=0, le=WEIGHT_MAX, description="importance; 1 if absent")]
 

@@ -7,15 +7,13 @@ slots in the events that count. What it found is checked by the service under th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from riata.lab.batch.data import Data
-from riata.lab.batch.groups import Declared, Grouping, grouping_of
-from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Pool
 from riata.lab.batch.problem import Certificate, Problem, TraceRow
 from riata.lab.batch.run_search import KS, GridPoint, RunLasso, RunSolution, edges_of
@@ -25,18 +23,11 @@ from riata.run.candidates.adopting import link_of
 from riata.run.candidates.refits.request import RefitRequest
 from riata.run.candidates.solving import GAMMA
 from riata.run.state.config import ModelConfig
+from riata.wire.groups import Grouping
+from riata.wire.solver_options import LAPS
 
-FINGERPRINT_BITS: Final = 64
 Told = Callable[[float, TraceRow, Mapping[str, Any]], bool]  # the penalty, the point of the grid as a pass, and more about it
 REASON: Final = f"{LAPS}: as asked; the score chooses among the points of the grid"
-
-
-def grouping_by_slot(declared: Sequence[Declared], names: Iterable[tuple[int, bytes]], bits: int) -> Grouping:
-    """Return groups whose `ranks` are slots of 2^bits. names : fingerprint and name of every known feature.
-
-    Raises `BadInput` (codes `unnamed_group`, `feature_in_two_groups`, `bad_groups`).
-    """
-    return grouping_of(declared, {name.decode(): fingerprint >> (FINGERPRINT_BITS - bits) for fingerprint, name in names})
 
 
 def grouping_in(by_slot: Grouping, data: Data) -> Grouping:

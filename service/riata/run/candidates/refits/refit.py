@@ -6,7 +6,6 @@ It runs in a thread of low priority. The service goes on meanwhile; only slices 
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import os
 import shutil
@@ -18,26 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from riata.base.arrays import Arrays
+import numpy as np
+
 from riata.base.document import write_document
 from riata.base.errors import BadInput, Corrupt, Unavailable
 from riata.base.process import cores
-from riata.lab.batch import passes
-from riata.lab.batch.data import Part
-from riata.lab.batch.pool import Pool, Serial
-from riata.lab.batch.problem import Certificate, Problem
-from riata.lab.batch.runs import Layout
 from riata.learn.learner import Weights
 from riata.predict.explain import Partition
-from riata.run.candidates.adopting import data_for, link_of
-from riata.run.candidates.refits.grouped import RunCheck, grouping_by_slot, grouping_in
+from riata.run.candidates.adopting import link_of
+from riata.run.candidates.judging import TAIL_MAX, tail_size
 from riata.run.candidates.refits.process import RefitProcess
 from riata.run.candidates.refits.request import RefitRequest, read_request
 from riata.run.candidates.refits.task import BASE, ONLINE_STATE, RESULT, STATE, Outcome, Task, described, write_task
-from riata.run.candidates.refits.work import split_before
 from riata.run.candidates.segment_building import build_segments
-from riata.run.candidates.solver_options import TOLERANCE
-from riata.run.candidates.solving import GAMMA, measured, measured_online, rows_between
 from riata.run.engine_context import EngineContext
 from riata.run.jobs.job import Halt, Job
 from riata.run.log.archive import StorePace
@@ -45,11 +37,13 @@ from riata.run.log.effective_log import EffectiveLog, chain_at, read_effective_l
 from riata.run.state.changes import read_change
 from riata.run.state.model_state import ModelState
 from riata.store import layout
+from riata.store.control_events import Counted
 from riata.store.segment import FOLDER, Origin, Pace, Segment, Segments
 from riata.store.store import Generation
-from riata.wire.batch import Batch
 from riata.wire.encoder import fingerprint
+from riata.wire.groups import Declared, Grouping, grouping_of
 from riata.wire.names import NOTHING_NAMED
+from riata.wire.solver_options import TOLERANCE
 
 REFIT: Final = "refit"  # the kind of these jobs
 STAGES: Final = ("reading", "loading", "counting", "solving", "judging", "checking", "promoting")
@@ -66,7 +60,7 @@ NO_BASE: Final = (
     "no state of the online learner from before the hold-out is kept. This refit keeps one, so the next can be judged if the "
     "model is not restored, promoted or configured until then"
 )
-SAME: Final = 1e-9  # of the objective: another order of summation
+FINGERPRINT_BITS: Final = 64
 
 
 @dataclass(slots=True)
@@ -149,6 +143,8 @@ class Refit:
         preparing = Preparing(context, self.job.model, self.request, folder, data, self._note_read)
         task = preparing.prepare(work, pace)
         self._solve(work)
+        from riata.run.candidates.refits.checking import check  # only a service that refits needs solvers
+
         self.job.stage = "checking"
         outcome = Outcome.read(work / RESULT)
         found = check(outcome, task, self._check_abandoned)
@@ -364,107 +360,26 @@ class Preparing:
         return content
 
 
-# What the service does with the result of a child process before it believes it: a pass of its own over the same rows.
+def grouping_by_slot(declared: Sequence[Declared], names: Iterable[tuple[int, bytes]], bits: int) -> Grouping:
+    """Return groups whose `ranks` are slots of 2^bits. names : fingerprint and name of every known feature.
 
-
-@dataclass(frozen=True, slots=True)
-class OneByOne(Serial):
-    """A pool of one part after another. go_on : called before each; may raise to give up."""
-
-    go_on: Callable[[], None]
-
-    def each(self, job: passes.Job, parts: Sequence[Part], given: Arrays) -> Iterator[Arrays]:
-        """See `riata.lab.batch.pool.Pool`."""
-        for part in parts:
-            self.go_on()
-            yield from Serial.each(self, job, [part], given)
-
-
-def check(outcome: Outcome, task: Task, go_on: Callable[[], None]) -> dict[str, Any]:
-    """Return the result as people see it, with a certificate of the service's own. Raises `Corrupt` (code
-    `certificate_mismatch`) if the claimed one does not hold, and what `go_on` raises, which is called for each part of the rows.
-
-    The bound `gap` is that of this one pass; the solver may have found a better one in an earlier pass.
+    Raises `BadInput` (codes `unnamed_group`, `feature_in_two_groups`, `bad_groups`).
     """
-    report = copy.deepcopy(outcome.document)
-    report["solutions"] = [{name: of for name, of in each.items() if name != "trace"} for each in report["solutions"]]
-    one = report["solutions"][report["chosen"]]
-    data = data_for(task.config, task.mapped(), task.online.bits, task.counted)
-    problem, pool = Problem(data, link_of(task.config), one["gamma"]), OneByOne(go_on)
-    runs = report.setdefault("runs", None)
-    measure = partial(_measured, problem, pool, report["weight"], _run_check(problem, task, runs))
-    found, log_loss = measure(outcome.weights)
-    if abs(found.objective - one["objective"]) > SAME * max(1.0, abs(found.objective)) or found.kkt > one["kkt"] + SAME:
-        raise Corrupt(
-            f"the process that solved claims an objective of {one['objective']!r} with violation {one['kkt']:.1e}, and it is "
-            f"{found.objective!r} with {found.kkt:.1e}: its result is not used",
-            "certificate_mismatch",
-        )
-    rows = rows_between(task.mapped(), task.counted, 0, task.applied, task.config.label_weight.by_label)
-    objective, online_loss = measured_online(task.online, _each(rows, go_on), measure)
-    verdict, progressive = report["verdict"], report.pop("progressive_regret")
-    has_gamma = hasattr(task.config.learner, "gamma")
-    report["certificate"] = {"objective": found.objective, "gap": found.gap, "kkt": found.kkt}
-    report["window"] = task.window
-    report["memory_bytes"] = max(solution["memory_bytes"] for solution in report["solutions"])
-    report["seq"] = task.applied
-    report["regret"] = {
-        "gamma": one["gamma"],
-        "gamma_of": _gamma_of(task, has_gamma),
-        "objective_excess": None if objective is None else found.objective - objective,
-        "log_loss": {
-            "online": online_loss,
-            "batch": log_loss,
-            "base": report["base_log_loss"],
-        },
-        "tail_log_loss": _tail(verdict),
-        "progressive_regret": progressive,
-    }
-    return report
+    return grouping_of(declared, {name.decode(): fingerprint >> (FINGERPRINT_BITS - bits) for fingerprint, name in names})
 
 
-def _each(rows: Iterable[Batch], go_on: Callable[[], None]) -> Iterator[Batch]:
-    for batch in rows:
-        go_on()
-        yield batch
-
-
-def _run_check(problem: Problem, task: Task, runs: dict[str, Any] | None) -> RunCheck | None:
-    """How weights are measured under the runs that a solution claims; None for solvers without groups. Takes the lengths of the
-    runs out of the report: they are of no use to people."""
-    if runs is None:
-        return None
-    layout = Layout.of(grouping_in(task.groups, problem.data), problem.data.features)
-    return RunCheck(problem, layout, [group.pop("lengths") for group in runs["groups"]], runs["k"])
-
-
-def _measured(problem: Problem, pool: Pool, weight: float, runs: RunCheck | None, weights: Weights) -> tuple[Certificate, float]:
-    """Return the certificate of weights and their mean loss. Raises `Corrupt` (code `certificate_mismatch`)."""
-    if runs is None:
-        return measured(problem, pool, weight, weights)
-    try:
-        checked = runs.at(weights, pool)
-    except BadInput as error:
-        raise Corrupt(f"the process that solved claims runs that cannot be: {error.detail}", "certificate_mismatch") from None
-    return checked.certificate, -checked.log_likelihood / weight
-
-
-def _gamma_of(task: Task, has_gamma: bool) -> str:
-    if task.request.bounds:
-        return "the bound, which is the optimum under this gamma"
-    if task.request.gammas:
-        return "the request"
-    return "the learner" if has_gamma else f"the default {GAMMA:g}: this learner has no L1 penalty of this kind"
-
-
-def _tail(verdict: dict[str, Any]) -> dict[str, Any] | None:
-    """The losses of both on the hold-out, frozen at the event before it; None if nothing was judged."""
-    if "online" not in verdict:
-        return None
-    return {
-        "events": verdict["events"],
-        "online": verdict["online"]["frozen_loss"],
-        "batch": verdict["candidate"]["frozen_loss"],
-        "difference": verdict["frozen_difference"],
-        "standard_error": verdict["frozen_standard_error"],
-    }
+def split_before(segments: Sequence[Segment], counted: Counted, share: float | None) -> int:
+    """Return the last event before the hold-out: `share` of the events that count, or as many as the gate takes by default.
+    0 if no event would be left to fit."""
+    keeps = [counted.mask(segment.events(0, segment.rows)) for segment in segments]
+    total = sum(int(keep.sum()) for keep in keeps)
+    size = tail_size(total) if share is None else min(int(share * total), TAIL_MAX)
+    if not 0 < size < total:
+        return 0
+    for segment, keep in zip(reversed(segments), reversed(keeps), strict=True):
+        rows = np.flatnonzero(keep)
+        if len(rows) >= size:
+            at = int(rows[-size])
+            return int(segment.events(at, at + 1)[0]) - 1
+        size -= len(rows)
+    return 0

@@ -10,9 +10,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from riata.base.document import DocumentValue, read_document
 from riata.base.errors import BadInput
-from riata.lab.batch.groups import Declared, read_groups
-from riata.lab.batch.named import AUTO, LAPS, SOLVERS
-from riata.run.candidates.solver_options import TOLERANCE, SolverOptions
+from riata.wire.groups import Declared, read_groups
+from riata.wire.solver_options import AUTO, LAPS, SOLVERS, TOLERANCE, SolverOptions
 
 SEVERAL_MAX: Final = 8  # penalties, bounds or k that one refit may have
 OF_LAPS: Final = ("groups", "run_k")

@@ -21,7 +21,6 @@ from riata.base.arrays import F64, I64, U32
 from riata.base.directories import write_whole
 from riata.base.document import write_document
 from riata.base.errors import Conflict, Corrupt
-from riata.lab.batch.groups import Grouping
 from riata.learn.learner import Weights
 from riata.run.candidates.refits.request import RefitRequest, read_request
 from riata.run.state.config import ModelConfig
@@ -30,6 +29,7 @@ from riata.store import layout
 from riata.store.control_events import Counted
 from riata.store.segment import Origin, Segment, map_segment
 from riata.wire.encoder import fingerprint
+from riata.wire.groups import Grouping
 
 TASK: Final = "task.bin"
 ONLINE_STATE: Final = "online.bin"

@@ -12,19 +12,19 @@ import numpy as np
 
 from riata.base.errors import BadInput, RiataError, TooLarge
 from riata.lab.batch.data import PART_ROWS, Data
-from riata.lab.batch.named import LAPS
 from riata.lab.batch.pool import Threads
 from riata.lab.batch.problem import Problem, Solution, TraceRow
 from riata.learn.learner import Learner, Weights
-from riata.run.candidates.adopting import data_for, state_around
-from riata.run.candidates.judging import TAIL_MAX, judge, losses, not_judged, tail_size
+from riata.run.candidates.adopting import state_around
+from riata.run.candidates.judging import judge, losses, not_judged
 from riata.run.candidates.refits.grouped import REASON, Grouped, Told, grouping_in, runs_document
 from riata.run.candidates.refits.task import BASE, RESULT, STATE, Outcome, Task, read_task
-from riata.run.candidates.solving import Solved, pass_document, report_of, rows_between, solve, summed_loss
+from riata.run.candidates.solving import Solved, data_for, pass_document, report_of, rows_between, solve, summed_loss
 from riata.run.state.model_state import ModelState, begun
 from riata.store.control_events import Counted
 from riata.store.segment import Segment
 from riata.wire.batch import Batch, slice_rows
+from riata.wire.solver_options import LAPS
 
 Say = Callable[[dict[str, Any]], None]
 Resolve = Callable[[Data], Solved]
@@ -161,23 +161,6 @@ class Judged:
     ledger: dict[str, Any]
     chosen: int
     regret: dict[str, Any] | None = None
-
-
-def split_before(segments: Sequence[Segment], counted: Counted, share: float | None) -> int:
-    """Return the last event before the hold-out: `share` of the events that count, or as many as the gate takes by default.
-    0 if no event would be left to fit."""
-    keeps = [counted.mask(segment.events(0, segment.rows)) for segment in segments]
-    total = sum(int(keep.sum()) for keep in keeps)
-    size = tail_size(total) if share is None else min(int(share * total), TAIL_MAX)
-    if not 0 < size < total:
-        return 0
-    for segment, keep in zip(reversed(segments), reversed(keeps), strict=True):
-        rows = np.flatnonzero(keep)
-        if len(rows) >= size:
-            at = int(rows[-size])
-            return int(segment.events(at, at + 1)[0]) - 1
-        size -= len(rows)
-    return 0
 
 
 def until(counted: Counted, last: int) -> Counted:

@@ -174,7 +174,7 @@ class UnservedModel(Document):
 
 MODEL_LIST: Final = Named(
     "ModelList",
-    {
+    lambda: {
         "type": "object",
         "properties": {"models": {"type": "array", "items": {"anyOf": [ModelLine, DamagedModel, UnservedModel]}}},
         "required": ["models"],
@@ -426,7 +426,7 @@ def metrics_document(
 
 
 TAG: Final = "models"
-CONFIG: Final = Named("ModelConfig", challengers.with_follow(schema_of(ModelConfig)))
+CONFIG: Final = Named("ModelConfig", lambda: challengers.with_follow(schema_of(ModelConfig)))
 _SEEN: Final = (PREDICT, WATCH)
 _READ: Final = (404, 422, 503)
 

@@ -126,7 +126,7 @@ def _change() -> Schema:
 
 
 TAG: Final = "models"
-MODEL_CHANGE: Final = Named("ModelChange", _change())
+MODEL_CHANGE: Final = Named("ModelChange", _change)
 ROUTES: Final = (
     Route(
         "GET",

@@ -15,7 +15,9 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I32, I64
 from riata.base.errors import BadInput, Corrupt, Malformed
 from riata.base.svg import COLOURS, Svg, curve_points
-from riata.lab.trees.curves import (
+from riata.native.library import core
+from riata.store.layout import decode_checkpoint, encode_checkpoint
+from riata.trees.curves import (
     DISTANCES,
     Curves,
     CurveVariable,
@@ -26,8 +28,6 @@ from riata.lab.trees.curves import (
     prototypes_of,
     rows_of,
 )
-from riata.native.library import core
-from riata.store.layout import decode_checkpoint, encode_checkpoint
 
 # Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror & Shaw 2011), from `service/native/arithmetic.h`.
 #

@@ -13,8 +13,8 @@ import numpy as np
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Malformed
-from riata.lab.trees.curves import Curves, CurveVariable, Prototypes, curve, nearer_left, prototypes_of
-from riata.lab.trees.tree import LEAF, Tree, draw_tree, read_tree
+from riata.trees.curves import Curves, CurveVariable, Prototypes, curve, nearer_left, prototypes_of
+from riata.trees.tree import LEAF, Tree, draw_tree, read_tree
 from riata.wire.encoder import POINTS_MAX
 
 BYTES_MAX: Final = 2**20  # of a tree in a configuration

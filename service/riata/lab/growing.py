@@ -20,9 +20,9 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, U64
 from riata.base.errors import BadInput
-from riata.lab.trees.curves import Curves, CurveVariable, NumberVariable, Variable, curve, rows_of, warp_pairs
-from riata.lab.trees.tree import LEAF, Tree, below, code_words, random_bits, sides
 from riata.native.library import core, struct
+from riata.trees.curves import Curves, CurveVariable, NumberVariable, Variable, curve, rows_of, warp_pairs
+from riata.trees.tree import LEAF, Tree, below, code_words, random_bits, sides
 
 RESTARTS: Final = 50
 MEMORY_BYTES_MAX: Final = 2**30

@@ -1,1 +1,0 @@
-"""Functional decision trees: splits on curves by representative curves (Balakrishnan 2007, chapter 5)."""
