@@ -280,7 +280,7 @@ def test_both_scorers_give_the_margins_and_probabilities_of_several_classes(tmp_
         }
         for name, head in zip(model._state.config.classes.names, weights.heads or (), strict=True)
     ]
-    export = {**exported(model), "classes": heads}
+    export = {**exported(model), "bounds": list(weights.bounds), "classes": heads}
     document = json.loads(json.dumps(model_of(export)))
     assert document["format"] == 4
     scorer, rows = Scorer(document), [*known[-60:], {}]

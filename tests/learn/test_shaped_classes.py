@@ -202,3 +202,25 @@ def test_an_edition_has_the_shapes_of_each_class() -> None:
     ):
         with pytest.raises(Corrupt):
             read_model(origin, (1, 700), "logistic", BITS, damaged, std_errors=False)
+
+
+@pytest.mark.parametrize("shapes", ["auto", "off"])
+def test_the_first_rows_do_not_exclude_a_class(shapes: Any) -> None:
+    batch = rings(300)
+    growing = 4.0 ** np.minimum(np.arange(batch.n), 8)  # values that are larger than all before
+    batch = replace(batch, value=batch.value * np.repeat(growing, np.diff(batch.indptr)))
+    learner = several(3, replace(DEFAULT, shapes=shapes))
+    stepped = learner.step(batch)
+    assert stepped.bound == pytest.approx(np.log(np.arange(batch.n) + 2.0) + 1.0, rel=1e-15)
+    assert np.abs(stepped.margin[:9]).max() > 1.5 * stepped.bound[8]
+    assert loss(stepped.answered[:9], cut(batch, 0, 9)) < 0.8 * loss(stepped.margin[:9], cut(batch, 0, 9))
+    assert (stepped.answered.argmax(axis=1) == stepped.margin.argmax(axis=1)).all()
+    bound = math.log(batch.n + 2.0) + 1.0
+    assert learner.weights().bounds == pytest.approx((-bound, bound), rel=1e-15)
+
+
+@pytest.mark.parametrize("without", [replace(DEFAULT, bounded=False), replace(DEFAULT, classes_shaped=False)])
+def test_margins_of_classes_without_bounds(without: TruncatedGradientConfig) -> None:
+    learner = several(3, without)
+    assert learner.step(rings(50)).bound is None
+    assert learner.weights().bounds == (-math.inf, math.inf)

@@ -106,7 +106,7 @@ class Stepped:
     refusals : int     number of refused rows
     no_room : bool[n]  among the refused: rows with a feature that does not fit into the learner's vocabulary; None if
                        there is no vocabulary
-    bound   : f64[n]   how far from `middle` the margin may be as probabilities take it; None if there is no limit
+    bound   : f64[n]   how far from `middle` the margins of a row may be as probabilities take them; None if there is no limit
     middle  : float
     """
 
@@ -124,7 +124,18 @@ class Stepped:
         """The margins as probabilities take them."""
         if self.bound is None:
             return self.margin
-        return np.clip(self.margin, self.middle - self.bound, self.middle + self.bound)
+        return bounded(self.margin, self.middle - self.bound, self.middle + self.bound)
+
+
+def bounded(margin: F64, low: F64 | float, high: F64 | float) -> F64:
+    """Return margins within bounds, f64[n] or of k classes f64[n, k]. The first largest of several classes stays larger than the
+    others, by the least difference there is."""
+    if margin.ndim == 1:
+        return np.clip(margin, low, high)
+    low, high = np.reshape(low, (-1, 1)), np.reshape(high, (-1, 1))
+    others = np.clip(margin, low, np.nextafter(high, low))
+    first = np.arange(margin.shape[1]) == margin.argmax(axis=1)[:, np.newaxis]
+    return np.where(first, np.clip(margin, np.nextafter(low, high), high), others)
 
 
 def margin_bounds(learnt: int, refused: BOOL, bounded: bool) -> F64 | None:

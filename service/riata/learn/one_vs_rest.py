@@ -7,13 +7,14 @@ start: when classes become known has no effect on what is learnt.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.arrays import BOOL, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.maths.links import Link
@@ -60,23 +61,24 @@ class OneVsRest(Learner):
 
     def step_all(self, batches: Sequence[Batch], skip: BOOL | None = None) -> Stepped:
         """Predict and learn the events of all batches in order, one class after another."""
-        margin, refused, no_room = self.step_heads(batches, skip)
-        label, weight = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("label", "weight"))
-        whole: BOOL = np.all(refused, axis=1)
-        return Stepped(np.ascontiguousarray(margin[:, : len(self.heads)]), whole, label, weight, int(whole.sum()), no_room)
+        stepped, _ = self.step_heads(batches, skip)
+        return replace(stepped, margin=np.ascontiguousarray(stepped.margin[:, : len(self.heads)]))
 
-    def step_heads(self, batches: Sequence[Batch], skip: BOOL | None) -> tuple[F64, BOOL, BOOL | None]:
-        """As `step_all`. Returns of each row and each of `learners` the margin, f64[n, heads], and whether it was refused; and
-        the rows without room, as of the last learner."""
-        label = np.concatenate([batch.label for batch in batches])
+    def step_heads(self, batches: Sequence[Batch], skip: BOOL | None) -> tuple[Stepped, BOOL]:
+        """As `step_all`, but with the margins of all `learners`; and which of them refused each row, bool[n, heads]. Rows without
+        room are those of the last learner, bounds those of the first."""
+        label, weight = (np.concatenate([getattr(batch, name) for batch in batches]) for name in ("label", "weight"))
         strange = label >= len(self.heads)
         skip = skip if not bool(strange.any()) else strange if skip is None else strange | skip
         margin, refused = np.empty((len(label), len(self.learners))), np.empty((len(label), len(self.learners)), np.bool_)
-        no_room: BOOL | None = None
-        for k, learner in enumerate(self.learners):
-            stepped = learner.step_all([replace(batch, label=(batch.label == k).astype(np.float64)) for batch in batches], skip)
-            margin[:, k], refused[:, k], no_room = stepped.margin, stepped.refused, stepped.no_room
-        return margin, refused, no_room
+        steps = [
+            learner.step_all([replace(batch, label=(batch.label == k).astype(np.float64)) for batch in batches], skip)
+            for k, learner in enumerate(self.learners)
+        ]
+        for k, stepped in enumerate(steps):
+            margin[:, k], refused[:, k] = stepped.margin, stepped.refused
+        whole: BOOL = np.all(refused, axis=1)
+        return Stepped(margin, whole, label, weight, int(whole.sum()), steps[-1].no_room, steps[0].bound), refused
 
     def adjust(self, config: Any) -> None:
         """Adjust the learner of each class."""
@@ -132,4 +134,5 @@ def heads_together(heads: Sequence[Weights], link: Link, bits: int) -> Weights:
     for head in heads:
         at = np.searchsorted(slot, head.slot)
         beta[at] = np.where(np.abs(head.beta) > np.abs(beta[at]), head.beta, beta[at])
-    return Weights(slot, beta, 0.0, link, bits, heads=tuple(heads))
+    bounds = heads[0].bounds if heads else (-math.inf, math.inf)
+    return Weights(slot, beta, 0.0, link, bits, bounds=bounds, heads=tuple(heads))

@@ -246,9 +246,8 @@ class Shaped(Learner):
     def _step_below(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64, BOOL]:
         """Learn rows; return margins and refusals of each head too, [n, heads]."""
         if isinstance(self._below, OneVsRest):
-            margin, refused, _ = self._below.step_heads([rows], skip)
-            whole: BOOL = np.all(refused, axis=1)
-            return Stepped(margin, whole, rows.label, rows.weight, int(whole.sum())), margin, refused
+            stepped, refused = self._below.step_heads([rows], skip)
+            return stepped, stepped.margin, refused
         stepped = self._below.step(rows, skip)
         return stepped, stepped.margin[:, np.newaxis], stepped.refused[:, np.newaxis]
 

@@ -238,14 +238,17 @@ class TruncatedGradientConfig(LearnerSettings):
     ] = "auto"
     classes_shaped: Annotated[
         bool,
-        doc("Whether several classes have shapes. Columns and pairs are those of all classes. Default true, as for two classes."),
+        doc(
+            "Whether several classes have shapes and bounds. Columns and pairs are those of all classes. Default true, as for "
+            "two classes."
+        ),
     ] = True
     bounded: Annotated[
         bool,
         doc(
             "Probabilities take margins as at most 1 + ln(rows learnt + 2) in size: after n rows no event is known to be rarer "
-            "than about one in n. Only with the logistic loss, and not with several classes. Default true: the log loss of "
-            "public streams is up to 26 % less, and at most 0.2 % more. False: as in the paper."
+            "than about one in n. Only with the logistic loss. Default true: the log loss of public streams is up to 26 % less, "
+            "and at most 0.2 % more. False: as in the paper."
         ),
     ] = True
     step: Annotated[
@@ -370,7 +373,7 @@ class TruncatedGradientConfig(LearnerSettings):
         return self.mixed and self.eta == ETA and self.loss == "logistic" and self.normalised
 
     def of_class(self) -> TruncatedGradientConfig:
-        return replace(self, shapes="off", bounded=False, base_rate=False)
+        return replace(self, shapes="off", bounded=self.bounded and self.classes_shaped, base_rate=False)
 
     def of_unit_rows(self) -> TruncatedGradientConfig:
         return replace(self, far_values="off")  # a value depends on the others: where a large one is absent, the rest are far

@@ -395,7 +395,7 @@ def _build(config: TruncatedGradientConfig, bits: int, hash_key: int) -> Learner
 def _build_classes(config: TruncatedGradientConfig, several: OneVsRest, hash_key: int) -> Learner:
     if config.no_shapes(classes=True):
         return several
-    return Shaped(several, replace(config, bounded=False, far_values="off"), wanted(config, hash_key))
+    return Shaped(several, replace(config, far_values="off"), wanted(config, hash_key))
 
 
 def wanted(config: TruncatedGradientConfig, hash_key: int) -> Wanted:

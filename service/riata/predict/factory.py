@@ -14,7 +14,7 @@ from riata.base.errors import Corrupt
 from riata.learn.apart import DECLARED, read_apart
 from riata.learn.apart import PARTS as APART
 from riata.learn.frozen import check_names, check_numbers, check_slots
-from riata.learn.learner import Weights
+from riata.learn.learner import Weights, bounded
 from riata.learn.one_vs_rest import heads_together
 from riata.learn.shapes import CELLS, Shapes, read_cells, read_shapes
 from riata.learn.shapes import PARTS as SHAPES
@@ -61,7 +61,8 @@ class ClassModel:
             return Scores(np.zeros(n), nothing, nothing, none, np.diff(batch.indptr), nothing, np.zeros((n, 0)))
         scored = [head.score(batch) for head in self.heads]
         margin, known = np.stack([one.margin for one in scored], axis=1), np.stack([one.known for one in scored], axis=1)
-        probability, winner = class_probabilities(margin, LINKS[self.weights.link].code)
+        answered = bounded(margin, *self.weights.bounds) if math.isfinite(self.weights.bounds[1]) else margin
+        probability, winner = class_probabilities(answered, LINKS[self.weights.link].code)
         at = winner[:, np.newaxis]
         margin, best = (np.take_along_axis(each, at, axis=1)[:, 0] for each in (margin, probability))
         known_features = np.take_along_axis(known, at, axis=1)[:, 0]
@@ -92,6 +93,8 @@ class ClassModel:
         ends = np.cumsum([len(head.slot) for head in heads], dtype=np.int64)
         intercepts = np.array([head.intercept for head in heads], np.float64)
         arrays: Arrays = dict(zip(CLASS_PARTS, (slot, beta, intercepts, ends), strict=True))
+        if math.isfinite(self.weights.bounds[1]):
+            arrays[BOUNDS] = np.array(self.weights.bounds)
         shapes = [head.shapes for head in heads if head.shapes is not None]
         if shapes:
             numbers = (np.concatenate([one.value for one in shapes]), np.array([one.intercept for one in shapes]))
@@ -102,7 +105,8 @@ class ClassModel:
 def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arrays: Arrays) -> ClassModel:
     """Make a model from its `parts`. Raises `Corrupt`."""
     is_shaped = bool(set(CLASS_NUMBERS) & set(arrays))
-    check_names(arrays, set(CLASS_PARTS) | ({*CELLS, *CLASS_NUMBERS} if is_shaped else set()))
+    check_names(arrays, set(CLASS_PARTS) | ({BOUNDS} & set(arrays)) | ({*CELLS, *CLASS_NUMBERS} if is_shaped else set()))
+    bounds = _bounds(arrays)
     slot, beta, intercepts, ends = (arrays[name] for name in CLASS_PARTS)
     if ends.dtype != np.int64 or ends.ndim != 1 or bool((np.diff(ends, prepend=0) < 0).any()):
         raise Corrupt("the weights of the classes do not follow one another")
@@ -117,7 +121,7 @@ def read_classes(origin: Origin, at: tuple[int, int], link: Link, bits: int, arr
         own = cast(U32, read_only(slot[start:stop])), cast(F64, read_only(beta[start:stop]))
         if not bool((own[1] != 0.0).all()):
             raise Corrupt("a weight is zero")
-        heads.append(Weights(*own, intercept, link, bits, shapes=shape))
+        heads.append(Weights(*own, intercept, link, bits, shapes=shape, bounds=bounds))
         start = stop
     return ClassModel(origin, heads_together(heads, link, bits), *at)
 
@@ -186,14 +190,18 @@ def _weights(arrays: Arrays, link: Link, bits: int) -> Weights:
     if set(APART) & set(arrays) and not set(arrays) >= set(DECLARED):
         raise Corrupt("a part of the values that are set apart is missing")
     apart = read_apart(arrays) if set(APART) & set(arrays) else None
-    bounds = -math.inf, math.inf
-    if BOUNDS in arrays:
-        check_numbers(BOUNDS, arrays[BOUNDS], 2)
-        bounds = float(cast(F64, arrays[BOUNDS])[0]), float(cast(F64, arrays[BOUNDS])[1])
-        if bounds[0] >= bounds[1]:
-            raise Corrupt("no margin is within its bounds")
     intercept = float(cast(F64, arrays["intercept"])[0])
-    return Weights(cast(U32, arrays["slot"]), beta, intercept, link, bits, shapes=shapes, apart=apart, bounds=bounds)
+    return Weights(cast(U32, arrays["slot"]), beta, intercept, link, bits, shapes=shapes, apart=apart, bounds=_bounds(arrays))
+
+
+def _bounds(arrays: Arrays) -> tuple[float, float]:
+    if BOUNDS not in arrays:
+        return -math.inf, math.inf
+    check_numbers(BOUNDS, arrays[BOUNDS], 2)
+    low, high = (float(bound) for bound in cast(F64, arrays[BOUNDS]))
+    if low >= high:
+        raise Corrupt("no margin is within its bounds")
+    return low, high
 
 
 def _uncertainty(arrays: Arrays, weights: int) -> Uncertainty:

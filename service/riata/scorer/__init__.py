@@ -64,12 +64,12 @@ def model_of(export: Mapping[str, Any], posterior: bool = False) -> dict[str, An
     if "limits" in export:
         limits = [[one[part] for part in ("hash", "low", "high")] for one in export["limits"]]
         document |= {"format": WITH_LIMITS, "limits": limits}
+    if "bounds" in export:
+        document |= {"bounds": export["bounds"]}
     if export["config"]["labels"] == "classes":
         classes = [{"class": one["class"], **_head_of(one)} for one in export["classes"]]
         return document | {"format": max(document["format"], NEWEST), "classes": classes}
     document |= _head_of(export)
-    if "bounds" in export:
-        document |= {"bounds": export["bounds"]}
     newer = "bounds" in document or "shapes" in document
     return document | {"format": max(document["format"], NEWER if newer else FORMAT)}
 

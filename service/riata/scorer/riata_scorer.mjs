@@ -200,16 +200,20 @@ export class Scorer {
   // The probability of each of several classes, by name; null if it does not follow from the margins here.
   probabilities(features) {
     if (this.model.link !== "logistic") return null;
-    const own = Object.entries(this.margins(features)).map(([name, m]) => [name, logProbability(m)]);
+    const own = Object.entries(this.margins(features)).map(([name, m]) => [name, logProbability(this.bounded(m))]);
     const top = Math.max(...own.map(([, one]) => one)), parts = own.map(([, one]) => Math.exp(one - top));
     const total = parts.reduce((a, b) => a + b, 0);
     return Object.fromEntries(own.map(([name], i) => [name, parts[i] / total]));
   }
 
+  bounded(margin) {
+    const [low, high] = this.model.bounds ?? [-Infinity, Infinity];
+    return Math.min(Math.max(margin, low), high);
+  }
+
   // The probability of the positive class; null if the model has none that follows from the margin here.
   probability(features) {
-    const [low, high] = this.model.bounds ?? [-Infinity, Infinity];
-    const m = Math.min(Math.max(this.margin(features), low), high);
+    const m = this.bounded(this.margin(features));
     if (this.model.link === "logistic") return m >= 0 ? 1 / (1 + Math.exp(-m)) : Math.exp(m) / (1 + Math.exp(m));
     return this.model.link === "identity" ? Math.min(Math.max(m, 0), 1) : null;
   }

@@ -53,7 +53,7 @@ class Scorer:
         self._l2, self._link = bool(model["l2"]), str(model["link"])
         self._crosses = [tuple(cross) for cross in model["crosses"]]
         self._cross_scale = float(model["cross_scale"])
-        self._low, self._high = model.get("bounds", (-math.inf, math.inf))
+        self._low, self._high = (float(bound) for bound in model.get("bounds", (-math.inf, math.inf)))
         self._kinds: Mapping[str, str] = model.get("fields", {})
         self._apart = {(feature, value): used[0] if used else 0.0 for feature, value, *used in model.get("apart", ())}
         self._limits = {feature: limits for feature, *limits in model.get("limits", ())}
@@ -74,10 +74,13 @@ class Scorer:
 
     def probabilities(self, features: Mapping[str, Any]) -> dict[str | None, float]:
         """Return the probability of each of several classes; they sum to one. Raises `ValueError` for what is no feature."""
-        own = {name: self._log_probability(m) for name, m in self.margins(features).items()}
+        own = {name: self._log_probability(self._bounded(m)) for name, m in self.margins(features).items()}
         top = max(own.values(), default=0.0)
         total = sum(math.exp(one - top) for one in own.values())
         return {name: math.exp(one - top) / total for name, one in own.items()}
+
+    def _bounded(self, m: float) -> float:
+        return min(max(m, self._low), self._high)
 
     def _log_probability(self, m: float) -> float:
         if self._link == "logistic":
@@ -86,7 +89,7 @@ class Scorer:
 
     def probability(self, features: Mapping[str, Any]) -> float | None:
         """Return the probability of the positive class; None if the model has none that follows from the margin."""
-        m = min(max(self.margin(features), self._low), self._high)
+        m = self._bounded(self.margin(features))
         if self._link == "logistic":
             return 1.0 / (1.0 + math.exp(-m)) if m >= 0.0 else math.exp(m) / (1.0 + math.exp(m))
         if self._link == "probit":
