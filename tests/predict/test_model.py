@@ -127,7 +127,7 @@ def one_model(link: Link, labels: Labels, intercept: float = -0.25) -> LinearMod
 
 
 def plan_of(model: LinearModel, context: Context) -> Plan:
-    return Plan(model.native, dataclasses.replace(context, labels=model.origin.labels))
+    return Plan(model.native, context.encoder, model.origin.labels)
 
 
 def body_of(draw: random.Random) -> bytes:

@@ -622,6 +622,21 @@ def test_figures_age_although_nothing_is_published_any_more() -> None:
     assert (nothing["seconds"], nothing["examples"], nothing["loss"], nothing["auc"]) == (65.0, 0, None, None)
 
 
+@pytest.mark.parametrize("held", [0, 10, 49, 50, 51, 120])
+@pytest.mark.parametrize("classes", [(), ("a", "b")])
+def test_events_that_follow_change_nothing_of_a_copy(held: int, classes: tuple[str, ...]) -> None:
+    config = ProgressiveConfig(window=50)
+    progressive = ClassProgressive(config, classes) if classes else Progressive(config)
+    learn_until(progressive, held, margin=0.5)
+    copied = progressive.copy()
+    told, state = copied.figures(), {name: array.tobytes() for name, array in copied.freeze().items()}
+    for more in (1, 49, 1, 70):
+        learn_until(progressive, more, margin=-2.0, label=0.0)
+        assert copied.figures() == told
+        assert {name: array.tobytes() for name, array in copied.freeze().items()} == state
+    assert progressive.examples == held + 121
+
+
 def test_a_burst_after_an_hour_counts_alone() -> None:
     minute, progressive = Minute(), Progressive(ProgressiveConfig())
     minute.note(progressive, 0)

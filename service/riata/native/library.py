@@ -88,7 +88,10 @@ class Pointer:
 
     def takes(self, given: Any) -> bool:
         """Whether something is an array that C can use as this type."""
-        return isinstance(given, np.ndarray) and given.dtype == self.dtype and given.flags.num & self._flags == self._flags
+        if not isinstance(given, np.ndarray):
+            return False
+        dtype = given.dtype
+        return (dtype is self.dtype or dtype == self.dtype) and given.flags.num & self._flags == self._flags
 
     def of(self, given: Any) -> int | None:
         """Return the address of what was given. Raises `TypeError` if C cannot use it as this type."""

@@ -19,7 +19,6 @@ from riata.predict.explain import Explanation, explain, held
 from riata.predict.model import Origin, Plan, Scores
 from riata.predict.uncertainty import SPAN, SPREAD, Uncertainty
 from riata.wire.batch import Batch
-from riata.wire.parse import Context
 
 BOUNDS: Final = "bounds"
 
@@ -54,8 +53,8 @@ class LinearModel:
         )
         object.__setattr__(self, "weights", frozen)
         object.__setattr__(self, "bucket", cast(U32, read_only(bucket)))
-        context = Context(self.origin.encoder, self.origin.labels)
-        common = self.uncertainty is None and not context.encoder.curves
+        origin = self.origin
+        common = self.uncertainty is None and not origin.encoder.curves
         native = struct(
             "riata_weights",
             slot=frozen.slot,
@@ -72,8 +71,7 @@ class LinearModel:
             high=frozen.bounds[1],
         )
         object.__setattr__(self, "native", native)
-        plan = Plan(native, context) if common else None
-        object.__setattr__(self, "plan", plan)
+        object.__setattr__(self, "plan", Plan(native, origin.encoder, origin.labels) if common else None)
 
     @property
     def link(self) -> LinkFunction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, Literal, Protocol
 
@@ -35,6 +36,7 @@ from riata.wire.workspace import FRONT, room_of
 
 BYTES_MAX: Final = 16 * 2**10  # of the row; for longer rows the overhead of the general path is relatively small
 NGRAMS_MAX: Final = 3
+_RULES_KEPT: Final = 64
 RowAnswer = tuple[float, float, float, int, int]  # margin, probability, label, known and unknown features
 _ANSWER: Final = Struct("=dddqq")
 
@@ -44,13 +46,19 @@ class Plan:
 
     __slots__ = ("rules", "weights")
 
-    def __init__(self, weights: Any, context: Context) -> None:
+    def __init__(self, weights: Any, encoder: EncoderConfig, labels: Labels) -> None:
         """
         weights : the `riata_weights` of the model
-        context : the one that rows are parsed with
+        encoder, labels : of the context that rows are parsed with
         """
-        self.rules = rules_struct(make_rules(context, labelled=False))
+        self.rules = _rules(encoder, labels)
         self.weights = weights
+
+
+@lru_cache(_RULES_KEPT)
+def _rules(encoder: EncoderConfig, labels: Labels) -> Any:
+    """The `riata_rules` of rows without a label, which no call changes: a model has the same in every version."""
+    return rules_struct(make_rules(Context(encoder, labels), labelled=False))
 
 
 class OneRow:

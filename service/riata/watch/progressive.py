@@ -269,6 +269,8 @@ def part(arrays: Arrays, prefix: str) -> Arrays:
 
 RECENT: Final = 1000  # events of the shortest horizon
 COARSE: Final = 256  # bins of a tally: 16 of the histogram, 1/12 wide where nearly all margins are
+_FINE: Final = BINS // COARSE
+_ONES: Final[F64] = np.ones(_FINE)
 _EXAMPLES_MAX: Final = 2**62  # no log is longer; sums with it still fit into 64 bits
 
 
@@ -314,6 +316,7 @@ class Progressive(Observer):
         self._core = self._made_core(0)
         self._curve = Curve()
         self._is_shared = False  # whether a copy has the same arrays and the same curve
+        self._window_is_shared = False  # or the same window: until it is full, events are written behind those of the copy
         self._told: list[tuple[bytes, list[Figures]]] = [(b"", [])]  # the last points of `history`; copies have the same list
 
     @property
@@ -357,7 +360,7 @@ class Progressive(Observer):
         margin, label, weight : f64[n], labels 0 or 1 (or any number if `answers` is "real"), importance positive
         refused               : bool[n], events that were not learnt; they are counted and skipped
         """
-        self._own()
+        self._own(len(label))
         margin, label, weight = (np.ascontiguousarray(part) for part in (margin, label, weight))
         kept: I64 | None = None  # which of them were learnt; None for all, the common case
         if refused.any() or not (np.abs(margin) <= MARGIN_HELD).all():
@@ -407,7 +410,7 @@ class Progressive(Observer):
 
     def tally(self) -> Tally:
         """Return what all events so far add up to, for `since`."""
-        histogram = self._histogram[CUMULATIVE].reshape(2, COARSE, -1).sum(axis=2)
+        histogram = self._histogram[CUMULATIVE].reshape(2, COARSE, _FINE) @ _ONES  # `sum` takes four times as long
         return Tally(self.examples, self._sums[CUMULATIVE].copy(), histogram)
 
     def since(self, before: Tally, now: Tally) -> Figures:
@@ -424,25 +427,24 @@ class Progressive(Observer):
 
     def copy(self) -> Progressive:
         """As of an `Observer`. The copy has the same arrays until this one changes: it costs an idle model no memory."""
-        self._is_shared = True
+        self._is_shared = self._window_is_shared = True
         return copy(self)
 
-    def _own(self) -> None:
-        """Before anything is changed: leave the arrays to the copy that has them too."""
+    def _own(self, more: int = 0) -> None:
+        """Before anything is changed, and `more` events are added: leave the arrays to the copy that has them too."""
+        overwrites = self._window_is_shared and self.examples + more > self.config.window
+        if overwrites:
+            self._window, self._window_is_shared = self._window.copy(), False
         if self._is_shared:
             self._is_shared = False
             self._leave_arrays()
-            self._core = self._made_core(self.examples)
+        elif not overwrites:
+            return
+        self._core = self._made_core(self.examples)
 
     def _leave_arrays(self) -> None:
         self._sums, self._calibration = self._sums.copy(), self._calibration.copy()
         self._histogram, self._curve = self._histogram.copy(), self._curve.copy()
-        if self._held == self.config.window:
-            self._window = self._window.copy()
-            return
-        window = zero_table(self.past_rows, self.config.window)  # takes memory as events come
-        window[:, : self._held] = self._window[:, : self._held]
-        self._window = window
 
     def past(self) -> F64:
         """Return the events of the window, f64[PAST, n], in no order: a view, valid until the next event."""
@@ -539,7 +541,8 @@ class Progressive(Observer):
             raise Corrupt("watch: no learning curve")
         curve = Curve()
         curve.thaw(points.astype(np.float64), spacing, noted, carried(header), faded_bases(header))
-        self._curve, self._refused, self._is_shared = curve, refused, False
+        self._curve, self._refused = curve, refused
+        self._is_shared = self._window_is_shared = False
         self._sums, self._histogram, self._calibration = sums, histogram, calibration
         self._window = zero_table(self.past_rows, self.config.window)
         self._window[:, :count] = window

@@ -131,7 +131,9 @@ class Curvature:
 
     def refresh(self, state: ModelState, clock: Clock) -> None:
         """Recompute the covariance, unless it is that of the present state or was computed a moment ago."""
-        if self._applied == state.applied or clock.monotonic_ms() < self._rested_ms:
+        if self._applied == state.applied or not spec_of(state.config.learner).keeps_curvature:
+            return
+        if clock.monotonic_ms() < self._rested_ms:
             return
         spent_ms = clock.thread_ms()  # on a busy machine one millisecond of a low-priority thread may last for seconds
         sketch = state.learner.sketch()
