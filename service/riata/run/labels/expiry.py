@@ -155,7 +155,7 @@ class Expiry:
         self._next = (self._next + len(visited)) % max(len(names), 1)
         doors = _EngineDoors(self._engine, loop)
         more, failing = False, ""
-        for model in visited:
+        for model in self._with_rows(doors, visited):
             try:
                 more = self._visit(doors, model) or more
             except (Busy, NotFound):
@@ -169,10 +169,21 @@ class Expiry:
         self._failing = failing
         return more and not failing
 
+    def _with_rows(self, doors: _EngineDoors, models: Sequence[str]) -> list[str]:
+        """Return those models of which rows are kept. One call for all: with many models most keep none."""
+        try:
+            sizes = doors.call(lambda s: {model: _size(s, model) for model in models})
+        except RiataError:
+            return list(models)  # each says why
+        for model, size in sizes.items():
+            if size is not None:
+                tally = self._remembering.tally(model)
+                tally.rows, tally.bytes = size
+        return [model for model, size in sizes.items() if size is not None and size[0]]
+
     def _visit(self, doors: _EngineDoors, model: str) -> bool:
         tally = self._remembering.tally(model)
-        tally.rows, tally.bytes = doors.call(lambda s: s.remembered(model))
-        for _ in range(SLICES_A_TURN if tally.rows else 0):
+        for _ in range(SLICES_A_TURN):
             if self._ending.is_set() or not self._owns() or self._lags(model):
                 return False
             swept = sweep(doors, model, self._engine.clock.unix_ms(), self._terms(model))
@@ -180,7 +191,7 @@ class Expiry:
             tally.expired += swept.expired
             if swept.due < SLICE_ROWS:
                 return False
-        return bool(tally.rows)
+        return True
 
     def _lags(self, model: str) -> bool:
         """Return whether learning lags so far that no client may send events; the default labels then wait too."""
@@ -197,6 +208,13 @@ class Expiry:
     def _forget_sizes(self) -> None:
         for tally in list(self._remembering.tallies.values()):
             tally.rows = tally.bytes = None
+
+
+def _size(store: Store, model: str) -> tuple[int, int] | None:
+    try:
+        return store.remembered(model)
+    except NotFound:  # just dropped
+        return None
 
 
 @dataclass(frozen=True, slots=True)
