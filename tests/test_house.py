@@ -49,7 +49,7 @@ THIRD_PARTY = {
     "wire": {"numpy", "msgspec", "annotated_types"},
     "learn": {"numpy", "annotated_types"},
     "store": {"numpy"},
-    "store/redis/link.py": {"redis"},
+    "store/redis/link.py": {"hiredis"},
     "predict": {"numpy"},
     "lab": {"numpy"},
     "trees": {"numpy"},
@@ -177,8 +177,9 @@ EFFECTS = {
     "ssl": {"web", "store", "client"},
     "http": {"web", "client", "cli"},
     "urllib.request": {"client"},
-    # The writer yields when the event loop has something to read; a pool waits for a process no longer than it has patience.
-    "select": {"web", "run/writer/loop_yield.py", "lab/pools/processes.py"},
+    # The writer yields when the event loop has something to read; a pool waits for a process no longer than it has patience; a
+    # connection to Redis is used again if nothing unrequested came.
+    "select": {"web", "run/writer/loop_yield.py", "lab/pools/processes.py", "store/redis/link.py"},
     "selectors": {"web"},
 }
 HTTP_WORDS = re.compile(r"HTTP/\d|Content-Length|Transfer-Encoding|Keep-Alive|\bepoll\b", re.IGNORECASE)

@@ -8,18 +8,16 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from redis.connection import Connection
 
 from riata.base.errors import RiataError
 from riata.store import records
 from riata.store.layout import checkpoint_digest
 from riata.store.payload import decode_batch
-from riata.store.redis.link import Answers, Calls, Credentials, Link, Lost, NotSent, Patience, Refused, Reply
+from riata.store.redis.link import Calls, Credentials, Link, Lost, NotSent, Refused, Reply, Wire
 from riata.store.redis.session import Chance
 from riata.store.redis.store import RedisStore
 from riata.store.redis.url import read_url
@@ -143,37 +141,20 @@ def _suppressed(work: Callable[[], object]) -> None:
         work()
 
 
-class Said(Connection):
-    """A connection on which everything has arrived already."""
-
-    def __init__(self, text: bytes, patience: Patience) -> None:
-        super().__init__(protocol=2, driver_info=None, parser_class=partial(Answers, patience=patience))  # type: ignore[no-untyped-call]
-        self._near, self._far = socket.socketpair()
-        self._far.sendall(text)
-        self._far.shutdown(socket.SHUT_WR)
-
-    def _connect(self) -> socket.socket:
-        return self._near
-
-    def close(self) -> None:
-        """Both ends."""
-        self._near.close()
-        self._far.close()
-
-
 def raw(draw: Draw) -> None:
     """Bytes that a server sends: one reply, or the name of the error if they are none."""
     text = b"".join(draw.text() if draw.left < 40 else draw.take(1 + draw.below(30)) for _ in range(1 + draw.below(8)))
-    link, patience = Link(read_url("redis://h/0"), Credentials()), Patience()
-    wire: Any = Said(text, patience)
-    wire.connect()
-    link._wire, link._patience = wire, patience
+    near, far = socket.socketpair()
+    far.sendall(text)
+    far.shutdown(socket.SHUT_WR)
+    link = Link(read_url("redis://h/0"), Credentials())
+    link._wire = Wire(near)
     try:
         with contextlib.suppress(Lost, NotSent, Refused):
             link._ask([b"PING"], time.monotonic() + 60)
     finally:
         link.close()
-        wire.close()
+        far.close()
 
 
 def batch(value: float) -> Batch:

@@ -27,8 +27,8 @@ from riata.store.append_plan import ID_BYTES, Planned, Seen, claimed, parts, pla
 from riata.store.records import names_digest, next_chain
 from riata.store.redis.codec import Answer, State
 from riata.store.redis.session import Session
-from riata.store.redis.url import Keys, bucket_of
-from riata.store.store import Append, Appended, Head
+from riata.store.redis.url import Keys, ModelKeys, bucket_of
+from riata.store.store import Append, Appended, Head, Record
 from riata.wire.names import Names
 
 TICKET_MS: Final = 24 * 3_600_000
@@ -45,6 +45,7 @@ class _Place:
     """Last known head of a model."""
 
     number: int
+    keys: ModelKeys
     head: Head
     window: int
     bits: int
@@ -152,7 +153,7 @@ class Appender:
             states = self._states_of(list(there.values())) if there else []
             for (model, number), state in zip(there.items(), states, strict=True):
                 if state is not None:
-                    self._places[model] = _Place(number, state.head, state.window, state.bits)
+                    self._places[model] = _Place(number, self._keys.of(number), state.head, state.window, state.bits)
                 elif fresh and self._number_of(model, True) == number:
                     raise Corrupt(f"model {model!r} has lost its key `meta`", "store_damaged")
             if all(model in self._places for model in wanted) or (fresh and not there):
@@ -166,7 +167,7 @@ class Appender:
         arguments: list[bytes] = []
         for plan in sent:
             model = plan.request.model
-            more_keys, more_arguments = _request(plan, self._places[model], self._keys, ahead[model])
+            more_keys, more_arguments = _request(plan, self._places[model], ahead[model])
             keys += more_keys
             arguments += more_arguments
             ahead[model] += more_count(plan)
@@ -227,19 +228,22 @@ class Appender:
                 break
             before, chain = accepted[done]
             done += 1
-            true = dataclasses.replace(record, first=before + 1, chain=chain)
-            finished.append(dataclasses.replace(plan.appended, record=true, seq=true.last))
-            moved = true.first - record.first
-            known.setdefault(model, {}).update({key: (seq + moved, content) for key, seq, content in plan.ids})
-            self._move(model, plan, before, true.last, chain)
+            moved, appended = before + 1 - record.first, plan.appended
+            if moved or chain != record.chain:
+                record = dataclasses.replace(record, first=before + 1, chain=chain)
+                appended = dataclasses.replace(appended, record=record, seq=record.last)
+            finished.append(appended)
+            if plan.ids:
+                known.setdefault(model, {}).update({key: (seq + moved, content) for key, seq, content in plan.ids})
+            self._move(model, plan, before, record)
         return finished
 
-    def _move(self, model: str, plan: Planned, before: int, last: int, chain: bytes) -> None:
+    def _move(self, model: str, plan: Planned, before: int, record: Record) -> None:
         place = self._places[model]
-        floor = place.head.dedupe_floor
+        head, floor = place.head, place.head.dedupe_floor
         if plan.request.kind == "observe":
             floor = max(floor, before - place.window + 1)
-        place.head = dataclasses.replace(place.head, seq=last, chain=chain, dedupe_floor=floor)
+        place.head = Head(head.lineage, record.last, record.chain, head.first_seq, floor)
 
     def _learn(self, answer: Answer, sent: Sequence[Planned], known: dict[str, dict[bytes, Seen]]) -> None:
         """Apply the known ids and heads that the script returned for the requests that were not appended."""
@@ -276,10 +280,10 @@ def more_count(plan: Planned) -> int:
     return 0 if plan.appended.record is None else plan.appended.record.count
 
 
-def _request(plan: Planned, place: _Place, keys: Keys, before: int) -> tuple[list[bytes], list[bytes]]:
+def _request(plan: Planned, place: _Place, before: int) -> tuple[list[bytes], list[bytes]]:
     """(keys, arguments) of one request, expected to follow event `before`; see append.lua."""
     record, request = plan.appended.record, plan.request
-    own = keys.of(place.number)
+    own = place.keys
     now, last = before // place.window, (before + more_count(plan)) // place.window
     prior = 1 if now else 0
     named = [own.meta, own.log, own.names]

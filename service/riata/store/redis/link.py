@@ -1,162 +1,109 @@
 """One connection to Redis: one attempt per call, with an exception that says whether a failed call may have been executed.
 
-The connection is that of redis-py (`link.py`). Its clients and pools are not used: they repeat calls that were not answered, and
-only this program knows which calls may be repeated. This module reports whether a failed call was sent, and selects the node to
-connect to (Sentinel, cluster). It closes a connection that failed, so a late reply is never read as that of the next call.
+hiredis packs requests and parses answers; everything else is here. The clients of redis-py repeat calls that were not answered,
+and only this program knows which calls may be repeated. This module reports whether a failed call was sent, and selects the node
+to connect to (Sentinel, cluster). It closes a connection that failed, so a late reply is never read as that of the next call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import select
 import socket
 import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from redis.backoff import NoBackoff
-from redis.connection import Connection, DefaultParser, UnixDomainSocketConnection
-from redis.exceptions import InvalidResponse, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeout
-from redis.retry import Retry
+import hiredis
 
 from riata.store.redis.url import Address
 
 READ_BYTES: Final = 2**14
 READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the largest record if each read returns one segment
 
-# What a connection may raise if the peer is gone, slow, or not a Redis.
-FAILURES: Final = (RedisError, OSError, MemoryError, OverflowError, TypeError, ValueError)
-
 Reply = bytes | int | None | list["Reply"]
 
 REDIRECTS_MAX: Final = 5
 
 
-# Adapter of a redis-py connection: it connects, authenticates, packs requests and reads replies.
-#
-# Differences from redis-py: one deadline for a whole answer, since a peer that trickles bytes never reaches a timeout per read; a
-# limit on the number of reads of an answer; error messages are kept verbatim; no retries, and no commands of its own.
+class ErrorReply(Exception):
+    """An error as an answer; its message is that of the server."""
 
 
-class Patience:
-    """Deadline for the whole answer to a call, and the limit on its reads."""
-
-    def __init__(self) -> None:
-        self._deadline = 0.0
-        self._reads = 0
-
-    def begin(self, deadline: float) -> None:
-        """Start a new call; `deadline` is in seconds of the monotonic clock."""
-        self._deadline, self._reads = deadline, 0
-
-    def left(self) -> float:
-        """Return the seconds that are left. Raises `TimeoutError` if none are."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("no answer in time")
-        return left
-
-    def spend_read(self) -> float:
-        """Return the seconds that the next read may take. Raises `TimeoutError`, and `InvalidResponse` after READS_MAX reads."""
-        self._reads += 1
-        if self._reads > READS_MAX:
-            raise InvalidResponse(f"an answer of more than {READS_MAX} pieces")
-        return self.left()
+# What a connection may raise if the peer is gone, slow, or not a Redis.
+FAILURES: Final = (hiredis.HiredisError, OSError, MemoryError, OverflowError, TypeError, ValueError)
 
 
-class Answers(DefaultParser):  # type: ignore[misc, valid-type]  # a name for one of three classes; here it is that on hiredis
-    """The parser of redis-py with one deadline for a whole answer instead of one for each read, and verbatim errors."""
+class Wire:
+    """A connected socket that speaks RESP 2. Every call raises one of `FAILURES` if it fails; then the wire must be closed."""
 
-    def __init__(self, socket_read_size: int, patience: Patience) -> None:
-        super().__init__(socket_read_size=socket_read_size)
-        self._patience = patience
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._parser = hiredis.Reader(
+            protocolError=hiredis.ProtocolError, replyError=ErrorReply, errors="replace", notEnoughData=NotImplemented
+        )
+        self._buffer = bytearray(READ_BYTES)
+        self._arrivals = select.poll()
+        self._arrivals.register(connected, select.POLLIN)
 
-    def read_from_socket(self, timeout: object = None, raise_on_timeout: bool = True) -> bool:  # noqa: ARG002  the patience knows
-        """Read one more piece of the answer."""
-        return bool(super().read_from_socket(self._patience.spend_read(), raise_on_timeout))
+    def ask(self, parts: Sequence[bytes], deadline: float) -> object:
+        """Send one command and return its reply.
 
-    @classmethod
-    def parse_error(cls, response: str) -> ResponseError:
-        """Return the error message verbatim; `session.py` interprets it."""
-        return ResponseError(response)
+        deadline : in seconds of the monotonic clock, of the whole answer: a peer that trickles bytes never reaches one per read
+        """
+        self._socket.settimeout(_left(deadline))
+        self._socket.sendall(hiredis.pack_command(tuple(parts)))  # type: ignore[arg-type]  # it means tuple[bytes, ...]
+        for _ in range(READS_MAX):
+            self._socket.settimeout(_left(deadline))
+            read = self._socket.recv_into(self._buffer)
+            if not read:
+                raise ConnectionError("the server closed the connection")
+            self._parser.feed(self._buffer, 0, read)  # type: ignore[arg-type]  # any buffer
+            reply = self._parser.gets(False)
+            if reply is not NotImplemented:
+                break
+        else:
+            raise ConnectionError(f"an answer of more than {READS_MAX} pieces")
+        if self._parser.has_data():
+            raise ConnectionError("the server sent more answers than there were commands")
+        return reply
 
-    def handle_push_response(self, response: object, **_: object) -> object:
-        """Refuse push messages: there are no subscriptions."""
-        raise InvalidResponse(f"the server pushed {type(response).__name__}")
+    def idle(self) -> bool:
+        """Return whether the wire can be used again: the peer neither closed it nor sent anything unrequested."""
+        return not self._arrivals.poll(0)
 
-
-class Encrypted(Connection):
-    """A TLS connection. The class of redis-py also trusts the system's authorities; this one does not."""
-
-    def __init__(self, trusted: ssl.SSLContext, patience: Patience, **options: Any) -> None:
-        super().__init__(**options)  # type: ignore[no-untyped-call]
-        self._trusted = trusted
-        self._patience = patience
-
-    def _connect(self) -> ssl.SSLSocket:
-        sock: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
-        try:
-            sock.settimeout(self._patience.left())
-            return self._trusted.wrap_socket(sock, server_hostname=self.host)
-        except BaseException:
-            sock.close()
-            raise
-
-
-class Wire(Protocol):
-    """The part of a redis-py connection that is used."""
-
-    @property
-    def is_connected(self) -> bool: ...
-    def connect(self) -> None: ...
-    def disconnect(self) -> None: ...
-    def can_read(self, timeout: float) -> bool: ...
-    def pack_command(self, *args: bytes) -> Sequence[bytes]: ...
-    def update_current_socket_timeout(self, relaxed_timeout: float) -> None: ...
-    def send_packed_command(self, command: Sequence[bytes], check_health: bool) -> None: ...
-    def read_response(self, disable_decoding: bool) -> object: ...
+    def close(self) -> None:
+        self._socket.close()
 
 
-def dial(where: Address, node: tuple[str, int], patience: Patience, user: str, password: str, db: int) -> Wire:
-    """Connect to `node` and authenticate. Raises `FAILURES`: `ResponseError` if the server answers with an error."""
-    left = patience.left()
-    options: dict[str, Any] = {
-        "username": user, "password": password, "db": db, "protocol": 2, "driver_info": None,
-        "socket_connect_timeout": left, "socket_timeout": left, "socket_read_size": READ_BYTES, "encoding_errors": "replace",
-        "retry": Retry(NoBackoff(), 0), "parser_class": partial(Answers, patience=patience),
-    }  # fmt: skip
-    wire = _wire(where, node, patience, options)
-    wire.connect()
-    return wire
-
-
-def _wire(where: Address, node: tuple[str, int], patience: Patience, options: dict[str, Any]) -> Wire:
-    if where.path:
-        return UnixDomainSocketConnection(path=where.path, **options)  # type: ignore[abstract, no-untyped-call]
-    host, port = node
-    if where.tls:
-        return Encrypted(ssl.create_default_context(cafile=where.authority or None), patience, host=host, port=port, **options)
-    return Connection(host=host, port=port, **options)  # type: ignore[no-untyped-call]
-
-
-def silent(wire: Wire) -> bool:
-    """Return whether the peer sent nothing after the answer; it may have closed the connection."""
+def dial(where: Address, node: tuple[str, int], deadline: float) -> Wire:
+    """Connect to `node`. Raises `FAILURES`."""
+    connected = socket.socket(socket.AF_UNIX) if where.path else socket.create_connection(node, _left(deadline))
     try:
-        return not wire.can_read(0)
-    except (RedisError, OSError):
-        return True
+        connected.settimeout(_left(deadline))
+        if where.path:
+            connected.connect(where.path)
+            return Wire(connected)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if where.tls:
+            trusted = ssl.create_default_context(cafile=where.authority or None)
+            connected = trusted.wrap_socket(connected, server_hostname=node[0])
+        return Wire(connected)
+    except BaseException:
+        connected.close()
+        raise
 
 
-def idle(wire: Wire) -> bool:
-    """Return whether the connection can be reused: the peer neither closed it nor sent anything unrequested."""
-    try:
-        return wire.is_connected and not wire.can_read(0)
-    except (RedisError, OSError):
-        return False
+def _left(deadline: float) -> float:
+    """Return the seconds that are left. Raises `TimeoutError` if none are."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    return left
 
 
 class NotSent(Exception):
@@ -214,13 +161,12 @@ class Credentials:
 
 
 class Link:
-    """`Calls` over a connection of redis-py. Connects on first use and again after each failure."""
+    """`Calls` over a `Wire`. Connects on first use and again after each failure."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         self._where = address
         self._credentials = credentials
         self._wire: Wire | None = None
-        self._patience = Patience()
         self._moved: tuple[str, int] | None = None  # the cluster node that serves our slot
         self._turn = -1
         self._modern = True
@@ -249,7 +195,7 @@ class Link:
 
     def close(self) -> None:
         if self._wire is not None:
-            self._wire.disconnect()
+            self._wire.close()
             self._wire = None
 
     def _digest(self, name: str) -> bytes:
@@ -277,26 +223,23 @@ class Link:
 
     def _ask(self, parts: Sequence[bytes], deadline: float) -> Reply:
         """Send one command and read its reply. Afterwards the connection is either reusable or closed."""
-        wire, left = self._wire, deadline - time.monotonic()
-        if wire is None or left <= 0:
+        wire = self._wire
+        if wire is None or deadline <= time.monotonic():
             raise NotSent("not connected" if wire is None else "no time is left")
-        self._patience.begin(deadline)
         try:
-            wire.update_current_socket_timeout(left)
-            wire.send_packed_command(wire.pack_command(*parts), check_health=False)
-            reply = wire.read_response(disable_decoding=True)
-            if not silent(wire):
-                raise InvalidResponse("the server sent more answers than there were commands")
-            return _plain(reply)
-        except ResponseError as error:
+            return _plain(wire.ask(parts, deadline))
+        except ErrorReply as error:
             raise Refused(str(error)) from None
         except FAILURES as error:
             self.close()
             raise Lost(_words(error)) from None
+        except BaseException:
+            self.close()  # the reply may still come
+            raise
 
     def _connect(self, deadline: float) -> None:
         """Connect to the node that serves our keys, unless connected. Raises `NotSent` or `Refused`."""
-        if self._wire is not None and idle(self._wire):
+        if self._wire is not None and self._wire.idle():
             return
         self.close()
         reason = "no address"
@@ -319,7 +262,7 @@ class Link:
             return nodes
         for host, port in nodes:
             try:
-                self._dial(host, port, deadline, Credentials())
+                self._dial(host, port, deadline)
                 found = self._ask([b"SENTINEL", b"get-master-addr-by-name", self._where.sentinel.encode()], deadline)
             except (Lost, Refused):
                 continue
@@ -333,8 +276,9 @@ class Link:
 
     def _open(self, host: str, port: int, deadline: float) -> None:
         """Connect, authenticate, select the database, read the version. Raises `Lost`, `NotSent` or `Refused`."""
-        self._dial(host, port, deadline, self._credentials, self._where.db)
+        self._dial(host, port, deadline)
         try:
+            self._introduce(deadline)
             if self._where.sentinel:
                 role = self._ask([b"ROLE"], deadline)
                 if not isinstance(role, list) or not role or role[0] != b"master":
@@ -344,17 +288,21 @@ class Link:
             self.close()  # a connection with an incomplete handshake must not be used
             raise
 
-    def _dial(self, host: str, port: int, deadline: float, who: Credentials, db: int = 0) -> None:
-        """Connect and authenticate as `who`. Raises `Lost`, or `Refused` if the server answers with an error."""
+    def _introduce(self, deadline: float) -> None:
+        who = self._credentials
+        if who.user or who.password:
+            names = [who.user.encode()] if who.user else []
+            self._ask([b"AUTH", *names, who.password.encode()], deadline)
+        if self._where.db:
+            self._ask([b"SELECT", b"%d" % self._where.db], deadline)
+
+    def _dial(self, host: str, port: int, deadline: float) -> None:
         self.close()
-        self._patience.begin(deadline)
         try:
-            self._wire = dial(self._where, (host, port), self._patience, who.user, who.password, db)
-        except ResponseError as error:
-            raise Refused(str(error)) from None
+            self._wire = dial(self._where, (host, port), deadline)
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"WRONGCERT its certificate is not trusted: {error.verify_message}") from None
         except FAILURES as error:
-            if isinstance(error.__context__, ssl.SSLCertVerificationError):
-                raise Refused(f"WRONGCERT its certificate is not trusted: {error.__context__.verify_message}") from None
             raise Lost(_words(error)) from None
 
 
@@ -377,9 +325,9 @@ def _plain(reply: object) -> Reply:
         return reply
     if type(reply) is list:
         return [_plain(part) for part in reply]
-    if isinstance(reply, ResponseError):
+    if isinstance(reply, ErrorReply):
         raise reply
-    raise InvalidResponse("the answer has an unexpected type")
+    raise TypeError("the answer has an unexpected type")
 
 
 def _node(text: str) -> tuple[str, int] | None:
@@ -394,6 +342,6 @@ def _place(host: str, port: str) -> tuple[str, int] | None:
 
 
 def _words(error: BaseException) -> str:
-    if isinstance(error, (TimeoutError, RedisTimeout)):
+    if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error) or type(error).__name__
