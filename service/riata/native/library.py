@@ -2,6 +2,7 @@
 
     made = struct("riata_weights", slot=slots, beta=beta, bits=18, ...)     a structure; it keeps its arrays alive
     core.read_json(text, row, sink, rules, by_line)                         the function `riata_read_json`
+    held.read_json(text, row, sink, rules, by_line)                         the same; keeps the interpreter's lock, checks nothing
 
 Where C takes an address, it may be given as
 
@@ -206,19 +207,19 @@ def _loaded(path: Path, kind: type[ctypes.CDLL]) -> Any:
         raise NativeCoreMissing(f"the native core of riata cannot be loaded ({error}); run: make setup") from None
 
 
-def _functions(path: Path) -> Any:
+def _functions(path: Path, is_held: bool) -> Any:
     """Return the functions of a library, by their names without `riata_`.
 
     Those that keep the interpreter's lock take structures and addresses, no arrays: checking one takes longer than the call.
+    is_held : all of them keep it
     """
     libraries = {False: _loaded(path, ctypes.CDLL), True: _loaded(path, ctypes.PyDLL)}
     found = SimpleNamespace()
     for name, (result, is_quick, arguments) in FUNCTIONS.items():
-        function = getattr(libraries[is_quick], name)
+        keeps = is_quick or is_held
+        function = getattr(libraries[keeps], name)
         function.restype = _SCALARS[result]
-        function.argtypes = [
-            _SCALARS[kind] if kind in _SCALARS else ctypes.c_void_p if is_quick else _pointer(kind) for kind in arguments
-        ]
+        function.argtypes = [_SCALARS[kind] if kind in _SCALARS else ctypes.c_void_p if keeps else _pointer(kind) for kind in arguments]
         setattr(found, name.removeprefix("riata_"), function)
     return found
 
@@ -226,7 +227,7 @@ def _functions(path: Path) -> Any:
 def _checked(path: Path) -> Any:
     """Load a library, unless it was built from other sources than this code."""
     try:
-        found = _functions(path)
+        found = _functions(path, False)
         sizes = [found.size(number) for number in range(len(STRUCTS))]
         is_ours = found.sources().decode() == SOURCES == (digest() or SOURCES)
     except AttributeError:
@@ -238,3 +239,5 @@ def _checked(path: Path) -> Any:
 
 PATH: Final = best_library()
 core: Final = _checked(PATH)
+held: Final = _functions(PATH, True)
+HELD_BYTES_MAX: Final = 2**16  # of input: read in less time than another thread may keep the lock for once it was released

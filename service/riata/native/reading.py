@@ -8,7 +8,7 @@ from typing import Any, Final, SupportsInt
 
 import numpy as np
 
-from riata.native.library import address, core, struct
+from riata.native.library import HELD_BYTES_MAX, address, core, held, struct
 
 EXACT: Final = 0  # of `parse_number`
 NOT_A_NUMBER: Final = 1
@@ -28,6 +28,9 @@ class _Held(threading.local):
     sink: Any = None
     rules: Any = None  # of the last body, and those of the next one are usually the same but for the names seen
     rules_struct: Any = None
+
+    def __init__(self) -> None:
+        self.text = struct("riata_text")  # filled for each body
 
 
 _held = _Held()
@@ -56,8 +59,9 @@ def sink_of(sink: Any) -> Any:
 
     After a long body other memory of the same size may have replaced that of the features, and nothing else."""
     if _held.code is not None and _held.code() is sink.code:
-        _held.sink.hash, _held.sink.value = address(sink.hash), address(sink.value)
-        return _held.sink
+        made = _held.sink
+        made._hash, made._value = address(sink.hash), address(sink.value)
+        return made
     made = sink_struct(sink)
     made.let_go()
     _held.code, _held.sink = weakref.ref(sink.code), made
@@ -69,24 +73,34 @@ def rules_struct(rules: Any) -> Any:
     sizes = {"texts": len(rules.text), "seen_size": len(rules.seen), "fields_size": len(rules.fields)}
     kinds = None if rules.kinds is None else rules.kinds.native
     given = rules._asdict() | {"key": int(rules.key), "crosses_size": len(rules.crosses), "kinds": kinds}
-    del given["source"]  # of rows that the reference readers read
+    del given["source"], given["native"]  # of rows that the reference readers read; what is made here
     return struct("riata_rules", **given, **sizes)
 
 
 def rules_of(rules: Any) -> Any:
     """Return the `riata_rules` of `Rules`, for as long as the caller keeps these."""
-    held = _held.rules
-    if held is None or any(one is not same for name, one, same in zip(rules._fields, held, rules, strict=True) if name != "seen"):
+    if rules.native is not None:
+        return rules.native
+    last = _held.rules
+    if last is None or any(one is not same for name, one, same in zip(rules._fields, last, rules, strict=True) if name != "seen"):
         _held.rules, _held.rules_struct = rules._replace(seen=None), rules_struct(rules)
     _held.rules_struct.seen, _held.rules_struct.seen_size = address(rules.seen), len(rules.seen)  # not kept
     return _held.rules_struct
 
 
-def _read(function: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
-    given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
-    code: int = function(given, records_of(row), sink_of(sink), rules_of(rules), *more)
+def _read(name: str, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
+    given = _text_of(text)
+    functions = held if text.size <= HELD_BYTES_MAX else core
+    code: int = getattr(functions, name)(given, records_of(row), sink_of(sink), rules_of(rules), *more)
     text.lines = given.lines
     return code
+
+
+def _text_of(text: Any) -> Any:
+    """Return the `riata_text` of a `Text`, until this thread reads another."""
+    given = _held.text
+    given._source, given._data, given.size, given.room = text.at, address(text.data), text.size, len(text.data)
+    return given
 
 
 def read_json_lines(text: Any, row: Any, sink: Any, rules: Any) -> int:
@@ -97,27 +111,27 @@ def read_json_lines(text: Any, row: Any, sink: Any, rules: Any) -> int:
 
     Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
     """
-    return _read(core.read_json, text, row, sink, rules, 1)
+    return _read("read_json", text, row, sink, rules, 1)
 
 
 def read_json_document(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read a document of JSON, which must be complete in memory, as `read_json_lines`. Returns also SYNTAX or TOO_DEEP."""
-    return _read(core.read_json, text, row, sink, rules, 0)
+    return _read("read_json", text, row, sink, rules, 0)
 
 
 def read_vw(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of VW text, as `read_json_lines`."""
-    return _read(core.read_vw, text, row, sink, rules)
+    return _read("read_vw", text, row, sink, rules)
 
 
 def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of svmlight, as `read_json_lines`."""
-    return _read(core.read_svmlight, text, row, sink, rules)
+    return _read("read_svmlight", text, row, sink, rules)
 
 
 def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:
     """Leave every line that is not blank to the reference reader. Returns OK or TOO_MANY_ROWS."""
-    given = struct("riata_text", source=text.at, data=text.data, size=text.size, room=len(text.data))
+    given = _text_of(text)
     code: int = core.leave_lines(given, sink_of(sink))
     text.lines = given.lines
     return code

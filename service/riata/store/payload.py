@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from riata.base.arrays import BOOL, F64, I64
 from riata.base.errors import BadInput, Corrupt
 from riata.base.limits import LABEL_ABS_MAX, VALUE_ABS_MAX, WEIGHT_MAX
-from riata.native.library import core, struct
+from riata.native.library import HELD_BYTES_MAX, address, core, held
 from riata.wire.batch import NO_TIME, Batch
 
 FORMS: Final = ("<f8", "<f4", "", "u1", "i1", "<u2", "<i2", "<i4")
@@ -135,6 +135,11 @@ _FACTS: Final = 4
 _FOUND: Final = _FACTS + 3
 _POWERS: Final = np.array(POWERS)
 
+EVENTS: Final = (  # of a batch, in the order of `riata_events`; filling a structure field by field takes longer than writing a row
+    *(("indptr", np.int64), ("hash", np.uint32), ("value", np.float64), ("label", np.float64), ("weight", np.float64)),
+    *(("has_id", np.bool_), ("event_id", np.uint8), ("subject", np.uint8), ("time", np.int64)),
+)
+
 _NOT_RISING: Final = 1
 _REASONS: Final = (  # by what `riata_look_at` returns
     "",
@@ -173,27 +178,21 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
     wrong = _misshapen(batch)
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
-    plain = np.ascontiguousarray
-    events = struct(
-        "riata_events",
-        n=batch.n,
-        indptr=plain(batch.indptr),
-        hash=plain(batch.hash),
-        value=plain(batch.value),
-        label=plain(batch.label),
-        weight=plain(batch.weight),
-        has_id=plain(batch.has_id),
-        event_id=plain(batch.event_id),
-        subject=None if batch.subject is None else plain(batch.subject),
-        time=None if batch.time is None else plain(batch.time),
-    )
-    whole = np.empty(_EVENT_BYTES * batch.n + _FEATURE_BYTES * batch.nnz + _HEAD.size * len(stop), np.uint8)
-    end = np.empty(len(stop), np.int64)
-    reason = core.write_payloads(events, stop, len(stop), _POWERS, len(_POWERS), np.empty(batch.n + 1, np.int64), whole, end)
+    n, parts = len(batch.label), len(stop)
+    given = [(getattr(batch, name), kind) for name, kind in EVENTS]
+    plain = [None if one is None else np.ascontiguousarray(one, kind) for one, kind in given]
+    events = np.array([n, *(0 if one is None else address(one) for one in plain)], np.int64)
+    whole = np.empty(_EVENT_BYTES * n + _FEATURE_BYTES * len(batch.hash) + _HEAD.size * parts, np.uint8)
+    stop, end, indptr = np.ascontiguousarray(stop), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
+    functions = held if len(whole) <= HELD_BYTES_MAX else core
+    power, scratch, written, ends = address(_POWERS), address(indptr), address(whole), address(end)
+    reason = functions.write_payloads(address(events), address(stop), parts, power, len(_POWERS), scratch, written, ends)
     if reason:
         raise BadInput(f"batch: {_REASONS[reason]}", "bad_batch")
-    written, ends = whole[: end[-1]].tobytes(), end.tolist()
-    return [written[start:stop] for start, stop in zip([0, *ends[:-1]], ends, strict=True)]
+    if parts == 1:
+        return [whole[: end.item()].tobytes()]
+    joined, last = whole[: end[-1]].tobytes(), end.tolist()
+    return [joined[start:stop] for start, stop in zip([0, *last[:-1]], last, strict=True)]
 
 
 def decode_batch(payload: bytes) -> Batch:
@@ -319,8 +318,8 @@ def _version(flags: int) -> int:
 
 def _misshapen(batch: Batch) -> str:
     """Return why the arrays of `batch` do not fit each other; empty if they do."""
-    n, nnz = batch.n, batch.nnz
-    if n < 1 or int(batch.indptr[0]) != 0 or len(batch.hash) != nnz:
+    n, nnz = len(batch.indptr) - 1, len(batch.hash)
+    if n < 1 or batch.indptr.item(0) != 0 or batch.indptr.item(n) != nnz:
         return _REASONS[_NOT_RISING]
     if (len(batch.value), len(batch.label), len(batch.weight), len(batch.has_id)) != (nnz, n, n, n):
         return "arrays differ in length"

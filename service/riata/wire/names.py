@@ -146,7 +146,7 @@ class NamesSeen:
 
     def table(self) -> U64:
         """The table for readers, or an empty array if the set is full: no lookup is needed then."""
-        return self._table[:0] if self.full else self._table
+        return NO_NAMES if self.full else self._table
 
     @property
     def nbytes(self) -> int:
@@ -228,6 +228,8 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     data       : u8[...]      the body
     slow_names : list[bytes]  the names that spans of reference readers refer to
     """
+    if not sink.count.item(FOUND):
+        return NOTHING_NAMED
     chosen = _first_found(sink, None)
     if slow_names:  # rows of reference readers were listed last
         chosen = chosen[np.argsort(sink.found_row[chosen], kind="stable")]

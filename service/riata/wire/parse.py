@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal
@@ -21,7 +21,7 @@ from riata.base.arrays import I64, U8, U64
 from riata.base.errors import TooLarge, Unsupported
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
-from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number
+from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number, rules_struct
 from riata.wire.batch import Batch, select_rows
 from riata.wire.classes import NO_CLASSES, ClassesConfig, number_classes
 from riata.wire.codes import BAD_LABEL, DIGEST_BYTES, DUPLICATE_KEY, INVALID_UTF8, OK, SLUGS, subject_digest
@@ -67,6 +67,7 @@ class Context:
     names  : None if no names are to be collected
     by_row : refuse rows one by one, even if the labels of all are those of another setting
     kinds  : of the fields that have one
+    kept   : the rules of the last body of labelled rows that was read by it with others
     """
 
     encoder: EncoderConfig
@@ -75,6 +76,7 @@ class Context:
     classes: ClassesConfig = NO_CLASSES
     by_row: bool = False
     kinds: FieldKinds | None = None
+    kept: list[Rules] = field(default_factory=list, compare=False, repr=False)
 
 
 def make_rules(context: Context, labelled: bool, seen: np.ndarray[Any, np.dtype[np.uint64]] = NO_NAMES) -> Rules:
@@ -148,7 +150,7 @@ def _read_by_kinds(
     names, kinds = new_names(reading), context.kinds
     if kinds is None or reading.rows < 2 or (more := kinds.with_met(names)) is None:
         return reading, names
-    reading = read_body(body, form, rules._replace(kinds=more), scratch, header, context.encoder.curves)
+    reading = read_body(body, form, rules._replace(kinds=more, native=None), scratch, header, context.encoder.curves)
     kinds.note_counts(more)
     return reading, new_names(reading)
 
@@ -313,12 +315,10 @@ def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
 def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> JoinedBodies:
     """Read labelled rows of bodies for which `lines_of` gave `form`. Raises as `parse_examples` does; each must then be parsed
     alone."""
-    seen = NO_NAMES if context.names is None else context.names.table()
-    rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
     whole = bodies[0] if len(bodies) == 1 else b"\n".join(bodies)
-    reading, names = _read_by_kinds(whole, form, rules, context)
+    reading, names = _read_by_kinds(whole, form, _kept_rules(context), context)
     if len(bodies) == reading.rows == 1 and reading.sink.code.item(0) == OK:
-        return JoinedBodies(_batch_of_one(reading), _ONE.copy(), [0], names)
+        return JoinedBodies(_batch_of_one(reading), _ONE, [0], names)
     batch, rows = make_batch(reading)
     count = _rows_of(bodies, reading)
     if len(rows) == reading.rows and bool(count.all()):
@@ -327,6 +327,15 @@ def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> Jo
     whole = (np.bincount(owner[rows], minlength=len(bodies)) == count) & (count > 0)
     batch = select_rows(batch, whole[owner[rows]])
     return JoinedBodies(batch, count[whole].cumsum(), whole.nonzero()[0].tolist(), names_in(names, batch))
+
+
+def _kept_rules(context: Context) -> Rules:
+    """Return the rules for labelled rows; those of the last body, unless the table of names seen is another by now."""
+    seen = NO_NAMES if context.names is None else context.names.table()
+    if not context.kept or context.kept[0].seen is not seen:
+        rules = _rules(context.encoder, context.labels, True)._replace(seen=seen, kinds=context.kinds)
+        context.kept[:] = [rules._replace(native=rules_struct(rules))]
+    return context.kept[0]
 
 
 def read_for_models(

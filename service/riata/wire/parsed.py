@@ -125,7 +125,7 @@ class Reading:
     @property
     def rows(self) -> int:
         """Rows read so far."""
-        return int(self.sink.count[ROWS])
+        return self.sink.count.item(ROWS)
 
     def text(self, number: int) -> bytes:
         """The bytes of a row."""

@@ -176,8 +176,8 @@ def read_body(
     if len(rules.crosses) and not form.reader.has_fields:
         told = f"the model crosses fields, and features in {form.reader.title} have none; send JSON or VW text"
         raise Unsupported(told, "crosses_need_fields")
-    functions = form.functions
-    if curves:
+    functions, is_curved = form.functions, bool(curves)
+    if is_curved:
         require_curves(form.reader.title, functions is not None and functions.curved is not None)
     if functions is None:
         if not header:
@@ -188,13 +188,13 @@ def read_body(
     if functions.columns is not None:
         columns = functions.columns(memoryview(cast(Any, body.bytes if isinstance(body, PaddedBuffer) else body)))
         body, scratch = columns.lines, None
-    if curves and functions.curved is not None:
+    if is_curved and functions.curved is not None:
         functions = replace(functions, reference=functions.curved(curves))
     reading, row, slow = _read_text(body, ("lines" if columns else form.split, functions), rules, scratch, form.reader.title)
     reading.joins = functions.joins
     if (rows := form.reader.file) is not None:
         reading.label_in, reading.reason_in = rows.label, rows.reason
-    if curves:  # every row is left to the reference reader; what the native reader made of them is dropped
+    if is_curved:  # every row is left to the reference reader; what the native reader made of them is dropped
         reading.sink.code[: reading.rows] = HANDOVER
         reading.sink.count[FEATURES] = reading.sink.count[FOUND] = 0
     for number in reading.left():
@@ -236,10 +236,8 @@ def _read_text(
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 
-    told = rules._replace(source=title)
-
     def slow(number: int) -> SlowRow | Refusal:
-        return reference(reading.text(number), told)
+        return reference(reading.text(number), rules._replace(source=title))
 
     return reading, row, slow
 
@@ -310,6 +308,6 @@ def check_utf8(body: bytes) -> None:
 
 def check_mark(body: bytes | PaddedBuffer | U8) -> None:
     """Raise `Malformed` (code `byte_order_mark`) if a body begins with a byte order mark."""
-    given = body.bytes if isinstance(body, PaddedBuffer) else np.frombuffer(cast(Any, body), np.uint8)
-    if given[: len(_BYTE_ORDER_MARK)].tobytes() == _BYTE_ORDER_MARK:
+    given = body.bytes if isinstance(body, PaddedBuffer) else body
+    if bytes(given[: len(_BYTE_ORDER_MARK)]) == _BYTE_ORDER_MARK:
         raise Malformed("the body begins with a byte order mark; send UTF-8 without one", "byte_order_mark")

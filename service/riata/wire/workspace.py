@@ -96,7 +96,7 @@ class Workspace:
 
     def emptied(self) -> BatchBuilder:
         """The sink, empty; readers set all fields of a row themselves."""
-        self.sink.count[:] = 0
+        self.sink.count.fill(0)
         return self.sink
 
     def room(self, size: int) -> U8:

@@ -114,7 +114,8 @@ def insert_planned(
     connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", entries)
     if brought:
         connection.executemany("INSERT INTO names VALUES (?, ?, ?)", brought)
-    connection.executemany("INSERT INTO promotions VALUES (?, ?)", promotions)
+    if promotions:
+        connection.executemany("INSERT INTO promotions VALUES (?, ?)", promotions)
     stood = [(head.seq, head.chain, head.dedupe_floor, model) for model, head in heads.items()]
     connection.executemany("UPDATE models SET seq = ?, chain = ?, dedupe_floor = ? WHERE id = ?", stood)
     return written, paid
