@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 import struct
@@ -14,9 +15,21 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import BadInput, Corrupt
-from riata.native.library import core
+from riata.native.declarations import STRUCTS
+from riata.native.library import HELD_BYTES_MAX, core
+from riata.native.library import struct as structure
 from riata.store import payload as layout
-from riata.store.payload import FORMS, POWERS, TIME_VERSION, Stored, decode_batch, encode_batch, encode_parts, unpack_values
+from riata.store.payload import (
+    EVENTS,
+    FORMS,
+    POWERS,
+    TIME_VERSION,
+    Stored,
+    decode_batch,
+    encode_batch,
+    encode_parts,
+    unpack_values,
+)
 from riata.wire.batch import NO_TIME, Batch, slice_rows
 from tests.store.batches import batch_of, random_batch, same
 from tests.twins import payload as twin
@@ -383,6 +396,19 @@ def test_payloads_are_written_as_the_twin_does_and_in_parts_as_each_part_alone()
         versions.add(whole[0])
     assert len(forms) >= 6
     assert versions == {2, 3, 4}
+
+
+def test_the_structure_of_events_is_filled_in_its_order() -> None:
+    made = structure("riata_events")
+    assert [name for name, _ in STRUCTS["riata_events"]] == ["n", *(name for name, _ in EVENTS)]
+    assert ctypes.sizeof(made) == 8 * (1 + len(EVENTS))
+
+
+@pytest.mark.parametrize("events", [1, HELD_BYTES_MAX // 80, HELD_BYTES_MAX // 40])
+def test_a_payload_is_the_same_with_and_without_the_lock_of_the_interpreter(events: int) -> None:
+    rng = np.random.default_rng(events)
+    batch = random_batch(rng, events)
+    assert encode_batch(batch) == twin.payload(batch, np.array(POWERS))
 
 
 @pytest.mark.parametrize("stop", [[], [1], [2, 2, 3], [3, 2], [4], [0, 3]])

@@ -219,7 +219,9 @@ def _functions(path: Path, is_held: bool) -> Any:
         keeps = is_quick or is_held
         function = getattr(libraries[keeps], name)
         function.restype = _SCALARS[result]
-        function.argtypes = [_SCALARS[kind] if kind in _SCALARS else ctypes.c_void_p if keeps else _pointer(kind) for kind in arguments]
+        function.argtypes = [
+            _SCALARS[kind] if kind in _SCALARS else ctypes.c_void_p if keeps else _pointer(kind) for kind in arguments
+        ]
         setattr(found, name.removeprefix("riata_"), function)
     return found
 

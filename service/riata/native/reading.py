@@ -88,10 +88,11 @@ def rules_of(rules: Any) -> Any:
     return _held.rules_struct
 
 
-def _read(name: str, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
+def _read(function: Any, short: Any, text: Any, row: Any, sink: Any, rules: Any, *more: int) -> int:
+    """short : the function for a short body, which keeps the interpreter's lock"""
     given = _text_of(text)
-    functions = held if text.size <= HELD_BYTES_MAX else core
-    code: int = getattr(functions, name)(given, records_of(row), sink_of(sink), rules_of(rules), *more)
+    read = short if text.size <= HELD_BYTES_MAX else function
+    code: int = read(given, records_of(row), sink_of(sink), rules.native or rules_of(rules), *more)
     text.lines = given.lines
     return code
 
@@ -111,22 +112,22 @@ def read_json_lines(text: Any, row: Any, sink: Any, rules: Any) -> int:
 
     Returns               OK, TOO_MANY_FEATURES or TOO_MANY_ROWS
     """
-    return _read("read_json", text, row, sink, rules, 1)
+    return _read(core.read_json, held.read_json, text, row, sink, rules, 1)
 
 
 def read_json_document(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read a document of JSON, which must be complete in memory, as `read_json_lines`. Returns also SYNTAX or TOO_DEEP."""
-    return _read("read_json", text, row, sink, rules, 0)
+    return _read(core.read_json, held.read_json, text, row, sink, rules, 0)
 
 
 def read_vw(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of VW text, as `read_json_lines`."""
-    return _read("read_vw", text, row, sink, rules)
+    return _read(core.read_vw, held.read_vw, text, row, sink, rules)
 
 
 def read_svmlight(text: Any, row: Any, sink: Any, rules: Any) -> int:
     """Read lines of svmlight, as `read_json_lines`."""
-    return _read("read_svmlight", text, row, sink, rules)
+    return _read(core.read_svmlight, held.read_svmlight, text, row, sink, rules)
 
 
 def leave_lines(text: Any, _row: Any, sink: Any, _rules: Any) -> int:

@@ -356,7 +356,7 @@ class MemoryBound:
 
     def refusal_to_learn(self, served_model: ServedModel) -> Unavailable | None:
         """Why a model may not learn more; None if it may."""
-        if served_model.published is None:
+        if not self.bytes_max or served_model.published is None:
             return None
         return self.refusal(LEARNING_BYTES, f"learning more in model {served_model.name}")
 

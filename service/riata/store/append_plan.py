@@ -263,9 +263,9 @@ def plan_one(
         payload, digest = _payload(request, kept)
     except BadInput as error:
         return _nothing(request, _rows(n), error)
-    record = _record(request, head, kept.n, payload, digest)
-    appended = Appended(record, kept, rows.accepted, rows.duplicate, rows.reused, record.last)
-    return Planned(request, appended, _after(head, record, floor), rows.ids)
+    record = _record(request, head, len(kept.label), payload, digest)
+    after = _after(head, record, floor)
+    return Planned(request, Appended(record, kept, rows.accepted, rows.duplicate, rows.reused, after.seq), after, rows.ids)
 
 
 def _plan_payload(request: Append, head: Head) -> Planned:

@@ -134,8 +134,10 @@ _FEATURE_BYTES: Final = 12
 _FACTS: Final = 4
 _FOUND: Final = _FACTS + 3
 _POWERS: Final = np.array(POWERS)
+_POWERS_AT: Final = address(_POWERS)
 
-EVENTS: Final = (  # of a batch, in the order of `riata_events`; filling a structure field by field takes longer than writing a row
+# Arrays of a batch in the order of `riata_events`. To fill a structure field by field takes longer than to write a row.
+EVENTS: Final = (
     *(("indptr", np.int64), ("hash", np.uint32), ("value", np.float64), ("label", np.float64), ("weight", np.float64)),
     *(("has_id", np.bool_), ("event_id", np.uint8), ("subject", np.uint8), ("time", np.int64)),
 )
@@ -179,14 +181,18 @@ def encode_parts(batch: Batch, stop: I64) -> list[bytes]:
     if wrong:
         raise BadInput(f"batch: {wrong}", "bad_batch")
     n, parts = len(batch.label), len(stop)
-    given = [(getattr(batch, name), kind) for name, kind in EVENTS]
-    plain = [None if one is None else np.ascontiguousarray(one, kind) for one, kind in given]
-    events = np.array([n, *(0 if one is None else address(one) for one in plain)], np.int64)
+    fields, kept = [n], []
+    for name, kind in EVENTS:
+        given = getattr(batch, name)
+        if given is not None:
+            kept.append(given := np.ascontiguousarray(given, kind))
+        fields.append(0 if given is None else address(given))
+    events = np.array(fields, np.int64)
     whole = np.empty(_EVENT_BYTES * n + _FEATURE_BYTES * len(batch.hash) + _HEAD.size * parts, np.uint8)
-    stop, end, indptr = np.ascontiguousarray(stop), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
-    functions = held if len(whole) <= HELD_BYTES_MAX else core
-    power, scratch, written, ends = address(_POWERS), address(indptr), address(whole), address(end)
-    reason = functions.write_payloads(address(events), address(stop), parts, power, len(_POWERS), scratch, written, ends)
+    stop, end, indptr = np.ascontiguousarray(stop, np.int64), np.empty(parts, np.int64), np.empty(n + 1, np.int64)
+    write = held.write_payloads if len(whole) <= HELD_BYTES_MAX else core.write_payloads
+    arrays = address(indptr), address(whole), address(end)
+    reason = write(address(events), address(stop), parts, _POWERS_AT, len(_POWERS), *arrays)
     if reason:
         raise BadInput(f"batch: {_REASONS[reason]}", "bad_batch")
     if parts == 1:

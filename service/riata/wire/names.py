@@ -228,8 +228,6 @@ def names_found(data: U8, sink: BatchBuilder, slow_names: list[bytes]) -> Names:
     data       : u8[...]      the body
     slow_names : list[bytes]  the names that spans of reference readers refer to
     """
-    if not sink.count.item(FOUND):
-        return NOTHING_NAMED
     chosen = _first_found(sink, None)
     if slow_names:  # rows of reference readers were listed last
         chosen = chosen[np.argsort(sink.found_row[chosen], kind="stable")]

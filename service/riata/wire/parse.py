@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -19,6 +19,7 @@ import numpy as np
 
 from riata.base.arrays import I64, U8, U64
 from riata.base.errors import TooLarge, Unsupported
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import QUERY_BYTES_MAX
 from riata.maths.hashing import NUMBER
 from riata.native.reading import NOT_A_NUMBER, hash_of, parse_number, rules_struct
@@ -268,7 +269,7 @@ _TYPES_KEPT: Final = 64  # ways to write a Content-Type, and to read a body
 _ONE: Final = np.ones(1, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class JoinedBodies:
     """The result of reading several bodies.
 
@@ -303,13 +304,12 @@ class ForModels:
 def lines_of(body: bytes, content_type: str) -> tuple[Format, bytes] | None:
     """The format and the lines, without a newline after the last, with which `body` can be read together with others; None
     if it must be read alone."""
-    form = _format(content_type)
-    if form is None or form.functions is None or body.startswith(_BYTE_ORDER_MARK):
-        return None  # bodies with a header: each has its own
-    if form.split == "lines":
-        return form, body.removesuffix(b"\n")
-    line = form.functions.as_line(body)
-    return None if line is None else (FORMATS[form.reader.line_type], line)
+    found = _format(content_type)
+    if found is None or body.startswith(_BYTE_ORDER_MARK):
+        return None
+    as_line, lines = found
+    line = body.removesuffix(b"\n") if as_line is None else as_line(body)
+    return None if line is None else (lines, line)
 
 
 def read_together(bodies: Sequence[bytes], form: Format, context: Context) -> JoinedBodies:
@@ -432,11 +432,15 @@ def _rules(encoder: EncoderConfig, labels: Labels, labelled: bool) -> Rules:
 
 
 @lru_cache(_TYPES_KEPT)
-def _format(content_type: str) -> Format | None:
+def _format(content_type: str) -> tuple[Callable[[bytes], bytes | None] | None, Format] | None:
+    """How a body becomes a line, None if it is lines already, and the format of these; None if it must be read alone."""
     try:
-        return format_of(content_type)
+        form = format_of(content_type)
     except Unsupported:
         return None
+    if form.functions is None or form.split == "columns":
+        return None  # bodies with a header: each has its own
+    return (None, form) if form.split == "lines" else (form.functions.as_line, FORMATS[form.reader.line_type])
 
 
 # Reading rows that a store will keep: the digests of their subjects get the key of the store (`Store.subject_key`).

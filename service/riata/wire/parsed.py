@@ -16,11 +16,12 @@ from riata.native.reading import list_rows, sink_of
 from riata.wire.batch import NO_TIME, Batch, Encoded
 from riata.wire.codes import BAD_LABEL, HANDOVER, OK, subject_hash
 from riata.wire.given import Given, given_value
-from riata.wire.names import BETWEEN, TIMES, Names, names_found
+from riata.wire.names import BETWEEN, NOTHING_NAMED, TIMES, Names, names_found
 from riata.wire.rows import (
     BEGIN,
     CLASSES,
     CROSSED,
+    FOUND,
     ID_START,
     ROW_START,
     ROW_STOP,
@@ -225,7 +226,7 @@ def shown_name(reading: Reading, found: int) -> bytes:
 
 def new_names(reading: Reading) -> Names:
     """Every name the readers found, once, in the order of its first occurrence."""
-    return names_found(reading.data, reading.sink, reading.slow_names)
+    return names_found(reading.data, reading.sink, reading.slow_names) if reading.sink.count.item(FOUND) else NOTHING_NAMED
 
 
 def names_in(names: Names, batch: Batch) -> Names:

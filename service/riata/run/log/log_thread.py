@@ -18,28 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from riata.base.errors import RiataError, StoreFailed, Unavailable
-from riata.base.frozen_dataclass import frozen_dataclass
 from riata.store.store import Append, Appended, Store
 from riata.wire.parse import KEY_BYTES
 
 T = TypeVar("T")
 Done = Callable[[Appended | RiataError], None]
+Request = tuple[Append, Done]
+Gather = Callable[[], Sequence[Request]]  # must not raise
 
 GROUP_REQUESTS_MAX = 512  # bounds the time that the first request of a group waits for the last
 GROUP_FEATURES_MAX = 4_000_000  # about 48 MB of log in one transaction
 IDLE_S = 0.5  # how long the store must be idle before its housekeeping
 REOPEN_S = 1.0  # between two attempts to open a store that does not answer
-
-
-@frozen_dataclass(frozen=True, slots=True)
-class _Request:
-    append: Append
-    done: Done
-
-
-@dataclass(frozen=True, slots=True)
-class _Gather:
-    make: Callable[[], Sequence[tuple[Append, Done]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,7 @@ class LogThread:
         self._appends = appends
         self.subject_key = b""  # set when the store is opened
         self._patient = patient  # retry a store that does not answer at the start, and refuse requests meanwhile
-        self._queue: queue.SimpleQueue[_Request | _Gather | _Call | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Gather | _Call | None] = queue.SimpleQueue()
         self.gathering: Sized = ()  # requests that wait to be gathered
         self.followers: dict[str, tuple[str, ...]] = {}  # by leader; before `start` and in the store's thread only
         self._opened: Future[None] = Future()
@@ -79,12 +69,11 @@ class LogThread:
 
     def submit(self, append: Append, done: Done) -> None:
         """Append in the next group; `done` is called in the store's thread, once."""
-        self._queue.put(_Request(append, done))
+        self._queue.put(lambda: ((append, done),))
 
-    def gather(self, make: Callable[[], Sequence[tuple[Append, Done]]]) -> None:
-        """Append in the next group what `make` returns when that group is assembled. `make` is called in the store's thread and
-        must not raise."""
-        self._queue.put(_Gather(make))
+    def gather(self, make: Gather) -> None:
+        """Append in the next group what `make` returns when that group is assembled. `make` is called in the store's thread."""
+        self._queue.put(make)
 
     def call(self, work: Callable[[Store], T]) -> Future[T]:
         """Run `work` in the store's thread, between two groups."""
@@ -95,7 +84,7 @@ class LogThread:
     def append_now(self, store: Store, several: Sequence[Append]) -> list[Appended | RiataError]:
         """Append as one group, at once. Only inside of the work of `call`, for what depends on what the work has read."""
         answers: list[Appended | RiataError] = []
-        self._append(store, [_Request(append, answers.append) for append in several])
+        self._append(store, [(append, answers.append) for append in several])
         return answers
 
     def waiting(self) -> int:
@@ -148,9 +137,9 @@ class LogThread:
                 break
             if item is None:
                 return False
-            if isinstance(item, _Request | _Gather):
-                for request in _requests_of(item):
-                    request.done(error)
+            if not isinstance(item, _Call):
+                for _, done in item():
+                    done(error)
             elif item.future.set_running_or_notify_cancel():
                 item.future.set_exception(error)
         return True
@@ -162,20 +151,19 @@ class LogThread:
         except queue.Empty:
             self._serve(store, _Call(lambda owned: owned.idle(), Future()))
             return True
-        group: list[_Request] = []
+        group: list[Request] = []
         features = 0
-        item: _Request | _Gather | _Call | None = first
-        while True:
-            if not isinstance(item, _Request | _Gather):
-                self._append(store, group)
-                return item is not None and self._serve(store, item)
-            for request in _requests_of(item):
-                group.append(request)
-                features += request.append.batch.nnz if request.append.batch is not None else 0
+        item: Gather | _Call | None = first
+        while item is not None and not isinstance(item, _Call):
+            requests = item()
+            group += requests
+            features += sum([len(append.batch.hash) for append, _ in requests if append.batch is not None])
             if len(group) >= GROUP_REQUESTS_MAX or features >= GROUP_FEATURES_MAX or self._queue.empty():
                 self._append(store, group)
                 return True
             item = self._queue.get()
+        self._append(store, group)
+        return item is not None and self._serve(store, item)
 
     def _serve(self, store: Store, call: _Call) -> bool:
         if not call.future.set_running_or_notify_cancel():
@@ -187,36 +175,35 @@ class LogThread:
             call.future.set_exception(error)
         return True
 
-    def _append(self, store: Store, group: list[_Request]) -> None:
+    def _append(self, store: Store, group: list[Request]) -> None:
         if not group:
             return
-        appends, followers = self._with_followers(group)
+        appends, followers = self._with_followers([append for append, _ in group])
         try:
             answers = store.append(appends)
         except RiataError as error:
             self._end_if_broken(error)  # first, so that the failure is known everywhere before the callers get it
-            for request in group:
-                request.done(error)
+            for _, done in group:
+                done(error)
             return
         self.followers = followers
-        told = list(zip([request.append for request in group], answers, strict=True))
+        logged = [one for one in zip(appends, answers, strict=True) if one[1].record is not None]
         copies = [  # afterwards: records of one model are learnt together
             (replace(append, model=record.model), replace(appended, record=record, copies=()))
-            for append, appended in told
+            for append, appended in logged
             for record in appended.copies
         ]
-        self._on_logged([*[one for one in told if one[1].record is not None], *copies])
-        for request, appended in zip(group, answers, strict=True):
-            request.done(appended)
+        self._on_logged(logged + copies)
+        for (_, done), appended in zip(group, answers, strict=True):
+            done(appended)
         if self._queue.empty():
             self._maintain(store)
 
-    def _with_followers(self, group: list[_Request]) -> tuple[list[Append], dict[str, tuple[str, ...]]]:
+    def _with_followers(self, group: list[Append]) -> tuple[list[Append], dict[str, tuple[str, ...]]]:
         """Return the appends of a group, those of rows with the followers of their model, and who follows afterwards. An event
         that names the followers holds from the next request on."""
         appends, followers = [], self.followers
-        for request in group:
-            append = request.append
+        for append in group:
             if append.followers is not None:
                 followers = {**followers, append.model: append.followers}
                 append = replace(append, followers=None)
@@ -235,7 +222,3 @@ class LogThread:
         """After an error at COMMIT it is unknown what the disk holds: only a restart can find out."""
         if isinstance(error, StoreFailed) and error.outcome == "unknown":
             self._on_fatal(error.detail)
-
-
-def _requests_of(item: _Request | _Gather) -> list[_Request]:
-    return [item] if isinstance(item, _Request) else [_Request(append, done) for append, done in item.make()]

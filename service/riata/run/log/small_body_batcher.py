@@ -157,7 +157,9 @@ class SmallBodyBatcher:
             groups.setdefault((small.model, id(small.form)), []).append(small)
             requests, size = requests + 1, size + len(small.lines)
         self._owed = requests  # before any of them is answered
-        flights = [flight for alike in self._alike(groups.values()) for flight in self._take_off_together(alike)]
+        flights: list[_Flight] = []
+        for alike in self._alike(groups.values()):
+            flights += self._take_off_together(alike)
         self._flying += len(flights)
         self._tell()
         return [(flight.append, partial(self._landed, flight)) for flight in flights]
@@ -210,9 +212,13 @@ class SmallBodyBatcher:
 
     def _keyed(self, batch: Batch, smalls: Sequence[_Small], stop: Sequence[int]) -> Batch:
         """Give rows the ids and subjects that their requests and this store say."""
-        spans = zip(smalls, [0, *stop[:-1]], stop, strict=True)
-        keys = [(small.key, start, end) for small, start, end in spans if small.key is not None]
-        return with_keyed_subjects(with_keys(batch, keys), self._engine.context.log_thread.subject_key)
+        start, keys = 0, []
+        for small, end in zip(smalls, stop, strict=True):
+            if small.key is not None:
+                keys.append((small.key, start, end))
+            start = end
+        batch = with_keys(batch, keys) if keys else batch
+        return batch if batch.subject is None else with_keyed_subjects(batch, self._log_thread.subject_key)
 
     def _take_off(self, group: _Group) -> _Flight | None:
         """Parse requests of one model and make their append; None if none of them can be parsed together."""
@@ -238,8 +244,7 @@ class SmallBodyBatcher:
     def _reading(self, model: str) -> Reading:
         """Return how bodies of a model are read."""
         served_model = self._engine.served_models.get(model)
-        published = served_model.published if served_model is not None else None
-        if served_model is None or published is None:
+        if served_model is None or (published := served_model.published) is None:
             return UNREAD
         if served_model.reading.of is not published:
             served_model.reading = _reading_of(served_model, published)
@@ -260,11 +265,10 @@ class SmallBodyBatcher:
             self._divert(flight, answer)
         else:
             before, promise = answer.record.first - 1, self._engine.settings.durability
-            start, observed = 0, []
-            for stop in flight.stop:
-                observed.append(Observed(stop - start, 0, 0, before + stop, [], promise, False))
+            start = 0
+            for small, stop in zip(flight.smalls, flight.stop, strict=True):
+                self._landing.append((small, Observed(stop - start, 0, 0, before + stop, [], promise, False)))
                 start = stop
-            self._answer(flight.smalls, observed)
 
     def _divert(self, flight: _Flight, answer: Appended) -> None:
         """Return the requests with a known id; all of them if known ids are not why nothing was logged."""
@@ -298,7 +302,11 @@ class SmallBodyBatcher:
 def _reading_of(served_model: ServedModel, published: Published) -> Reading:
     if published.is_checked_row_by_row or served_model.encoder.curves:
         return Reading(published)  # curves: this is the log thread, and comparing them takes long
-    context = Context(served_model.encoder, published.config.labels, served_model.seen, kinds=served_model.names.kinds)
+    before, encoder, labels, kinds = served_model.reading, served_model.encoder, published.config.labels, served_model.names.kinds
+    same = before.context
+    if same is not None and same.encoder is encoder and same.labels == labels and same.kinds is kinds:
+        return Reading(published, same, before.alike)
+    context = Context(encoder, labels, served_model.seen, kinds=kinds)
     return Reading(published, context, _likeness(context.encoder, context.labels))
 
 

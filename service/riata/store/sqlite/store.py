@@ -246,11 +246,16 @@ class SqliteStore:
             raise Unavailable(f"the events were not written: {self._session.ballast.shortage()}", "disk_reserve") from None
         self._session.count_wal(*written)
         for model, head in {plan.request.model: plan.head for plan in planned if plan.head is not None}.items():
-            self._models[model] = self._models[model]._replace(head=head)
+            row = self._models[model]
+            self._models[model] = log_sql.ModelRow(row.id, head, row.trimmed_chain, row.restores)
             self._witness.note(model, head)
-        if any(plan.restores is not None for plan in planned):
-            self._models.clear()
-        return [plan.appended for plan in planned if not plan.is_copy]
+        answers = []
+        for plan in planned:
+            if plan.restores is not None:
+                self._models.clear()
+            if not plan.is_copy:
+                answers.append(plan.appended)
+        return answers
 
     def renew_witness(self) -> None:
         """Write the current state of the log to the witness, whatever it held before."""

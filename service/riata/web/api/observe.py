@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import UNSET
 
 from riata.base.errors import BadInput, RiataError
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.run.outcome import Observed, RowsRefused, refused_whole
 from riata.store.records import write_ahead
 from riata.web.api.options import model_named, read_options
@@ -39,7 +40,7 @@ _USUAL: Final = (  # what `answer_document` gives if every row was accepted
 # that the client made. So rows of every format can have ids, in place of texts inside the rows.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class RowNames:
     """The ids of the rows of a body. key: row i without an id gets the id `key/i`; digests: 16 bytes a row, in place of that."""
 
@@ -76,7 +77,7 @@ def cut_ids(body: bytes | PaddedBuffer, count: int) -> tuple[bytes | PaddedBuffe
     return body[:size], RowNames(digests=body[size:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Choices:
     """The options of a request to observe; `wait`: answered once the rows are applied; `key`: its Idempotency-Key;
     `caller`: its API key; `ids`: how many event ids follow the rows in the body; `by_row`: rows are refused one by one, even if
@@ -191,7 +192,9 @@ class Observe:
 
 def read_choices(request: Request) -> Choices:
     """Read the options and the Idempotency-Key."""
-    options = read_options(request.query, request.route.options) if request.query else {}
+    if not request.query:
+        return Choices(False, False, request.idempotency_key, request.key)
+    options = read_options(request.query, request.route.options)
     wait, atomic, ids = declared.WAIT.of(options), declared.ATOMIC.of(options), declared.IDS.of(options)
     by_row = declared.LABELS.of(options) is not None
     return Choices(wait is not None, atomic, request.idempotency_key, request.key, ids, by_row)
