@@ -16,12 +16,13 @@
  * hundred or more is without the column, and less if fewer are.
  *
  * Rows are counted in a sample of them, the survey: the first DENSE, and then one in each BLOCK, at a place that follows no period. In
- * the rows between, a column keeps its count and its sum, and most other features are not looked up: a byte for all slots with the same
- * last bits tells whether one of them may be centred. The lowest and the highest value of a centred column count in every row.
+ * the rows between, a column keeps its count, its sum and so its centre, which is computed once; and most other features are not looked
+ * up: a byte for all lines with the same last bits tells whether one of them may be centred. The lowest and the highest value of a centred
+ * column count in every row.
  *
  * The book has a bounded number of entries, in sets of WAYS by slot. A feature for which its set has no room takes one from the count of
  * each entry of the set; an entry without a count is removed. So a feature in more than half of the rows stays (Misra & Gries 1982, in
- * each set). `column` is f64[ENTRY, ENTRIES]: the keys of a set are adjacent, and so are its counts. */
+ * each set). `column` is f64[KEPT, ENTRIES]: the keys of a set are adjacent, and so are its counts. The numbers from LINE on are no state. */
 #ifndef RIATA_NUMERIC_COLUMNS_H
 #define RIATA_NUMERIC_COLUMNS_H
 
@@ -31,7 +32,7 @@
 #include "four_lanes.h"
 
 enum { SETS = 512, WAYS = 4, ENTRIES = SETS * WAYS }; /* these and the next are the numbers of riata/learn/column_book.py */
-enum { SLOT_KEY, COUNT, SINCE, SUM, LOW, HIGH };
+enum { SLOT_KEY, COUNT, SINCE, SUM, LOW, HIGH, LINE, HELD_AT, CENTRE, FURTHEST };
 enum { MARKS = 1024, MARKED_EVERY = 64, DENSE = 1024, BLOCK = 16 };
 #define PRIOR_ROWS 2.0 /* without the feature, so that no feature is a column at its first rows */
 #define FULL_SHARE 0.9 /* of the rows, from which the centre is the mean */
@@ -40,7 +41,7 @@ enum { MARKS = 1024, MARKED_EVERY = 64, DENSE = 1024, BLOCK = 16 };
 #define NEVER 0x1p900  /* a clock that is never reached: a weight with it is not truncated */
 
 /* The book of columns, and how many entries it has; with none nothing is centred.
- *   mark   u8[MARKS]: a feature whose mark, by the last bits of its slot, is 0 is not centred; a mark changes no result */
+ *   mark   u8[MARKS]: a feature whose mark, by the last bits of its line, is 0 is not centred; a mark changes no result */
 typedef struct {
     double *column;
     u8 *mark;
@@ -74,16 +75,15 @@ static inline i64 surveyed(i64 learnt) {
 
 /* The entry of a slot, -1 if it has none. */
 static inline i64 entry_of(const column_book *book, i64 slot) {
-    i64 first = (slot & (SETS - 1)) * WAYS, found = -1;
-    double key = (double)slot + 1.0;
-    for (i64 at = first; at < first + WAYS; at++)
-        found = *cell(book, SLOT_KEY, at) == key ? at : found;
-    return found;
+    i64 first = (slot & (SETS - 1)) * WAYS;
+    u32 found = flags(load(cell(book, SLOT_KEY, first)) == spread((double)slot + 1.0));
+    return found == 0 ? -1 : first + __builtin_ctz(found);
 }
 
-/* The slot of a line, from where it starts. Lines are in the order in which their slots were met, on which
- * no result may depend. */
-static inline i64 slot_at(const column_book *book, u32 start) { return book->slot_of[start >> book->width_bits]; }
+static inline i64 line_of(const column_book *book, u32 start) { return start >> book->width_bits; }
+
+/* The slot of a line. Lines are in the order in which their slots were met, on which no result may depend. */
+static inline i64 slot_at(const column_book *book, i64 line) { return book->slot_of[line]; }
 
 /* Whether the feature of an entry is in more than half of the rows of the survey since its first, after `rows` of them. The next row
  * counts as one with it, and there are PRIOR_ROWS without it. */
@@ -109,13 +109,22 @@ static inline double zero_distance(const column_book *book, i64 at, double centr
     return fabs(centre) * least(1.0, sqrt(absent / FEW));
 }
 
-/* Write the centre and the scale of a centred column for a row with the value x: its largest distance from the centre, that of zero
- * counting as `zero`; the distance of x counts up to `reach` times the largest before. While the column is constant, the centre is the
- * value itself. */
-static inline void centre_and_span(const column_book *book, i64 at, double zero, double x, double reach, double *centre, double *span) {
-    double middle = *centre;
-    double old = most(most(*cell(book, HIGH, at) - middle, middle - *cell(book, LOW, at)), zero);
+/* Compute the centre of an entry, and its largest distance from it, that of zero counting as `zero_distance`; unless it was done after as
+ * many rows of the survey and with the same extremes. */
+static inline void hold_centre(const column_book *book, i64 at, i64 rows) {
+    if (*cell(book, HELD_AT, at) == (double)rows)
+        return;
+    double centre = centre_of(book, at, rows), zero = zero_distance(book, at, centre, rows);
+    *cell(book, HELD_AT, at) = (double)rows;
+    *cell(book, CENTRE, at) = centre;
+    *cell(book, FURTHEST, at) = most(most(*cell(book, HIGH, at) - centre, centre - *cell(book, LOW, at)), zero);
+}
+
+/* Write the centre and the scale of a centred column for a row with the value x; old: the largest distance before. That of x counts up to
+ * `reach` times as much. While the column is constant, the centre is the value itself. */
+static inline void centre_and_span(double middle, double old, double x, double reach, double *centre, double *span) {
     double narrow = NARROW * fabs(middle), distance = fabs(x - middle);
+    *centre = middle;
     if (old > narrow) {
         *span = most(old, least(distance, reach * old));
     } else if (distance > narrow) {
@@ -137,23 +146,26 @@ static inline bool centre_row(const column_book *book, i64 learnt, double reach,
     bool every = is_surveyed(learnt), some = false;
     i64 rows = surveyed(learnt);
     for (i64 j = 0; j < row->k; j++) {
-        i64 slot = slot_at(book, row->start[j]);
-        if (!every && book->mark[slot & (MARKS - 1)] == 0)
+        i64 line = line_of(book, row->start[j]);
+        if (!every && book->mark[line & (MARKS - 1)] == 0)
             continue;
-        i64 at = entry_of(book, slot);
+        i64 at = entry_of(book, slot_at(book, line));
         row->entry[j] = (double)at;
-        double centre = at < 0 ? 0.0 : centre_of(book, at, rows);
+        if (at < 0)
+            continue;
+        hold_centre(book, at, rows);
+        double centre = *cell(book, CENTRE, at);
         if (centre == 0.0)
             continue;
         some = true;
-        row->centre[j] = centre;
-        centre_and_span(book, at, zero_distance(book, at, centre, rows), row->x[j], reach, row->centre + j, row->span + j);
+        centre_and_span(centre, *cell(book, FURTHEST, at), row->x[j], reach, row->centre + j, row->span + j);
     }
     return some;
 }
 
 /* Make an entry if there is room in the set of the slot, or else some. */
-static inline void enter_column(column_book *book, i64 slot, double value, i64 rows) {
+static inline void enter_column(column_book *book, i64 line, double value, i64 rows) {
+    i64 slot = slot_at(book, line);
     i64 first = (slot & (SETS - 1)) * WAYS;
     for (i64 at = first; at < first + WAYS; at++)
         if (*cell(book, SLOT_KEY, at) == 0.0) {
@@ -161,6 +173,8 @@ static inline void enter_column(column_book *book, i64 slot, double value, i64 r
             *cell(book, COUNT, at) = 1.0;
             *cell(book, SINCE, at) = (double)rows;
             *cell(book, SUM, at) = *cell(book, LOW, at) = *cell(book, HIGH, at) = value;
+            *cell(book, LINE, at) = (double)line;
+            *cell(book, HELD_AT, at) = 0.0;
             book->tracked++;
             return;
         }
@@ -172,8 +186,13 @@ static inline void enter_column(column_book *book, i64 slot, double value, i64 r
 }
 
 static inline void note_extremes(const column_book *book, i64 at, double value) {
-    *cell(book, LOW, at) = least(*cell(book, LOW, at), value);
-    *cell(book, HIGH, at) = most(*cell(book, HIGH, at), value);
+    if (value < *cell(book, LOW, at))
+        *cell(book, LOW, at) = value;
+    else if (value > *cell(book, HIGH, at))
+        *cell(book, HIGH, at) = value;
+    else
+        return;
+    *cell(book, HELD_AT, at) = 0.0;
 }
 
 /* Mark the entries that may be centred after `rows` rows of the survey. */
@@ -181,7 +200,7 @@ static inline void mark_columns(const column_book *book, i64 rows) {
     memset(book->mark, 0, MARKS);
     for (i64 at = 0; at < ENTRIES; at++)
         if (*cell(book, SLOT_KEY, at) != 0.0 && is_common(book, at, rows))
-            book->mark[(i64)(*cell(book, SLOT_KEY, at) - 1.0) & (MARKS - 1)] = 1;
+            book->mark[(i64)*cell(book, LINE, at) & (MARKS - 1)] = 1;
 }
 
 /* Add a row, learnt after `learnt` others, to the book. Its values are less their centres, as learnt; centres and entries are those of
@@ -202,15 +221,15 @@ static inline void note_row(column_book *book, i64 learnt, const column_row *row
         i64 at = known ? (i64)row->entry[j] : -1;
         if (at < 0 && value == 1.0)
             continue;
-        i64 slot = slot_at(book, row->start[j]);
-        if (at >= 0 && *cell(book, SLOT_KEY, at) == (double)slot + 1.0) { /* unless a feature of this row has removed it */
+        i64 line = line_of(book, row->start[j]);
+        if (at >= 0 && *cell(book, SLOT_KEY, at) == (double)slot_at(book, line) + 1.0) { /* unless a feature of this row has removed it */
             *cell(book, COUNT, at) += 1.0;
             *cell(book, SUM, at) += value;
             note_extremes(book, at, value);
             if (is_common(book, at, rows + 1))
-                book->mark[slot & (MARKS - 1)] = 1;
+                book->mark[line & (MARKS - 1)] = 1;
         } else if (value != 1.0) {
-            enter_column(book, slot, value, rows);
+            enter_column(book, line, value, rows);
         }
     }
     if (book->tracked > 0 && (rows & (MARKED_EVERY - 1)) == 0)

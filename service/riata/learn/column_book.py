@@ -10,6 +10,7 @@ from riata.base.arrays import F64, I64, U8, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.frozen import check_numbers, check_slots
 from riata.learn.learner import ColumnRange
+from riata.learn.slot_table import SlotTable
 
 ENTRIES: Final = 2048  # these and the next are the numbers of numeric_columns.h
 KEY: Final = 0  # numbers of an entry: the slot plus one, 0 for none
@@ -18,6 +19,8 @@ SUM: Final = 3
 LOW: Final = 4
 HIGH: Final = 5
 ENTRY: Final = 6
+LINE: Final = 6  # and what is no state: the line of the slot; then when a centre was computed, and its numbers
+KEPT: Final = 10
 MARKS: Final = 1024
 DENSE: Final = 1024  # rows that are all in the survey; then one in each BLOCK
 BLOCK: Final = 16
@@ -28,7 +31,7 @@ _OLDER: Final = "column"  # in place of `survey` in states of ALGO_VERSION 4 and
 class ColumnBook:
     """The entries of the book, for a kernel and for a frozen state.
 
-    column : f64[ENTRY, ENTRIES]; none if columns are not centred
+    column : f64[KEPT, ENTRIES]; none if columns are not centred
     mark   : u8[MARKS]
     """
 
@@ -38,7 +41,7 @@ class ColumnBook:
         centred    : whether columns are centred
         """
         self._counts, self._at, self._centred = counts, at, centred
-        self.column: F64 = np.zeros((ENTRY, ENTRIES if centred else 0))
+        self.column: F64 = np.zeros((KEPT, ENTRIES if centred else 0))
         self.mark: U8 = np.ones(MARKS, np.uint8)
 
     @property
@@ -59,6 +62,7 @@ class ColumnBook:
         """Let a column, if it has an entry, have the values of a range."""
         for at in np.flatnonzero(self.column[KEY] == slot + 1.0).tolist():
             self.column[[SUM, LOW, HIGH], at] = self.column[COUNT, at] * found.mean, found.low, found.high
+            self.column[LINE + 1 :, at] = 0.0
 
     def freeze(self) -> Arrays:
         """Return copies of the entries; nothing if columns are not centred.
@@ -73,11 +77,11 @@ class ColumnBook:
         return {
             "entry": entry,
             "column_slot": self.column[KEY, entry].astype(np.int64) - 1,
-            "survey": self.column[COUNT:, entry].T.ravel(),
+            "survey": self.column[COUNT:ENTRY, entry].T.ravel(),
         }
 
-    def thaw(self, arrays: Arrays) -> None:
-        """Restore checked entries into an empty book; counts[0] is that of the state."""
+    def thaw(self, arrays: Arrays, slots: SlotTable) -> None:
+        """Restore checked entries of a table into an empty book; counts[0] is that of the state."""
         if not self._centred:
             return
         entry = arrays["entry"]
@@ -86,7 +90,8 @@ class ColumnBook:
         else:
             survey = arrays["survey"].astype(np.float64)
         self.column[KEY, entry] = arrays["column_slot"].astype(np.int64) + 1
-        self.column[COUNT:, entry] = survey.reshape(-1, ENTRY - 1).T
+        self.column[COUNT:ENTRY, entry] = survey.reshape(-1, ENTRY - 1).T
+        self.column[LINE, entry] = slots.lines_of(arrays["column_slot"].astype(np.uint32))
         self._counts[self._at] = len(entry)
 
     def names_in(self, arrays: Arrays) -> set[str]:

@@ -242,7 +242,7 @@ class MixedGradient(Learner):
         if self._has_base():
             self._member[[SHARE, INTERCEPT], OTHER], self._scalars[SCALARS:] = np.split(arrays["base"], 2)
         self._counts[LEARNT] = arrays["counts"][0]
-        self._book.thaw(arrays)
+        self._book.thaw(arrays, self._slots)
         self._alive.hold(slot)
         self._seen.hold(seen)
 

@@ -256,7 +256,7 @@ class TruncatedGradient(Learner):
         self._scalars[:GAIN] = arrays["scalars"]
         if self._settings.calibrated:
             self._scalars[GAIN:] = arrays["calibration"]
-        self._book.thaw(arrays)
+        self._book.thaw(arrays, self._slots)
         self._alive.hold(slot)
         self._seen.hold(seen)
 
