@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ __all__ = ["service"]
 CASES = Path(os.environ.get("RIATA_SHARED", "/nowhere")) / "cases"
 
 
-def fit(tmp_path: Path, file: Path, *options: str) -> tuple[Path, dict[str, object], str]:
+def fit(tmp_path: Path, file: Path, *options: str) -> tuple[Path, dict[str, Any], str]:
     out = tmp_path / f"{file.stem}.riata"
     done = run("fit", "--online", str(file), "--out", str(out), "--json", *options)
     assert done.exit_code == 0, done.output
@@ -102,7 +103,7 @@ def test_a_column_with_zeros_before_its_digits_is_a_category(tmp_path: Path) -> 
 def test_the_cases_of_written_numbers(tmp_path: Path) -> None:
     _, comma, told = fit(tmp_path, CASES / "a1-decimal-comma.csv")
     _, point, _ = fit(tmp_path, CASES / "a1-decimal-point-reference.csv")
-    assert comma["figures"]["cumulative"]["log_loss"] == point["figures"]["cumulative"]["log_loss"]  # type: ignore[index]
+    assert comma["figures"]["cumulative"]["log_loss"] == point["figures"]["cumulative"]["log_loss"]
     assert comma["non_zeros"] == point["non_zeros"]
     assert "  number    preis (written as '13,44')" in told.splitlines()
     model, _, told = fit(tmp_path, CASES / "b-leading-zeros.csv")
@@ -176,3 +177,28 @@ def test_a_column_that_two_options_name_is_refused(tmp_path: Path) -> None:
         layout_of("auto", category=["a"], number=["a"])
     with pytest.raises(BadInput, match="no column 'b'"):
         rows_of(table(tmp_path, "a,label\n1,1\n"), number=["b"])
+
+
+DAYS = "day,x,label\n" + "".join(f"2026/{1 + k // 28:02}/{1 + k % 28:02},{k % 7},{k % 2}\n" for k in range(112))
+
+
+def test_a_column_of_times_is_named_with_what_to_set(tmp_path: Path) -> None:
+    file = table(tmp_path, DAYS)
+    _, _, told = fit(tmp_path, file)
+    assert '  category  day (times? set encoder.fields to {"day": "time"})' in told
+    model, report, told = fit(tmp_path, file, "--set", 'encoder.fields={"day": "time"}')
+    assert "times?" not in told
+    assert report["warnings"] == []
+    assert Model.from_file(model).fields == {"day": "time", "day.weekday": "category", "x": "number"}
+    _, _, told = fit(tmp_path, table(tmp_path, DAYS.replace("/28,", "/31,"), "odd.csv"))
+    assert "times?" not in told  # there is no 31st of February
+
+
+def test_the_report_of_a_fit_warns_of_values_that_are_not_of_their_kind(tmp_path: Path) -> None:
+    file = table(tmp_path, "day,x,label\n" + "".join(f"{1 + k % 28}.3.2026,{k % 7},{k % 2}\n" for k in range(112)))
+    _, report, _ = fit(tmp_path, file, "--set", 'encoder.fields={"day": "time"}')
+    [warning] = report["warnings"]
+    assert (warning["code"], warning["features"]) == ("unreadable_values", ["day"])
+    done = run("fit", "--online", str(file), "--set", 'encoder.fields={"day": "time"}')
+    assert "warning   112 values of day are no time: " in done.stdout
+    assert "[unreadable_values]" in done.stdout

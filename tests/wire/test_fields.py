@@ -134,6 +134,9 @@ def named(row: list[tuple[int, float, str]]) -> dict[str, float]:
         ("b", "maybe", {"b=maybe": 1.0}),
         ("t", "soon", {"t=soon": 1.0}),
         ("t", "2026-02-30", {"t=2026-02-30": 1.0}),
+        ("t", "2026/02/30", {"t=2026/02/30": 1.0}),
+        ("t", "2026/11-29", {"t=2026/11-29": 1.0}),
+        ("t", "29/11/2026", {"t=29/11/2026": 1.0}),
         ("l", "a", {"l=a": 1.0}),
         ("l", ["a", "b"], {"l=a": 1.0, "l=b": 1.0}),
         ("l", '["a","b"]', {"l=a": 1.0, "l=b": 1.0}),
@@ -186,7 +189,8 @@ def test_every_hour_of_a_week_is_its_own() -> None:
 
 
 def test_a_date_has_no_hour() -> None:
-    assert Model({"when": "time"}).features({"when": "2026-11-29"}) == {"when": 20786.0, "when.weekday=Sun": 1.0}
+    for written in ("2026-11-29", "2026/11/29"):
+        assert Model({"when": "time"}).features({"when": written}) == {"when": 20786.0, "when.weekday=Sun": 1.0}
 
 
 @pytest.mark.parametrize(

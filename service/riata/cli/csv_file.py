@@ -204,14 +204,20 @@ def _column(name: str, seen: _Seen, roles: Roles, rows: int, delimiter: str) -> 
             about.append(f"{seen.numbers.zeros!r} begins with a zero: --number {name}?")
         elif 2 * len(words) < len(seen.values):
             about.append(f"most cells are numbers, but {words[0]!r} is not")
-    if (
-        kind == "category"
-        and name not in roles.drop
-        and name not in (roles.event_id, roles.subject)
-        and _UNIQUE_FROM <= rows == len(seen.values)
-    ):
-        about.append(f"a value a row: --drop {name}?")
+    if kind == "category" and name not in roles.drop and name not in (roles.event_id, roles.subject):
+        if known is None and _are_times(seen.values):
+            about.append(f'times? set encoder.fields to {{"{name}": "time"}}')
+        elif _UNIQUE_FROM <= rows == len(seen.values):
+            about.append(f"a value a row: --drop {name}?")
     return Column(name, kind, ", ".join(about))
+
+
+def _are_times(values: Iterable[str]) -> bool:
+    """Whether every cell is a time, or says that there is none."""
+    from riata.wire.fields import moment_of
+
+    words = [value for value in values if value.lower() not in ABSENT]
+    return bool(words) and all(moment_of(word) is not None for word in words)
 
 
 def _is_truth(values: Iterable[str]) -> bool:

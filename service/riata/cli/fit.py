@@ -272,6 +272,7 @@ def document(run: Fit, seconds: float, out: Path | None, content: bytes | None) 
         "duplicate": run.duplicate,
         "refused": run.refused,
         "problems": [{"line": one.line, "code": one.code, "detail": one.detail} for one in run.problems],
+        "warnings": run.warnings(),
         "interrupted": run.interrupted,
         "features": run.features,
         "classes": len(run.state.config.classes.names),
@@ -306,6 +307,9 @@ def show(report: dict[str, Any]) -> str:
         )
     if report["interrupted"]:
         lines.append(("stopped", "by Ctrl-C; the model has learnt the rows above"))
+    for one in report["warnings"]:
+        features = f" Features: {', '.join(one['features'])}." if one.get("features") else ""
+        lines.append(("warning", f"{one['detail']}{features} [{one['code']}]"))
     problems = [f"line {one['line']}: {one['detail']} [{one['code']}]" for one in report["problems"]]
     return "\n".join([*problems, *(f"{name:9} {text}" for name, text in lines)])
 

@@ -79,9 +79,10 @@ function dayOf(year, month, day) {
   return year > 0 && at.getUTCMonth() === month - 1 && at.getUTCDate() === day ? at.getTime() / 86400000 : null;
 }
 
-// A time of RFC 3339, whose seconds and offset may be missing, or a date; null if it is none.
+// A time of RFC 3339, whose seconds and offset may be missing, or a date; also with slashes in place of `-`. Null if it
+// is none.
 function momentOf(written) {
-  const text = written.replaceAll(":60", ":59");  // a leap second
+  const text = written.replaceAll(":60", ":59").replace(/(\d{4})\/(\d{2})\/(?=\d{2})/, "$1-$2-");  // a leap second; slashes
   const found = DATE.exec(text) ?? TIME_OF_DAY.exec(text);
   if (found === null) return null;
   const [year, month, date] = found.slice(1, 4).map(Number), day = dayOf(year, month, date);

@@ -24,6 +24,7 @@ NUMBER, FIELD_EQUALS, FIELD_NAMESPACE, CROSS = 0, 1, 3, 4
 YES, NO = {"1", "true", "yes", "y", "t"}, {"0", "false", "no", "n", "f"}
 ABSENT = {"", "na", "n/a", "<na>", "#n/a", "#div/0!", "nan", "null", "none", "-", "?", "\\n", "nat"}
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+SLASHES = re.compile(r"(\d{4})/(\d{2})/(?=\d{2})")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 TIME_OF_DAY = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[Zz]|[+-]\d{2}:\d{2})?")
 PER_DAY = {"time": 1.0, "unix_s": 86_400.0, "unix_ms": 86_400_000.0}
@@ -219,7 +220,9 @@ def text_of(value: float | bool) -> str:
 
 
 def moment_of(text: str) -> tuple[float, list[tuple[str, str]]] | None:
-    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date; None if it is none."""
+    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date; also with slashes in place of `-`. None if
+    it is none."""
+    text = SLASHES.sub(r"\1-\2-", text, 1)
     try:
         if DATE.fullmatch(text):
             return moment(float((date.fromisoformat(text) - EPOCH.date()).days), False)

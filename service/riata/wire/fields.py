@@ -67,6 +67,7 @@ OF_TEXTS: Final = (CATEGORY, LIST, TEXT)  # in which numbers are texts too
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
 _DAYS_MAX: Final = 2_932_896.0  # of the year 9999; `datetime` knows no later one
+_SLASHES: Final = re.compile(r"(\d{4})/(\d{2})/(?=\d{2})")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME_OF_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:[Zz]|[+-]\d{2}:\d{2})?")
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -402,7 +403,7 @@ def _text_as(kind: int, text: str) -> tuple[Value, int | None]:
     if lower in ABSENT:
         return None, None
     if kind >= TIME:
-        found = _moment_of(word)
+        found = moment_of(word)
         return (text, UNREADABLE) if found is None else (found, None)
     if lower in ("true", "false"):
         return float(lower == "true"), CONTRARY
@@ -410,8 +411,9 @@ def _text_as(kind: int, text: str) -> tuple[Value, int | None]:
     return (text, UNREADABLE) if number is None or not abs(number) <= VALUE_ABS_MAX else (number, CONTRARY)
 
 
-def _moment_of(text: str) -> Moment | None:
-    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date."""
+def moment_of(text: str) -> Moment | None:
+    """Read a time of RFC 3339, whose seconds and offset may be missing, or a date; also with slashes in place of `-`."""
+    text = _SLASHES.sub(r"\1-\2-", text, 1)
     is_date = _DATE.fullmatch(text) is not None
     if not is_date and not _TIME_OF_DAY.fullmatch(text):
         return None

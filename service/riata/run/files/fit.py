@@ -8,11 +8,12 @@ effect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from riata.base.arrays import F64
+from riata.base.clock import SystemClock
 from riata.learn.learner import Stepped
 from riata.run.candidates.exports import write_export
 from riata.run.candidates.judging import event_losses, probabilities
@@ -20,6 +21,7 @@ from riata.run.files.reading import FileReading
 from riata.run.state.config import ModelConfig
 from riata.run.state.drift_answer import answer_unlogged
 from riata.run.state.model_state import add_unlogged, begun, unlogged
+from riata.run.writer.published import publish
 from riata.wire.batch import Batch
 from riata.wire.classes import ClassesConfig
 
@@ -48,6 +50,10 @@ class Fit(FileReading):
         """Return the bytes that the service's import route accepts."""
         frozen, weights = self.state.freeze(), self.state.learner.weights()
         return write_export(frozen.header, frozen.arrays, self.names.everything(), weights)
+
+    def warnings(self) -> list[dict[str, Any]]:
+        """Return what is wrong with the model, as the service says it: `code`, `detail`, and `features` if it concerns some."""
+        return publish(self.state, 0, 0, SystemClock()).warnings(self.names)
 
     @property
     def digest(self) -> str:
