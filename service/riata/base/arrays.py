@@ -34,3 +34,14 @@ def read_only(array: NDArray[T]) -> NDArray[T]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def distinct(values: NDArray[T]) -> NDArray[T]:
+    """Return the different values of an array, increasing. None may be a NaN.
+
+    `np.unique` hashes integers, which takes ten times as long, and its first call imports masked arrays: 40 ms.
+    """
+    ordered = np.sort(values, axis=None)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]

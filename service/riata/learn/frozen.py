@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import I64, U32, Arrays
+from riata.base.arrays import I64, U32, Arrays, distinct
 from riata.base.errors import Corrupt
 
 _NO_LIMIT = float("-inf")
@@ -81,9 +81,9 @@ def merged(slots: U32, more: U32) -> U32:
     """The union of `slots`, increasing, and `more`; it is increasing too. `np.union1d` would take ten times as long and hold the
     interpreter's lock all the time."""
     if not len(slots):
-        return np.unique(more) if bool((np.diff(more.astype(np.int64)) <= 0).any()) else more
+        return distinct(more) if bool((np.diff(more.astype(np.int64)) <= 0).any()) else more
     places = _places(more, slots)
-    new = np.unique(more[slots[np.minimum(places, len(slots) - 1)] != more])
+    new = distinct(more[slots[np.minimum(places, len(slots) - 1)] != more])
     return np.insert(slots, _places(new, slots), new) if len(new) else slots
 
 

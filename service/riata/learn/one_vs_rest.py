@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from riata.base.arrays import BOOL, U32, Arrays
+from riata.base.arrays import BOOL, U32, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.learner import Learner, Stepped, Weights
 from riata.maths.links import Link
@@ -129,7 +129,7 @@ class OneVsRest(Learner):
 
 def heads_together(heads: Sequence[Weights], link: Link, bits: int) -> Weights:
     """Return the weights of several classes as one; see `Weights.heads`."""
-    slot = np.unique(np.concatenate([np.zeros(0, np.uint32), *(head.slot for head in heads)]))
+    slot = distinct(np.concatenate([np.zeros(0, np.uint32), *(head.slot for head in heads)]))
     beta = np.zeros(len(slot))
     for head in heads:
         at = np.searchsorted(slot, head.slot)

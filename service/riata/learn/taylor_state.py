@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import F64, I64, U32, Arrays
+from riata.base.arrays import F64, I64, U32, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.feature_names import fingerprints_of
 from riata.learn.frozen import check_counts, check_names, check_numbers, check_slots, merged
@@ -712,7 +712,7 @@ def _check_keys(key: NDArray[np.generic], size: int, bits: int, *, holes: bool) 
         raise Corrupt(f"learner state: member_key is not {size} keys")
     used = key[key.astype(np.int64) >= 0]
     free = size - len(used)
-    if int(key[0]) != -1 or int(key.min()) < -1 or int(key.max()) >= 2**bits or len(np.unique(used)) < len(used):
+    if int(key[0]) != -1 or int(key.min()) < -1 or int(key.max()) >= 2**bits or len(distinct(used)) < len(used):
         raise Corrupt("learner state: member_key has a key twice, or an invalid key")
     if free > 1 and not holes:
         raise Corrupt("learner state: member_key has a position without a feature")
@@ -732,7 +732,7 @@ def _check_ragged(
     row = np.repeat(np.arange(rows), length)
     entries = at.astype(np.int64)
     if dtype == np.int32:  # positions, in any order
-        if len(np.unique(row * 2**32 + entries)) < features:
+        if len(distinct(row * 2**32 + entries)) < features:
             raise Corrupt(f"learner state: {name} rows have a feature twice")
     elif bool((np.diff(entries)[np.diff(row) == 0] <= 0).any()):
         raise Corrupt(f"learner state: {name} rows are not sorted by hash, or have a feature twice")
@@ -806,7 +806,7 @@ def check_lazy(lazy: Arrays, size: int, rows: int) -> None:
         return
     tracked = lazy["lazy_tracked"]
     n = len(tracked) if tracked.ndim == 1 else -1
-    if tracked.dtype != np.int64 or n < 0 or len(np.unique(tracked)) < n:
+    if tracked.dtype != np.int64 or n < 0 or len(distinct(tracked)) < n:
         raise Corrupt("learner state: lazy_tracked is not a list of distinct positions")
     if n and not 0 <= int(tracked.min()) <= int(tracked.max()) < size:
         raise Corrupt("learner state: lazy_tracked has a position that is not in use")

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import I64, U8, U64
+from riata.base.arrays import I64, U8, U64, distinct
 from riata.base.limits import NAMES_KEPT_MAX
 from riata.native.library import address, core, struct
 from riata.wire.encoder import EncoderConfig
@@ -168,7 +168,7 @@ class NameBook:
         """Return the slots of 2^bits in which a name begins with `prefix`, increasing. Cost: one look at every name."""
         held = self._held
         slots = held.fingerprint[_with_prefix(held, prefix)] >> np.uint64(FINGERPRINT_BITS - bits)
-        return [int(slot) for slot in np.unique(slots)]
+        return [int(slot) for slot in distinct(slots)]
 
     def with_prefix(self, prefix: str) -> list[tuple[str, int]]:
         """Return the names that begin with `prefix`, oldest first, each with the hash that rows have of it.

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import BOOL, I64
+from riata.base.arrays import BOOL, I64, distinct
 from riata.base.errors import Corrupt
 from riata.store import layout, records
 from riata.store.store import Record
@@ -155,4 +155,4 @@ NO_CONTROL_EVENTS: Final = ControlEventsSeen(b"", lambda _event: None).collected
 def joined(parts: Sequence[ControlEvents]) -> ControlEvents:
     """Return the control events of consecutive ranges of a log as those of one range."""
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)] if parts else [*NO_CONTROL_EVENTS]
-    return ControlEvents(columns[0], np.unique(columns[1]), columns[2])
+    return ControlEvents(columns[0], distinct(columns[1]), columns[2])

@@ -200,8 +200,9 @@ class Curve:
         self._rested = int(last[EXAMPLES]) + int(last[NON_ZEROS]) // REST
 
     def _belongs(self, examples: F64) -> BOOL:
-        regular: BOOL = examples % self.spacing == 0
-        return regular | np.isin(examples, EARLY)
+        of_spacing: BOOL = examples % self.spacing == 0
+        early: BOOL = (examples[:, np.newaxis] == EARLY).any(axis=1)
+        return of_spacing | early
 
 
 def _find_carried(points: F64, applied: int) -> Carried:

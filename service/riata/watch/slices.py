@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from riata.base.arrays import BOOL, F64, I64, U32, Arrays
+from riata.base.arrays import BOOL, F64, I64, U32, Arrays, distinct
 from riata.base.errors import Corrupt
 from riata.learn.learner import Stepped
 from riata.maths.links import LINKS, Answers
@@ -95,7 +95,7 @@ class Slices(Observer):
         row, which = row[by_slice], which[by_slice]
         edges = np.flatnonzero(np.diff(which, prepend=-1)).tolist()
         for start, stop in pairwise([*edges, len(which)]):
-            self._add(int(which[start]), np.unique(row[start:stop]), stepped)
+            self._add(int(which[start]), distinct(row[start:stop]), stepped)
 
     def figures(self) -> list[Figures]:
         """Return field, value, number of events, and the figures of all and of faded events, None where undefined; the slice with
@@ -150,7 +150,7 @@ class Slices(Observer):
         sums, examples, names = found["sums"], found["examples"], thaw_names(arrays, k, "slices")
         if not np.isfinite(sums).all() or (sums[:, :, WEIGHT] < 0.0).any() or (sums[:, :, SCALE] < 1.0).any():
             raise Corrupt("slices: a sum is out of range")
-        if examples.min(initial=0) < 0 or examples.max(initial=0) > EVENTS_MAX or len(np.unique(found["hash"])) != k:
+        if examples.min(initial=0) < 0 or examples.max(initial=0) > EVENTS_MAX or len(distinct(found["hash"])) != k:
             raise Corrupt("slices: a count or a hash is out of range")
         self._names = names
         self._hash, self._examples, self._sums = found["hash"], examples, sums

@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from riata.base.arrays import F64, I64
+from riata.base.arrays import F64, I64, distinct
 from riata.lab.batch.certificate import Record
 from riata.lab.batch.passes import (
     Columns,
@@ -144,7 +144,7 @@ class _Run:
         """P for a work list. rho is estimated again when the list has become twice as long or half."""
         if self._limits.at_once is not None:
             return max(1, self._limits.at_once // self._halved)
-        features = np.unique(work % len(self._penalty))
+        features = distinct(work % len(self._penalty))
         size, rho = self._rho
         if not size / 2 < len(features) < size * 2 and len(features):
             rho = spectral_radius(self._columns, features, self._norm, ITERATIONS, self._limits.seed)

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from riata.base.arrays import BOOL, I64
+from riata.base.arrays import BOOL, I64, distinct
 from riata.base.clock import rfc3339
 from riata.base.errors import Busy, Conflict, Corrupt, LogGap, NotFound
 from riata.run.log.effective_log import EffectiveLog, read_effective_log
@@ -120,7 +120,7 @@ class History:
 
     def forgotten(self) -> I64:
         """Return all rows that were forgotten, increasing."""
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
+        return distinct(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in self.forgets)]))
 
     def undone(self, to: int) -> dict[str, Any]:
         """Return what going back to event `to` undoes, as JSON, without times: events and how many of each kind."""
@@ -433,7 +433,7 @@ class Relearning:
             found.forgotten += theirs.tolist()
             found.unlearnt += len(np.setdiff1d(theirs, undone))
             found.examples += batch.n - len(np.union1d(known, undone))
-            for start, rows in parts_without(first, batch, np.unique(np.concatenate([theirs, known, undone]))):
+            for start, rows in parts_without(first, batch, distinct(np.concatenate([theirs, known, undone]))):
                 state.learn(start, [rows], self._skips)
             first += batch.n
         last = run[-1].last

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from riata.base.arrays import BOOL, F64, I64, U8, U32
+from riata.base.arrays import BOOL, F64, I64, U8, U32, distinct
 from riata.base.errors import Corrupt, LogFork
 from riata.base.halt import require_wanted
 from riata.base.limits import VALUE_ABS_MAX
@@ -229,7 +229,7 @@ def _numbers(whole: U8, at: I64, count: int, kind: str) -> NDArray[Any]:
 def _stored(whole: U8, begin: I64, form: I64, indptr: I64) -> F64:
     """Return f64[nnz]: the stored whole numbers of rows of these forms, whose values begin at `begin`."""
     stored = np.ones(int(indptr[-1]))
-    for each in np.unique(form).tolist():
+    for each in distinct(form).tolist():
         if each != _ONES:
             entries = np.flatnonzero(np.repeat(form == each, np.diff(indptr)))
             row = np.searchsorted(indptr, entries, "right") - 1

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from riata.base.arrays import F64, U32
+from riata.base.arrays import F64, U32, distinct
 from riata.base.errors import Corrupt
 from riata.predict.name_book import NameBook
 from riata.run.engine import Engine
@@ -114,7 +114,7 @@ def figures_in(batches: Sequence[Batch], fields: Sequence[Field], book: NameBook
         common = sorted(((text, int(count[k])) for text, k in found), key=lambda one: (-one[1], one[0]))
         there = sum(number for _, number in common)
         if field.kind in ("list", "text"):  # a row may have several
-            there = len(np.unique(row[np.isin(at, [k for _, k in found])]))
+            there = len(distinct(row[np.isin(at, [k for _, k in found])]))
         made[name] = _figures(values, common, there, batch.n)
     return Looked(batch.n, made)
 
@@ -144,4 +144,4 @@ def _category_of(name: str, known: dict[str, Field]) -> tuple[str, str] | None:
 def _figures(values: F64, texts: list[tuple[str, int]], there: int, rows: int) -> Figures:
     least, median, largest = (float(v) for v in np.quantile(values, (0.0, 0.5, 1.0))) if len(values) else (None, None, None)
     common = tuple(Common(text, count / rows) for text, count in texts[:COMMON])
-    return Figures(min((len(values) + there) / rows, 1.0), len(np.unique(values)) + len(texts), least, median, largest, common)
+    return Figures(min((len(values) + there) / rows, 1.0), len(distinct(values)) + len(texts), least, median, largest, common)

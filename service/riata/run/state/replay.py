@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from riata.base.arrays import I64
+from riata.base.arrays import I64, distinct
 from riata.base.errors import Corrupt, LogGap
 from riata.run.log.log_reading import Call, cut, joined, parts_without, read_again, read_log, runs
 from riata.run.state.core import Core, Schedule
@@ -176,7 +176,7 @@ def _look_ahead(call: Call, model: str, start: int, applied: int) -> _Ahead:
         elif len(rows := forgotten_by(record)):
             forgets.append((record.first, rows))
         upgrades.note(record)
-    rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in forgets)]))
+    rows = distinct(np.concatenate([np.zeros(0, np.int64), *(rows for _, rows in forgets)]))
     return _Ahead(frozenset(skips), upgrades.found, forgets, rows)
 
 
