@@ -19,7 +19,7 @@ from riata.store.sqlite.online_backup import PART, WAL_NAME, copy_segments, requ
 from riata.store.sqlite.payload_files import NAME as PAYLOADS
 from riata.store.sqlite.schema import DATABASE_NAME, FILE_MODE, SEQ_BITS, connect
 from riata.store.sqlite.store import OFFLINE, SqliteStore, read_sqlite
-from riata.store.sqlite.witness import WITNESS_NAME, examine, require_whole
+from riata.store.sqlite.witness import WITNESS_NAME
 from riata.store.store import Append, Owner, Record
 
 # The repairs of `riata repair` in the embedded store: cutting a log, and moving a model into a store of its own.
@@ -60,14 +60,7 @@ class RepairStore(SqliteStore):
 
 def open_for_repair(directory: Path) -> RepairStore:
     """Open an existing store that no service uses. Raises as `open_sqlite` does."""
-    lock = DirectoryLock(directory)
-    try:
-        found = examine(directory)
-        require_whole(directory, found)
-        return RepairStore.on(directory, lock, OFFLINE, found)
-    except BaseException:
-        lock.release()
-        raise
+    return RepairStore.open(directory, OFFLINE)
 
 
 def cut_rows(connection: sqlite3.Connection, model: str, event: int) -> ModelRow:

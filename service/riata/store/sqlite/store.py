@@ -6,6 +6,7 @@ decides which errors are refusals and which end the store. `payload_files.py` ho
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sqlite3
@@ -67,19 +68,14 @@ def open_sqlite(directory: Path, settings: SqliteSettings) -> SqliteStore:
     `newer_format`; `events_missing`: acknowledged events are no longer there), `Unavailable`, `OSError`.
     """
     make_directory(directory)
-    return _open(directory, settings, read_only=False)
+    return SqliteStore.open(directory, settings)
 
 
 def open_despite_losses(directory: Path, settings: SqliteSettings) -> tuple[SqliteStore, Sequence[Loss]]:
     """Open a store like `open_sqlite`, even if acknowledged events are missing; also return these losses. The witness of a model
     stays unchanged until an append to the model, or `renew_witness`."""
-    lock = DirectoryLock(directory)
-    try:
-        found = examine(directory)
-        return SqliteStore.on(directory, lock, settings, found), found.losses
-    except BaseException:
-        lock.release()
-        raise
+    store = SqliteStore.open(directory, settings, despite_losses=True)
+    return store, store.losses
 
 
 def open_in_memory(dedupe_events: int) -> SqliteStore:
@@ -97,18 +93,7 @@ def read_sqlite(directory: Path) -> SqliteStore:
         if directory.is_dir():
             require_whole(directory, examine(directory))
         raise NotFound(f"there is no store in {directory}", "no_store")
-    return _open(directory, OFFLINE, read_only=True)
-
-
-def _open(directory: Path, settings: SqliteSettings, read_only: bool) -> SqliteStore:
-    lock = DirectoryLock(directory)
-    try:
-        found = examine(directory)
-        require_whole(directory, found)
-        return SqliteStore.on(directory, lock, settings, None if read_only else found)
-    except BaseException:
-        lock.release()
-        raise
+    return SqliteStore.open(directory, OFFLINE, read_only=True)
 
 
 class SqliteStore:
@@ -125,6 +110,7 @@ class SqliteStore:
         self._lock = lock
         read_only = examined is None
         self.in_memory = lock is None
+        self.losses: Sequence[Loss] = () if examined is None else examined.losses
         self._witness = Witness() if examined is None or lock is None else Witness.open(directory, examined.witness)
         self._found = [LOST] if lock is None else [] if examined is None else examined.warnings()
         self._dedupe_events = settings.dedupe_events
@@ -144,14 +130,19 @@ class SqliteStore:
             self.renew_witness()
 
     @classmethod
-    def on(cls, directory: Path, lock: DirectoryLock, settings: SqliteSettings, examined: Examined | None) -> Self:
-        """Open the store of a locked directory. The database is closed again if that is refused."""
-        connection = connect(directory / DATABASE_NAME)
-        try:
-            return cls(connection, lock, directory, settings, examined)
-        except BaseException:
-            connection.close()
-            raise
+    def open(cls, directory: Path, settings: SqliteSettings, *, read_only: bool = False, despite_losses: bool = False) -> Self:
+        """Lock a directory and open its store. If that is refused, nothing stays open. Raises as `open_sqlite` does."""
+        with contextlib.ExitStack() as opened:
+            lock = DirectoryLock(directory)
+            opened.callback(lock.release)
+            found = examine(directory)
+            if not despite_losses:
+                require_whole(directory, found)
+            connection = connect(directory / DATABASE_NAME)
+            opened.callback(connection.close)
+            store = cls(connection, lock, directory, settings, None if read_only else found)
+            opened.pop_all()
+        return store
 
     def warnings(self) -> list[str]:
         return [warning for warning in (*self._found, self._witness.problem) if warning]
