@@ -66,7 +66,9 @@ class Shifts:
     def __init__(self, name: str, turn: Callable[[], bool], waiting: Callable[[], bool], end: Work) -> None:
         self._name, self._turn, self._waiting, self._end = name, turn, waiting, end
         self._gauge = StarvationGauge()
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # for the threads that take turns
+        self._begun = threading.Condition(lock)  # for the watch
         self._low, self._normal = _Worker(BESIDE), _Worker(NORMAL)
         self._holder = self._low
         self._begun_s: float | None = None  # since when the holder has been busy with its turn
@@ -113,7 +115,7 @@ class Shifts:
             self._begun_s = time.monotonic()
             if self._parked:
                 self._parked = False
-                self._changed.notify_all()
+                self._begun.notify()
 
     def aside(self, work: Work, halt: Halt) -> None:
         """Do something in another thread; what it computes can be made to wait with `halt`."""
@@ -128,6 +130,7 @@ class Shifts:
             else:
                 self._left.append((work, halt))  # the watch starts a thread, which then has its priority and not that of this one
             self._changed.notify_all()
+            self._begun.notify()
 
     def _start(self, worker: _Worker, suffix: str) -> None:
         thread = threading.Thread(target=self._run, args=(worker,), name=self._name + suffix, daemon=True)
@@ -174,6 +177,7 @@ class Shifts:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
+                self._begun.notify()
             return
 
     def _next(self, me: _Worker, waits: bool) -> _Worker:
@@ -193,6 +197,7 @@ class Shifts:
         if me is not self._low and len(self._idle) < IDLE_MAX:
             self._idle.append(me)
         self._changed.notify_all()
+        self._begun.notify()
 
     # -- the watch -------------------------------------------------------------------------------------------------
 
@@ -201,11 +206,11 @@ class Shifts:
             with self._changed:
                 if self._begun_s is None and not self._left and not self._ended and len(self._slices) <= RUNNING_MAX:
                     self._parked = True
-                    self._changed.wait()
+                    self._begun.wait()
                     self._parked = False
                 elif not self._left:
                     left_s = self._bound_s() - self.held_s()
-                    self._changed.wait(max(LOOK_S, left_s) if left_s > 0 else IDLE_LOOK_S)
+                    self._begun.wait(max(LOOK_S, left_s) if left_s > 0 else IDLE_LOOK_S)
                 works = [self._left.popleft() for _ in range(len(self._left))]
                 self._rotate()
                 if self.held_s() >= self._bound_s() and self._waiting() and not self._ended and self._aside < ASIDE_MAX:
