@@ -23,6 +23,8 @@ def url() -> Iterator[str]:
             rows = [{"zip": "01067", "age": 5, "zone": 1}, {"zip": 7, "age": 6, "zone": "B"}]
             riata.observe([{"features": row, "label": i} for i, row in enumerate(rows)], model="old", wait_applied=True)
             riata.create_model("new", {})
+            riata.create_model("regular", {})
+            riata.observe([{"features": {"age": 5}, "label": 1}], model="regular", wait_applied=True)
             riata.observe([{"features": row, "label": i} for i, row in enumerate(rows)], model="new", wait_applied=True)
         yield url
 
@@ -34,6 +36,10 @@ def test_fields_are_a_table_or_json(url: str) -> None:
     assert "category" in shown.stdout
     assert "since" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "3 fields; the newest 2 rows were looked at"
+    assert "contrary" in shown.stdout  # the zip 7
+    regular = run("fields", "regular", "--url", url)
+    assert "since" in regular.stdout
+    assert "contrary" not in regular.stdout
     found = json.loads(run("fields", "show", "new", "--json", "--url", url).stdout)
     assert {one["name"]: one["kind"] for one in found["fields"]} == {"zip": "category", "age": "number", "zone": "number"}
 

@@ -151,5 +151,5 @@ def behind(riata: Riata, model: str) -> str:
     return (
         f"all of it is on disk; learning is {logged - applied:,} events behind, at {applied:,} of {logged:,}. Predictions with "
         f"`min_seq={logged}` wait until it is there: GET /models/{model}/predict?min_seq={logged}, or "
-        f'riata.predict(rows, model="{model}", min_seq={logged}) in Python; `riata models` shows how far it is'
+        f'riata.predict(rows, model="{model}", min_seq={logged}) in Python; `riata models list` shows how far it is'
     )

@@ -44,8 +44,8 @@ def show(model: ModelArgument = "default", as_json: JsonOption = False, url: Url
     A field is a name at the top of the features. Its kind says how a value is read, whichever format brings it: 94107, 94107.0
     and "94107" are one category. The kinds are number, category, boolean, time, unix_s,
     unix_ms, list, text and curve. A kind is *declared*, or
-    *met*: the first value decides. *Contrary* values had another form than the kind and were read as it; *unreadable* ones became
-    indicators of their text.
+    *met*: the first value decides. If there are any, the table counts *contrary* values, which had another form than the kind and
+    were read as it, and *unreadable* ones, which became indicators of their text.
     """
     from rich.console import Console
     from rich.table import Table
@@ -56,12 +56,13 @@ def show(model: ModelArgument = "default", as_json: JsonOption = False, url: Url
         typer.echo(json.dumps(found))
         return
     table = Table()
-    for name in ("field", "kind", "decided", "since", "rows", "values", "contrary", "unreadable"):
-        table.add_column(name)
+    odd = [name for name in ("contrary", "unreadable") if any(one[name] for one in found["fields"])]
+    for name in ("field", "kind", "decided", "since", "rows", "values", *odd):
+        table.add_column(name, overflow="fold")
     for one in found["fields"]:
-        decided, odd = "declared" if one["declared"] else "met", (f"{one['contrary']:,}", f"{one['unreadable']:,}")
+        decided, counts = "declared" if one["declared"] else "met", [f"{one[name]:,}" for name in odd]
         since = "" if one["since"] is None else f"{one['since']:,}"
-        table.add_row(one["name"], one["kind"], decided, since, *_values(one["recent"]), *odd)
+        table.add_row(one["name"], one["kind"], decided, since, *_values(one["recent"]), *counts)
     if found["fields"]:
         Console().print(table)
     typer.echo(_summary(model, found))
