@@ -240,7 +240,7 @@ def plan_one(
     restores: Restores = (),
 ) -> Planned:
     """Plan one request for a model at `head` (None: no such model); `fresh` are the ids of earlier requests of the group."""
-    n = 0 if request.batch is None else request.batch.n
+    n = 0 if request.batch is None else len(request.batch.label)
     if head is None:
         return _nothing(request, _rows(n), NotFound(f"no model {request.model!r}", "model_not_found"))
     if request.kind != "observe":

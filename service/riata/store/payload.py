@@ -169,7 +169,7 @@ def encode_batch(batch: Batch) -> bytes:
     Raises `BadInput` (code `bad_batch`) if `decode_batch` could not return the same batch: a payload that cannot be read back
     is never written.
     """
-    return encode_parts(batch, np.array([batch.n]))[0]
+    return encode_parts(batch, np.array([len(batch.label)]))[0]
 
 
 def encode_parts(batch: Batch, stop: I64) -> list[bytes]:

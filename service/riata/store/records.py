@@ -194,7 +194,7 @@ def coded_digest(code: int, count: int, accepted_ms: int, payload: bytes) -> byt
 def observe_record(batch: Batch, accepted_ms: int) -> tuple[bytes, bytes]:
     """Return payload and digest of the record that holds `batch`. Raises `BadInput` as `encode_batch` does."""
     payload = encode_batch(batch)
-    return payload, coded_digest(KIND_CODES["observe"], batch.n, accepted_ms, payload)
+    return payload, coded_digest(KIND_CODES["observe"], len(batch.label), accepted_ms, payload)
 
 
 def write_ahead(batch: Batch, accepted_ms: int) -> Encoded:

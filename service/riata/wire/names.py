@@ -146,7 +146,7 @@ class NamesSeen:
 
     def table(self) -> U64:
         """The table for readers, or an empty array if the set is full: no lookup is needed then."""
-        return NO_NAMES if self.full else self._table
+        return NO_NAMES if self.count >= self.capacity else self._table
 
     @property
     def nbytes(self) -> int:

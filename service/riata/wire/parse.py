@@ -221,7 +221,7 @@ def _read_query(pairs: list[tuple[str, str]], rules: Rules, curves: Curves) -> R
     if curves:
         require_curves("a query")
     size = sum(len(name) + len(value) + 2 for name, value in pairs) * 4  # a character is at most four bytes
-    reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, growth_of(rules)), rules)
+    reading = Reading(np.zeros(0, np.uint8), make_sink(size, 1, growth_of(rules)), rules, rows=1)
     reading.sink.count[ROWS] = 1
     try:
         result: SlowRow | Refusal = SlowRow(query_records(pairs, rules._replace(source="a query"), curves))

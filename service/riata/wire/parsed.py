@@ -25,7 +25,6 @@ from riata.wire.rows import (
     ID_START,
     ROW_START,
     ROW_STOP,
-    ROWS,
     SUBJECT_START,
     TIME_AT,
     TIME_MS,
@@ -108,6 +107,7 @@ class Reading:
     data: U8
     sink: BatchBuilder
     rules: Rules
+    rows: int = 0
     lines: int = 0
     fields: dict[int, str] = field(default_factory=dict)  # row -> name at fault, if a reference reader refused it
     identities: dict[int, bytes] = field(default_factory=dict)  # row -> event id, if a reference reader accepted it
@@ -122,11 +122,6 @@ class Reading:
     label_in: Callable[[bytes, bytes], Given | None] | None = None  # the label of a row, as that of `wire.reader.FileRows`
     reason_in: Callable[[bytes, str, str], tuple[str, str] | None] | None = None  # why it was refused, likewise
     given_labels: F64 | None = None  # of rows that are columns: f64[rows], as they were given
-
-    @property
-    def rows(self) -> int:
-        """Rows read so far."""
-        return self.sink.count.item(ROWS)
 
     def text(self, number: int) -> bytes:
         """The bytes of a row."""

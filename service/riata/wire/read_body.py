@@ -47,6 +47,7 @@ from riata.wire.rows import (
     KEY,
     RECORDS_PER_ROW_MAX,
     ROW_START,
+    ROWS,
     RecordScratch,
     Refusal,
     Rules,
@@ -230,9 +231,10 @@ def _read_text(
     text, sink = Text(address(given), len(body), data), work.emptied()
     if not by_line:
         data[: len(body)], data[len(body)] = given, NEWLINE
-    reading = Reading(data, sink, rules, is_passing=scratch is None)
-    raise_for(read(text, row, sink, rules), reading)
-    reading.lines = text.lines
+    code = read(text, row, sink, rules)
+    reading = Reading(data, sink, rules, sink.count.item(ROWS), text.lines, is_passing=scratch is None)
+    if code != OK:
+        raise_for(code, reading)
     if reading.rows == 0:
         raise Malformed("the body holds no rows", "empty_body")
 
