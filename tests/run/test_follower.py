@@ -278,10 +278,14 @@ def test_a_model_is_published_when_it_changed_and_not_more_often_than_asked() ->
     assert writer.publisher.step(writer.store) is None
     writer.learn("default")
     clock.now_ms += 50
+    assert not writer.publisher.awaits("default")
     assert writer.publisher.step(writer.store) == 150
+    assert writer.publisher.awaits("default")
+    assert not writer.publisher.awaits("another")
     assert writer.store.standings()["default"].edition == 1
     clock.now_ms += 150
     assert writer.publisher.step(writer.store) is None
+    assert not writer.publisher.awaits("default")
     writer.learn("default")
     assert writer.publisher.step(writer.store, at_once=True) is None
     assert writer.publisher.step(writer.store) is None

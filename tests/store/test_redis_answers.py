@@ -18,7 +18,7 @@ import pytest
 from riata.base.errors import Corrupt, RiataError, Unavailable
 from riata.store.layout import checkpoint_digest
 from riata.store.redis import link as redis_wire
-from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply
+from riata.store.redis.link import Credentials, Link, Lost, NotSent, Refused, Reply, packed
 from riata.store.redis.store import RedisStore, open_redis
 from riata.store.redis.url import read_url
 from riata.store.store import Edition, Owner, PendingPrediction
@@ -223,6 +223,11 @@ def test_a_connection_is_kept_from_call_to_call_and_after_an_error() -> None:
         assert link.command([b"GET"], 2000) == 2
         assert fake.received == [b"INFO", b"GET", b"GET", b"GET"]
         link.close()
+
+
+@pytest.mark.parametrize("parts", [[b"PING"], [b"SET", b"", b"\r\n$1\r\n"], [b"GET", bytes(range(256)) * 300]])
+def test_a_command_is_packed_as_hiredis_packs_it(parts: list[bytes]) -> None:
+    assert packed(parts) == hiredis.pack_command(tuple(parts))  # type: ignore[arg-type]
 
 
 class Strange:

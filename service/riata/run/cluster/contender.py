@@ -257,7 +257,7 @@ class Contender:
         self._publisher = publisher
         self._publishing = PollThread("riata-editions", context.open_store, self._publish_step, self._failed)
         self._publishing.at_end = lambda store: publisher.step(shared(store), at_once=True)
-        learning[0].on_published = self._publishing.kick
+        learning[0].on_published = self._on_published
         context.tally.recovered(0, max(1, context.clock.monotonic_ms() - begun_ms) / 1000)  # what is replayed is counted later
         self.learning = learning[0]
         self._tailing.start()
@@ -398,6 +398,11 @@ class Contender:
             self.learning.writer.put(Logged(record, batch))
 
     # -- editions --------------------------------------------------------------------------------------------------
+
+    def _on_published(self, name: str) -> None:
+        """Have an edition published, unless the thread looks at the model again anyway. Called in the writer's thread."""
+        if self._publisher is not None and self._publishing is not None and not self._publisher.awaits(name):
+            self._publishing.kick()
 
     def _publish_step(self, store: Store) -> float:
         due_ms = self._publisher.step(shared(store)) if self._publisher is not None else 10

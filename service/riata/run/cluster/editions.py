@@ -187,6 +187,7 @@ class _Sent:
     applied: int
     version: int
     due_ms: int  # earliest time of the next edition
+    awaits: bool = False  # there is something newer, and `step` has said when it is due
 
 
 class Publisher:
@@ -214,10 +215,16 @@ class Publisher:
                 continue
             now_ms = self._clock.monotonic_ms()
             if sent is not None and now_ms < sent.due_ms and not at_once:
+                sent.awaits = True
                 moments.append(sent.due_ms - now_ms)
                 continue
             self._publish(store, published)
         return min(moments, default=None)
+
+    def awaits(self, name: str) -> bool:
+        """Return whether `step` will publish what is served of a model now, without being told of it. Thread-safe."""
+        sent = self._sent.get(name)
+        return sent is not None and sent.awaits
 
     def recheck(self, standings: Mapping[str, Standing]) -> bool:
         """Forget the sent editions of models whose newest edition in the store is older: the store was rolled back.

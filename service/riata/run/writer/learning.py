@@ -117,7 +117,7 @@ class Learning:
         self.owner = owner
         self._dropped: set[bytes] = set()  # lineages of models that were dropped; the writer may still hold them for a moment
         self._context = context
-        self.on_published: Callable[[], None] = lambda: None  # called whenever something new is served
+        self.on_published: Callable[[str], None] = lambda _name: None  # called whenever something new of a model is served
         self.on_dropped: Callable[[str], None] = lambda _name: None  # called when a model was dropped, or is damaged
         self.taking_up = threading.Lock()  # held while a recovered model is taken up, and when one begins to be dropped
         self._replayed: dict[bytes, Callable[[], None]] = {}  # by lineage, called when what was logged before is served
@@ -386,7 +386,7 @@ class Learning:
     def _serve(self, served_model: ServedModel, published: Published) -> None:
         served_model.serve(published)
         served_model.asked = False
-        self.on_published()
+        self.on_published(served_model.name)
 
     def _wanted(self, name: str) -> int | None:
         served_model = self._context.catalogue.served_models.get(name)

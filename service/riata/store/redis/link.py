@@ -1,6 +1,6 @@
 """One connection to Redis: one attempt per call, with an exception that says whether a failed call may have been executed.
 
-hiredis packs requests and parses answers; everything else is here. The clients of redis-py repeat calls that were not answered,
+hiredis parses answers; everything else is here. The clients of redis-py repeat calls that were not answered,
 and only this program knows which calls may be repeated. This module reports whether a failed call was sent, and selects the node
 to connect to (Sentinel, cluster). It closes a connection that failed, so a late reply is never read as that of the next call.
 """
@@ -56,7 +56,7 @@ class Wire:
         deadline : in seconds of the monotonic clock, of the whole answer: a peer that trickles bytes never reaches one per read
         """
         self._socket.settimeout(_left(deadline))
-        self._socket.sendall(hiredis.pack_command(tuple(parts)))  # type: ignore[arg-type]  # it means tuple[bytes, ...]
+        self._socket.sendall(packed(parts))
         for _ in range(READS_MAX):
             self._socket.settimeout(_left(deadline))
             read = self._socket.recv_into(self._buffer)
@@ -78,6 +78,14 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def packed(parts: Sequence[bytes]) -> bytes:
+    """Return a command as it is sent. hiredis takes 350 µs of processor time for one of 360 kB, this 11 µs."""
+    pieces = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        pieces += (b"$%d\r\n" % len(part), part, b"\r\n")
+    return b"".join(pieces)
 
 
 def dial(where: Address, node: tuple[str, int], deadline: float) -> Wire:
