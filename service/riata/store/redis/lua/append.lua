@@ -124,20 +124,21 @@ for number, request in ipairs(requests) do
     if damaged then break end
     if #known > 0 or ARGV[a] == 'probe' then reason = 'KNOWN' break end
   end
-  if #redis.call('XRANGE', KEYS[k + 1], '(' .. str(before) .. '-0', '+', 'COUNT', 1) > 0 then reason = 'FORK' break end
+  if #redis.call('XRANGE', KEYS[k + 1], '(' .. meta[1] .. '-0', '+', 'COUNT', 1) > 0 then reason = 'FORK' break end
   local chain = redis.sha1hex(meta[2] .. ARGV[a + 4])
   chain = struct.pack('>I4I4I4I4I4', tonumber(string.sub(chain, 1, 8), 16), tonumber(string.sub(chain, 9, 16), 16),
     tonumber(string.sub(chain, 17, 24), 16), tonumber(string.sub(chain, 25, 32), 16), tonumber(string.sub(chain, 33), 16))
+  local end_seq = str(last)
   -- The first write of this request: if it is refused, nothing of the request was written.
-  local added = redis.pcall('XADD', KEYS[k + 1], str(last) .. '-0', 'kind', ARGV[a], 'count', ARGV[a + 1], 'accepted_ms',
+  local added = redis.pcall('XADD', KEYS[k + 1], end_seq .. '-0', 'kind', ARGV[a], 'count', ARGV[a + 1], 'accepted_ms',
     ARGV[a + 2], 'digest', ARGV[a + 4], 'chain', chain, 'payload', ARGV[a + 3])
   if type(added) == 'table' and added.err then
     if done == 0 and not string.find(added.err, 'equal or smaller') then return redis.error_reply(added.err) end
     reason = 'FORK'
     break
   end
-  local changed = {'seq', str(last), 'chain', chain}
-  if ARGV[a] == 'observe' then
+  local changed = {'seq', end_seq, 'chain', chain}
+  if ARGV[a] == 'observe' and floor > tonumber(meta[3]) then
     changed[#changed + 1] = 'floor'
     changed[#changed + 1] = str(floor)
   end
@@ -147,7 +148,7 @@ for number, request in ipairs(requests) do
   end
   if ARGV[a] == 'restore' and string.byte(ARGV[a + 3]) == 2 then -- a promotion: its event, and through which its state learnt
     changed[#changed + 1] = 'promotions'
-    changed[#changed + 1] = str(last) .. ' ' .. str(number_of(string.reverse(string.sub(ARGV[a + 3], 9, 16)))) .. ' ' .. (meta[9] or '')
+    changed[#changed + 1] = end_seq .. ' ' .. str(number_of(string.reverse(string.sub(ARGV[a + 3], 9, 16)))) .. ' ' .. (meta[9] or '')
   end
   if ARGV[a] == 'restore' and ARGV[a + 10] ~= '' then
     local back, claimed = string.match(ARGV[a + 10], '^(%d+) (%x*)$')
@@ -159,7 +160,7 @@ for number, request in ipairs(requests) do
       then
         back = 0 -- after a rollback, the same number is another event
       end
-      local restores = str(last) .. ' ' .. str(back) .. ' '
+      local restores = end_seq .. ' ' .. str(back) .. ' '
       for event, to in string.gmatch(meta[10] or '', '(%d+) (%d+) ') do
         if tonumber(event) >= tonumber(meta[3]) then restores = restores .. event .. ' ' .. to .. ' ' end
       end
@@ -168,7 +169,7 @@ for number, request in ipairs(requests) do
     end
   end
   if ARGV[a + 5] ~= '' then
-    redis.call('XADD', KEYS[k + 2], str(last) .. '-0', 'digest', ARGV[a + 6], 'names', ARGV[a + 5])
+    redis.call('XADD', KEYS[k + 2], end_seq .. '-0', 'digest', ARGV[a + 6], 'names', ARGV[a + 5])
     changed[#changed + 1] = 'names'
     changed[#changed + 1] = str(tonumber(meta[5]) + 1)
   end
@@ -189,7 +190,7 @@ for number, request in ipairs(requests) do
     redis.call('HINCRBY', KEYS[k], 'ids' .. request.last, request.ids)
   end
   done = number
-  appended[#appended + 1] = str(before)
+  appended[#appended + 1] = meta[1]
   appended[#appended + 1] = meta[2]
   appended[#appended + 1] = chain
 end

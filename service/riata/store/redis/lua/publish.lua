@@ -2,8 +2,8 @@
 -- Make an edition the newest one, which followers serve.
 -- KEYS   own, meta, log, gens, editions, pieces of the edition, pieces of the edition two before
 -- ARGV   identity, epoch, nonce, number, applied, chain, lineage, chain before the first event, pieces, description,
---        1 if this is a retry, what to do: CHECK (write nothing), FLIP (the pieces are stored), ALL (the one piece is an argument),
---        the piece, number of the call that stored the last of the pieces
+--        1 if this is a retry, what to do: CHECK (write nothing, do not compare the chain), FLIP (the pieces are stored), ALL (the
+--        one piece is an argument), the piece, number of the call that stored the last of the pieces
 -- Return OK  |  FENCED  |  BEHIND  |  FORK  |  MISSING  |  NUMBER, newest: another edition is next  |  MODEL  |  GONE  |  DAMAGED
 if not same_store(KEYS[1], ARGV[1]) then return {'GONE'} end
 local meta = redis.call('HMGET', KEYS[2], 'lineage', 'first_seq', 'trimmed_chain', 'gens', 'edition', 'edition_applied')
@@ -18,10 +18,10 @@ if not retained then return {'DAMAGED'} end
 local applied = tonumber(ARGV[5])
 if ARGV[7] ~= meta[1] then return {'FORK'} end
 if meta[5] ~= '0' and applied < tonumber(meta[6]) then return {'BEHIND'} end
+if tonumber(meta[5]) + 1 ~= tonumber(ARGV[4]) then return {'NUMBER', meta[5]} end
+if ARGV[12] == 'CHECK' then return {'OK'} end -- before the pieces are sent; to read the log takes as long as the record is long
 local chain = chain_at(KEYS[3], applied, tonumber(meta[2]), meta[3])
 if not chain_is(applied, ARGV[6], retained, chain, ARGV[8]) then return {'FORK'} end
-if tonumber(meta[5]) + 1 ~= tonumber(ARGV[4]) then return {'NUMBER', meta[5]} end
-if ARGV[12] == 'CHECK' then return {'OK'} end
 if ARGV[12] == 'ALL' then
   redis.call('UNLINK', KEYS[6])
   redis.call('HSET', KEYS[6], '0', ARGV[13])
