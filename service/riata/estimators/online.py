@@ -229,7 +229,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):
             )
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(f"{error}: encode columns of texts as numbers, or use riata.Model, which learns texts") from None
         require_binary(y)
         return X, y
 
