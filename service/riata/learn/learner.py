@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from riata.base.arrays import BOOL, F64, U32, Arrays
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.apart import Apart
 from riata.learn.shapes import Shapes
 from riata.maths.links import Link
@@ -37,7 +38,7 @@ class Posterior:
     dependent: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Weights:
     """The weights that a learner would serve now. Non-zero weights only.
 
@@ -95,7 +96,7 @@ class Weights:
         return [float(b) for b in beta]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Stepped:
     """The result of one call of `step` or `step_all`, row by row.
 

@@ -64,6 +64,7 @@ class Shaped(Learner):
 
     def __init__(self, below: Learner, config: TruncatedGradientConfig, wanted: Wanted = FOUND) -> None:
         self._below, self._bounded, self._wanted = below, config.is_bounded(), wanted
+        self._several = below if isinstance(below, OneVsRest) else None  # once: to ask it of a protocol takes microseconds
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
         self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
@@ -92,7 +93,7 @@ class Shaped(Learner):
             if bound is not None:
                 bound[start:stop] = stepped.bound
             start = stop
-        told = np.ascontiguousarray(margin[:, : len(self._below.heads)] if isinstance(self._below, OneVsRest) else margin[:, 0])
+        told = np.ascontiguousarray(margin[:, 0] if self._several is None else margin[:, : len(self._several.heads)])
         return Stepped(told, refused, rows.label, rows.weight, int(refused.sum()), bound=bound)
 
     def weights(self) -> Weights:
@@ -154,8 +155,8 @@ class Shaped(Learner):
         }
         if self._apart is not None:
             arrays |= self._apart.parts()
-        if isinstance(self._below, OneVsRest):
-            arrays[PRESENT] = self._present[: len(self._below.heads)].astype(np.int64)
+        if self._several is not None:
+            arrays[PRESENT] = self._present[: len(self._several.heads)].astype(np.int64)
         if self._shaped is None:
             return arrays
         shapes, heads = self._shaped
@@ -198,8 +199,8 @@ class Shaped(Learner):
             if len({own.shares for own in shaped[1]}) > 1:
                 raise Corrupt("learner state: the classes have other shares of the shapes")
         present = np.zeros(0, np.bool_)
-        if isinstance(self._below, OneVsRest):
-            classes = len(self._below.heads)
+        if self._several is not None:
+            classes = len(self._several.heads)
             if PRESENT not in arrays:
                 raise Corrupt("learner state: it does not say which classes have had a row")
             check_counts(PRESENT, arrays[PRESENT], classes)
@@ -215,7 +216,7 @@ class Shaped(Learner):
         """Return bytes by part."""
         found = dict(self._below.memory())
         sample = self._sample.nbytes
-        classes = 8 * len(self._below.heads) if isinstance(self._below, OneVsRest) else 0
+        classes = 0 if self._several is None else 8 * len(self._several.heads)
         apart = 0 if self._apart is None else sum(array.nbytes for array in self._apart.parts().values())
         parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes + apart}]
         if self._shaped is not None:
@@ -236,7 +237,7 @@ class Shaped(Learner):
     @property
     def _heads(self) -> list[str]:
         """What the names of the arrays of each head begin with."""
-        return [f"{part}." for part, _ in self._below.parts()] if isinstance(self._below, OneVsRest) else [""]
+        return [""] if self._several is None else [f"{part}." for part, _ in self._several.parts()]
 
     def _head_of(self, prefix: str, arrays: Arrays, cells: int) -> CellGradient:
         own = CellGradient(self._config, cells)
@@ -245,8 +246,8 @@ class Shaped(Learner):
 
     def _step_below(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64, BOOL]:
         """Learn rows; return margins and refusals of each head too, [n, heads]."""
-        if isinstance(self._below, OneVsRest):
-            stepped, refused = self._below.step_heads([rows], skip)
+        if self._several is not None:
+            stepped, refused = self._several.step_heads([rows], skip)
             return stepped, stepped.margin, refused
         stepped = self._below.step(rows, skip)
         return stepped, stepped.margin[:, np.newaxis], stepped.refused[:, np.newaxis]
@@ -319,7 +320,7 @@ class Shaped(Learner):
         pairs = [(int(shapes.column[a]), int(shapes.column[b])) for a, b in shapes.pair]
         if self._rows < PAIRED:
             return pairs
-        classes = len(self._below.heads) if isinstance(self._below, OneVsRest) else 1
+        classes = 1 if self._several is None else len(self._several.heads)
         label = np.array([sample.label == k for k in range(classes)]) if classes > 1 else sample.label[np.newaxis] > 0.0
         return find_pairs([_with_numbers(shapes, own) for own in heads[:classes]], sample, label, probabilities, pairs)
 

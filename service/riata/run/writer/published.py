@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from riata.base.arrays import U32
 from riata.base.clock import Clock
+from riata.base.frozen_dataclass import frozen_dataclass
 from riata.learn.learner import FarValue, Weights
 from riata.learn.registry import spec_of
 from riata.maths.links import LINKS
@@ -56,7 +56,7 @@ def known(figures: Figures, history: list[Figures]) -> Shown:
     return Shown(int(figures["cumulative"]["examples"]), lambda: figures, lambda: history)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_dataclass(frozen=True, slots=True)
 class Published:
     """A model after `model.seq` events, with the figures of that moment."""
 
