@@ -23,7 +23,7 @@ from riata.base.arrays import I64, U8, U32, U64, aligned
 from riata.base.errors import Corrupt
 from riata.base.frozen_dataclass import frozen_dataclass
 from riata.base.limits import NAMES_KEPT_MAX
-from riata.native.library import address, core, struct
+from riata.native.library import address, core, held, struct
 from riata.wire.rows import EQUALS, FOUND, NAMESPACE, WORD, BatchBuilder
 
 _LINE_WORDS: Final = 8
@@ -33,6 +33,7 @@ _ENTRY_BYTES: Final = 12  # u64 fingerprint, u32 length
 _EMPTY = np.uint64(0)
 
 _SPARE: Final = 4  # places of the table for each record
+_FEW: Final = 1024  # names, for which the interpreter's lock is kept
 TIMES: Final = " \u00d7 ".encode()  # between the parts of a crossed name
 BETWEEN: Final = {EQUALS: b"=", WORD: b":", NAMESPACE: b"^"}
 
@@ -259,7 +260,9 @@ def _first_found(sink: BatchBuilder, owners: Any) -> I64:
     """Positions of the names among those listed, each once; with `owners`, a `riata_owners`, once for each model."""
     n = int(sink.count[FOUND])
     chosen, table = np.empty(n, np.int64), np.zeros(1 << (_SPARE * n).bit_length(), np.uint32)
-    return chosen[: core.first_found(sink.found_fingerprint, sink.found_kind, n, owners, table, len(table), chosen)]
+    first_found = held.first_found if n <= _FEW else core.first_found
+    listed = address(sink.found_fingerprint), address(sink.found_kind), n
+    return chosen[: first_found(*listed, owners, address(table), len(table), address(chosen))]
 
 
 def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -> Names:
@@ -271,6 +274,8 @@ def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -
     slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
     shown = struct("riata_shown", data=data, kind=kinds, span=spans, slow=slow_text, slow_end=slow_ends)
     lengths = np.empty(len(chosen), np.uint32)
-    text = np.empty(core.show_names(shown, chosen, len(chosen), lengths, None), np.uint8)
-    core.show_names(shown, chosen, len(chosen), lengths, text)
+    show_names = held.show_names if n <= _FEW else core.show_names
+    wanted = address(chosen), len(chosen), address(lengths)
+    text = np.empty(show_names(shown, *wanted, None), np.uint8)
+    show_names(shown, *wanted, address(text))
     return Names(fingerprints[chosen], lengths, text)
