@@ -2,7 +2,7 @@
 
 Both services are one process of the role `all`, and get the same requests in turn. The embedded store syncs each group of
 requests before it answers; Redis runs on the same machine with `appendfsync always`. So the service over Redis shares the
-processors with one process more.
+processors with one process more, and its processor time counts.
 """
 
 from __future__ import annotations
@@ -32,10 +32,28 @@ QUICK: Final = {1: 300}
 FEATURES: Final = 75
 
 
-def bulk(services: dict[str, Running], bodies: int, repeats: int) -> Found:
+class WithServer(Served):
+    """A service and the Redis server that it uses."""
+
+    def __init__(self, running: Running, server: psutil.Process) -> None:
+        super().__init__(running)
+        self._server = server
+
+    def cpu_s(self) -> float:
+        """User and system seconds of both."""
+        return super().cpu_s() + spent_s(self._server)
+
+
+def spent_s(process: psutil.Process) -> float:
+    """User and system seconds of a process."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def bulk(services: dict[str, Running], redis: RedisServer, bodies: int, repeats: int) -> Found:
     """Bodies to a new model each time, all names met in the pass before."""
     rows = make_rows(bodies)
-    served = {name: Served(running) for name, running in services.items()}
+    served = {OURS: WithServer(services[OURS], psutil.Process(redis.pid)), EMBEDDED: Served(services[EMBEDDED])}
     sides = [Side(name, lambda one=one: one.learn(rows.bodies, NDJSON, CONNECTIONS, 2)) for name, one in served.items()]  # type: ignore[misc]
     return contest(sides, repeats, same_loss)
 
@@ -50,14 +68,8 @@ def single(services: dict[str, Running], redis: RedisServer, shape: tuple[int, i
     """One row a request. shape: connections, requests of a run."""
     connections, count = shape
     peers = [riata_peer(name, running, f"rows-{connections}", connections, FEATURES, count) for name, running in services.items()]
-    server = psutil.Process(redis.process.pid)
-    own = peers[0].cpu_s
-
-    def with_server() -> float:
-        times = server.cpu_times()
-        return own() + float(times.user + times.system)
-
-    peers[0] = replace(peers[0], cpu_s=with_server)
+    server, own = psutil.Process(redis.pid), peers[0].cpu_s
+    peers[0] = replace(peers[0], cpu_s=lambda: own() + spent_s(server))
     for peer in peers:
         peer.teach(ask)
     sides = [Side(peer.name, lambda peer=peer: peer.run(ask)) for peer in peers]  # type: ignore[misc]
@@ -78,7 +90,7 @@ def main() -> int:
         services = {OURS: stack.enter_context(shared), EMBEDDED: stack.enter_context(Running(folder / "alone"))}
         for running in services.values():
             running.start()
-        found = bulk(services, bodies, repeats)
+        found = bulk(services, redis, bodies, repeats)
         tables = ["Bodies of 1000 rows of 75 features, again:\n\n" + contenders(found, "row")]
         for connections, count in counts.items():
             found = single(services, redis, (connections, count), repeats, ask)
