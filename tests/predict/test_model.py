@@ -22,6 +22,7 @@ from riata.predict.model import BYTES_MAX, Labels, OneRow, Origin, Plan, RowAnsw
 from riata.predict.uncertainty import Covariance, look_up
 from riata.wire.batch import select_rows
 from riata.wire.encoder import EncoderConfig
+from riata.wire.fields import FieldKinds, Fields
 from riata.wire.parse import Context
 from tests.predict.rows import batch_of, model_of, origin, random_batch, random_weights
 from tests.predict.sketches import random_sketch, served_weights
@@ -154,6 +155,19 @@ def bits_of(answer: RowAnswer | None) -> bytes:
     """The bits, so that NaN equals NaN and -0.0 differs from 0.0."""
     assert answer is not None
     return struct.pack("<dddqq", *answer)
+
+
+def test_kinds_of_fields_are_those_of_one_model() -> None:
+    context, row = Context(EncoderConfig()), b'{"features": {"zip": 7}}'
+    models = [one_model("logistic", "0/1", k) for k in (0.25, 0.5)]
+    asked, plans = OneRow(), [plan_of(model, context) for model in models]
+    before = [asked.answer(plan, row, True) for plan in plans]
+    kinds = FieldKinds(Fields((("zip", "category"),), meets=False))
+    plans[0].rules.kinds = kinds.native
+    of_kinds = twin.answer_row(models[0], dataclasses.replace(context, kinds=kinds), row, True)
+    assert asked.answer(plans[0], row, True) == of_kinds != before[0]
+    for plan, model, intact in ((plans[1], models[1], before[1]), (plan_of(models[0], context), models[0], before[0])):
+        assert asked.answer(plan, row, True) == intact == twin.answer_row(model, context, row, True)
 
 
 @pytest.mark.parametrize(("link", "labels"), MODELS)

@@ -186,6 +186,14 @@ def struct(name: str, **values: Any) -> Any:
     return _class(name)(values)
 
 
+def copy_struct(given: Any) -> Any:
+    """Make a structure with the same fields, which keeps what they point to."""
+    made = type(given)({})
+    ctypes.memmove(made._as_parameter_, given._as_parameter_, ctypes.sizeof(given))
+    made._kept.update(given._kept)
+    return made
+
+
 class StructArray:
     """Structures one behind another, as copies; what they point to is kept."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from riata.base.arrays import BOOL, F64, I64, Arrays
 from riata.learn.learner import Weights
-from riata.native.library import core, struct
+from riata.native.library import copy_struct, core, struct
 from riata.native.reading import records_struct, rules_struct, sink_struct
 from riata.predict.explain import Explanation
 from riata.wire.batch import Batch
@@ -51,13 +51,13 @@ class Plan:
         weights : the `riata_weights` of the model
         encoder, labels : of the context that rows are parsed with
         """
-        self.rules = _rules(encoder, labels)
+        self.rules = copy_struct(_rules(encoder, labels))  # its own: kinds of fields are set later, and are of one model
         self.weights = weights
 
 
 @lru_cache(_RULES_KEPT)
 def _rules(encoder: EncoderConfig, labels: Labels) -> Any:
-    """The `riata_rules` of rows without a label, which no call changes: a model has the same in every version."""
+    """The `riata_rules` of rows without a label, before fields have kinds. Never changed."""
     return rules_struct(make_rules(Context(encoder, labels), labelled=False))
 
 
