@@ -10,6 +10,7 @@ import pytest
 
 from riata.base.arrays import U64
 from riata.base.errors import Corrupt
+from riata.native.declarations import STRUCTS
 from riata.native.library import address, core, struct
 from riata.wire.encoder import EncoderConfig
 from riata.wire.names import EVERY_NAME, NO_NAMES, NOTHING_NAMED, Names, NamesSeen, names_found
@@ -238,3 +239,7 @@ def test_a_body_that_repeats_its_names_lists_few_of_them_again_and_the_next_body
         reading = read_body("\n".join(lines).encode(), FORMATS["application/x-ndjson"], rules)
         assert [name for _, name in new_names(reading)] == names
         assert len(names) <= reading.sink.count[FOUND] < sum(map(len, rows)) // 2
+
+
+def test_the_structure_of_shown_names_has_the_fields_that_are_written_as_numbers() -> None:
+    assert [name for name, _ in STRUCTS["riata_shown"]] == ["data", "kind", "span", "slow", "slow_end"]

@@ -268,14 +268,12 @@ def _first_found(sink: BatchBuilder, owners: Any) -> I64:
 def _shown(data: U8, sink: BatchBuilder, slow_names: list[bytes], chosen: I64) -> Names:
     if len(chosen) == 0:
         return NOTHING_NAMED
-    n = int(sink.count[FOUND])
-    fingerprints, kinds, spans = sink.found_fingerprint[:n], sink.found_kind[:n], sink.found_span[:n]
     slow_ends = np.array([0, *accumulate(map(len, slow_names))], np.int64)
     slow_text = np.frombuffer(b"".join(slow_names), np.uint8)
-    shown = struct("riata_shown", data=data, kind=kinds, span=spans, slow=slow_text, slow_end=slow_ends)
+    shown = np.array([*map(address, (data, sink.found_kind, sink.found_span, slow_text, slow_ends))], np.int64)  # `riata_shown`
     lengths = np.empty(len(chosen), np.uint32)
-    show_names = held.show_names if n <= _FEW else core.show_names
-    wanted = address(chosen), len(chosen), address(lengths)
-    text = np.empty(show_names(shown, *wanted, None), np.uint8)
-    show_names(shown, *wanted, address(text))
-    return Names(fingerprints[chosen], lengths, text)
+    show_names = held.show_names if len(chosen) <= _FEW else core.show_names
+    wanted = address(shown), address(chosen), len(chosen), address(lengths)
+    text = np.empty(show_names(*wanted, None), np.uint8)
+    show_names(*wanted, address(text))
+    return Names(sink.found_fingerprint[chosen], lengths, text)
