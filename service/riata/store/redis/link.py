@@ -28,6 +28,7 @@ READS_MAX: Final = 2**16  # of one answer: 1 GiB, and still more than the larges
 Reply = bytes | int | None | list["Reply"]
 
 REDIRECTS_MAX: Final = 5
+KEPT_ALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # in s; firewalls forget connections that idle
 
 
 class ErrorReply(Exception):
@@ -97,6 +98,10 @@ def dial(where: Address, node: tuple[str, int], deadline: float) -> Wire:
             connected.connect(where.path)
             return Wire(connected)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEPT_ALIVE.items():
+            if hasattr(socket, option):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         if where.tls:
             trusted = ssl.create_default_context(cafile=where.authority or None)
             connected = trusted.wrap_socket(connected, server_hostname=node[0])
