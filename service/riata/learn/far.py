@@ -66,7 +66,7 @@ def find_apart(hash_: U32, value: F64, rows: int, column: U32, known: Apart | No
             continue
         middle, spread = float(x[len(x) // 2]), float(x[3 * len(x) // 4] - x[len(x) // 4])
         outside = _outside(x, middle, spread)
-        found, count = np.unique(outside, return_counts=True)
+        found, count = np.unique(outside, return_counts=True) if len(outside) else (outside, outside)
         if spread == 0.0 or count[count < repeats].sum() > FAR_SHARE * len(x):
             continue
         low, high = middle - NEAR * spread, middle + NEAR * spread

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -70,8 +69,6 @@ class Shapes:
         across = np.where(intervals > WHOLE_MAX, (intervals + 1) // 2, intervals)
         sizes = np.concatenate([intervals, across[self.pair[:, 0]] * across[self.pair[:, 1]]])
         cell = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        zero = np.array([np.searchsorted(self.edge[low:high], 0.0) for low, high in pairwise(self.start.tolist())], np.int64)
-        object.__setattr__(self, "zero", zero)
         object.__setattr__(self, "cell", cell)
         value = self.value if len(self.value) else np.zeros(int(cell[-1]))
         object.__setattr__(self, "value", read_only(np.ascontiguousarray(value, np.float64)))
@@ -79,6 +76,8 @@ class Shapes:
         inside = np.arange(INTERVALS) < intervals[:, np.newaxis] - 1
         edges = np.full(inside.shape, np.inf)
         edges[inside] = self.edge
+        zero = np.count_nonzero(edges < 0.0, axis=1)
+        object.__setattr__(self, "zero", zero)
         native = struct(
             "riata_shapes",
             column=self.column,
