@@ -30,7 +30,7 @@ static inline bool lacks(const u64 *table, i64 size, u64 fingerprint) {
 #define SQUARES_SMALL 0x1p-900 /* below this the sum of squares has lost digits to underflow */
 #define LIFT 0x1p600           /* exact; the smallest normal number times this has a normal square */
 
-enum { INSERT_MAX = 32, RANKED_FROM = 6, RANKED_MAX = 64, LISTED = (1 << 14) - 1 };
+enum { INSERT_MAX = 32, RANKED_FROM = 6, RANKED_MAX = 64, BUCKET_BITS_MAX = 12, LISTED = (1 << 14) - 1 };
 enum { PREFETCHED_FROM = 1 << 14 }; /* places of a table of names, two for each: a smaller one stays in the L2 cache */
 
 #define SPREAD 0x9E3779B97F4A7C15ull /* of models over the places of a table */
@@ -105,8 +105,11 @@ static void sort_keys(const u64 *keys, u64 *sorted, i64 n) {
         insert_sort(keys, sorted, n);
         return;
     }
-    u32 ends[257], largest = 0;
-    int bits = n <= 48 ? 6 : n <= 96 ? 7 : 8, shift = 64 - bits;
+    u32 ends[(1 << BUCKET_BITS_MAX) + 1], largest = 0;
+    int bits = 6;
+    while (bits < BUCKET_BITS_MAX && n > 3 << (bits - 2))
+        bits++;
+    int shift = 64 - bits;
     memset(ends, 0, sizeof *ends * ((1u << bits) + 1));
     for (i64 i = 0; i < n; i++)
         ends[(keys[i] >> shift) + 1]++;
