@@ -152,6 +152,22 @@ def test_names_of_other_rows_are_left_out() -> None:
     assert np.array_equal(names_in(together.names, together.batch).fingerprint, together.names.fingerprint)
 
 
+def test_a_context_that_is_kept_follows_the_table_of_names_as_it_grows_and_fills() -> None:
+    kept = Context(EncoderConfig(), names=NamesSeen(2000))
+    assert kept.names is not None
+    tables = set()
+    for at in range(90):
+        body = json.dumps(
+            {"features": {f"f{at}_{k}": 1.0 for k in range(25)} | {f"f{max(at - 1, 0)}_0": 2.0}, "label": 1}
+        ).encode()
+        names = read_together([body], NDJSON, kept).names
+        assert names == read_together([body], NDJSON, Context(EncoderConfig(), names=kept.names)).names
+        assert len(names) == (25 if at < 80 else 0)
+        kept.names.mark(names.fingerprint)
+        tables.add(len(kept.names.table()))
+    assert len(tables) > 2
+
+
 def several(kind: str, models: int, **encoder: object) -> tuple[list[list[bytes]], list[Context]]:
     """The good bodies of a kind, dealt to models, each of which has seen other names."""
     lines = [found[1] for body in GOOD[kind] if (found := lines_of(body, kind)) is not None]
