@@ -11,8 +11,8 @@ import pytest
 from riata.base.errors import BadInput, Conflict
 from riata.learn.feature_names import hashes_of
 from riata.learn.learner import Learner
+from riata.learn.limit_search import FIRST
 from riata.learn.registry import build_learner
-from riata.learn.shaped import FIRST
 from riata.learn.truncated_config import DeclaredShapes, TruncatedGradientConfig
 from riata.run.state.config import read_config, read_stored, stored_document
 from riata.run.state.config_changes import check_change

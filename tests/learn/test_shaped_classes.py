@@ -11,9 +11,10 @@ import pytest
 
 from riata.base.arrays import F64
 from riata.base.errors import Corrupt
+from riata.learn.limit_search import FIRST
 from riata.learn.one_vs_rest import OneVsRest
 from riata.learn.registry import build_learner, spec_of
-from riata.learn.shaped import FIRST, Shaped
+from riata.learn.shaped import Shaped
 from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, class_probabilities
 from riata.predict.factory import make_model, read_model

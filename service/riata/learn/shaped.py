@@ -22,14 +22,13 @@ import numpy as np
 from riata.base.arrays import BOOL, F64, I32, U32, Arrays
 from riata.base.errors import Corrupt
 from riata.learn.apart import PARTS as APART
-from riata.learn.apart import Apart, read_apart
 from riata.learn.cell_gradient import CellGradient, learn_cells
-from riata.learn.far import find_apart, find_far, ranges_of
-from riata.learn.first_rows import NAMES, PREFIX, rows_of
-from riata.learn.frozen import check_counts, check_numbers
+from riata.learn.far import find_far, ranges_of
+from riata.learn.first_rows import NAMES, PREFIX
+from riata.learn.frozen import check_counts
 from riata.learn.learner import FarValue, Learner, Stepped, Weights
+from riata.learn.limit_search import FAR, LAST, LimitSearch
 from riata.learn.one_vs_rest import OneVsRest, heads_together
-from riata.learn.row_sample import RowSample
 from riata.learn.shapes import (
     CELLS,
     FOUND,
@@ -45,18 +44,12 @@ from riata.learn.truncated_config import TruncatedGradientConfig
 from riata.maths.links import LINKS, answers
 from riata.wire.batch import Batch, join_batches, slice_rows
 
-FIRST: Final = 128  # rows
 DECIDED: Final = 512  # rows: without columns until then, there are no shapes; but those that settings name may come later
 PAIRED: Final = 512  # rows from which pairs are sought
-LAST: Final = 131_072  # rows
-SAMPLE: Final = 2048  # rows; when there are so many, every second one is dropped
-FEATURES: Final = 2**16  # of the sample; the same
-FAR: Final = ("far_column", "far_value")
 OWN: Final = "shapes_"  # before the names of the arrays of the numbers
 COUNTS: Final = "shaped"
 PRESENT: Final = "shaped_classes"
 _COUNTS_BYTES: Final = 32
-_NONE_FAR: Final[tuple[U32, F64]] = (np.zeros(0, np.uint32), np.zeros(0))
 
 
 class Shaped(Learner):
@@ -68,9 +61,7 @@ class Shaped(Learner):
         self._config = replace(config, centred=False, bounded=False)  # of the cells, whose values are 0 or 1
         self._shaped: tuple[Shapes, list[CellGradient]] | None = None  # cells, and what learns the numbers of each head, or None
         self._present: BOOL = np.zeros(0, np.bool_)  # which classes have had a row
-        self._far: tuple[U32, F64] = _NONE_FAR  # as of `find_far`
-        self._searches = config.searches_far()
-        self._apart: Apart | None = None  # what was found; applied before the learner below
+        self._limits = config.searches_far()  # whether rows have limits; they are applied before the learner below
         self._start_empty()
 
     def step(self, batch: Batch, skip: BOOL | None = None) -> Stepped:
@@ -87,7 +78,7 @@ class Shaped(Learner):
         bound = np.empty(rows.n) if self._bounded else None
         start = 0
         while start < rows.n:
-            stop = rows.n if self._due > LAST else min(rows.n, start + self._due - self._rows)
+            stop = self._search.part(start, rows.n)
             stepped, margin[start:stop] = self._learn(slice_rows(rows, start, stop), skip[start:stop])
             refused[start:stop] = stepped.refused
             if bound is not None:
@@ -99,8 +90,8 @@ class Shaped(Learner):
     def weights(self) -> Weights:
         """Return the weights of the learner below, and the shapes."""
         weights = self._below.weights()
-        if self._apart is not None:
-            weights = replace(weights, apart=self._apart)
+        if self._search.apart is not None:
+            weights = replace(weights, apart=self._search.apart)
         if self._shaped is None:
             return weights
         shaped = [_with_numbers(self._shaped[0], own) for own in self._shaped[1]]
@@ -126,9 +117,7 @@ class Shaped(Learner):
     def far_values(self) -> list[FarValue]:
         """Return hashes of columns, and values of theirs that were far from all others when intervals were found last, or are set
         apart."""
-        found = [] if self._apart is None else list(zip(self._apart.feature.tolist(), self._apart.value.tolist(), strict=True))
-        far = zip(self._far[0].tolist(), self._far[1].tolist(), strict=True)
-        return [FarValue(*one, True) for one in found] + [FarValue(*one, False) for one in far if one not in found]
+        return self._search.far_values()
 
     def chosen(self) -> Mapping[str, Any]:
         """Return what the learner below says; and the share of the shapes, if there are any."""
@@ -150,11 +139,9 @@ class Shaped(Learner):
         """
         arrays = {
             **self._below.freeze(),
-            COUNTS: np.array([self._rows, self._due, self._sample.stride, self._decided], np.int64),
-            **self._sample.arrays(PREFIX),
+            COUNTS: np.array([*self._search.counts(), self._decided], np.int64),
+            **self._search.arrays(),
         }
-        if self._apart is not None:
-            arrays |= self._apart.parts()
         if self._several is not None:
             arrays[PRESENT] = self._present[: len(self._several.heads)].astype(np.int64)
         if self._shaped is None:
@@ -165,7 +152,7 @@ class Shaped(Learner):
             for part, head in zip(self._heads, heads, strict=True)
             for name, array in head.freeze().items()
         }
-        return {**arrays, **shapes.cell_parts(), **dict(zip(FAR, (np.array(each) for each in self._far), strict=True)), **own}
+        return {**arrays, **shapes.cell_parts(), **self._search.far_arrays(), **own}
 
     def thaw(self, arrays: Arrays) -> None:
         """Restore what `freeze` returned, or the state of a learner below, which has no shapes yet. Raises `Corrupt`."""
@@ -177,23 +164,13 @@ class Shaped(Learner):
         if not {COUNTS, *NAMES} <= arrays.keys():
             raise Corrupt("learner state: the counts of the shapes or the sample of the rows are missing")
         check_counts(COUNTS, arrays[COUNTS], 4)
-        sample = rows_of(arrays)
-        rows, due, stride, decided = arrays[COUNTS].astype(np.int64).tolist()
-        if due <= rows or stride < 1 or decided > 1:
+        counts, shaped, has_cells = arrays[COUNTS].astype(np.int64), None, bool({*CELLS, *FAR} & arrays.keys())
+        if counts[-1] > 1:
             raise Corrupt("learner state: the counts of the shapes are out of range")
-        shaped, far, apart = None, _NONE_FAR, None
-        if {*APART} & arrays.keys():
-            if not {*APART} <= arrays.keys():
-                raise Corrupt("learner state: a part of the values that have others in their place is missing")
-            apart = read_apart(arrays)
-        if {*CELLS, *FAR} & arrays.keys():
-            if not {*CELLS, *FAR} <= arrays.keys():
-                raise Corrupt("learner state: a part of the shapes is missing")
-            column, value = (arrays[name] for name in FAR)
-            if column.dtype != np.uint32 or column.ndim != 1:
-                raise Corrupt("learner state: columns with far values are not a list of hashes")
-            check_numbers(FAR[1], value, len(column))
-            far = column.astype(np.uint32), value.astype(np.float64)
+        if has_cells and not {*CELLS, *FAR} <= arrays.keys():
+            raise Corrupt("learner state: a part of the shapes is missing")
+        search = LimitSearch.read(PREFIX, counts[:-1], arrays, far=has_cells)
+        if has_cells:
             shapes = read_cells(arrays)
             shaped = shapes, [self._head_of(part + OWN, arrays, shapes.cells) for part in self._heads]
             if len({own.shares for own in shaped[1]}) > 1:
@@ -208,20 +185,17 @@ class Shaped(Learner):
         self._below.thaw(below)
         self._start_empty()
         self._present = _longer(present, len(self._heads))
-        self._rows, self._due, self._decided = rows, due, bool(decided)
-        self._shaped, self._far, self._apart = shaped, far, apart
-        self._sample.hold(sample, stride)
+        self._search, self._decided, self._shaped = search, bool(counts[-1]), shaped
 
     def memory(self) -> dict[str, int]:
         """Return bytes by part."""
         found = dict(self._below.memory())
-        sample = self._sample.nbytes
+        sample, apart = self._search.nbytes
         classes = 0 if self._several is None else 8 * len(self._several.heads)
-        apart = 0 if self._apart is None else sum(array.nbytes for array in self._apart.parts().values())
         parts = [{"sample": sample, "checkpoint": sample + _COUNTS_BYTES + classes + apart}]
         if self._shaped is not None:
             shapes, heads = self._shaped
-            cells = shapes.cell_nbytes + sum(each.nbytes for each in self._far)
+            cells = shapes.cell_nbytes + sum(each.nbytes for each in self._search.far)
             parts += [*(own.memory() for own in heads), {"shapes": shapes.nbytes, "checkpoint": cells}]
         for part in parts:
             for name, size in part.items():
@@ -229,9 +203,7 @@ class Shaped(Learner):
         return found
 
     def _start_empty(self) -> None:
-        self._rows, self._due, self._decided = 0, FIRST, False
-        self._sample = RowSample(SAMPLE, FEATURES)
-        self._shaped, self._far, self._apart = None, _NONE_FAR, None
+        self._search, self._decided, self._shaped = LimitSearch(PREFIX), False, None
         self._present = np.zeros(len(self._heads), np.bool_)
 
     @property
@@ -254,27 +226,23 @@ class Shaped(Learner):
 
     def _learn(self, rows: Batch, skip: BOOL) -> tuple[Stepped, F64]:
         """Learn rows up to where intervals are found again. Returns what the learner below did, and the margins."""
-        sent, rows = rows, self._used(rows)
+        sent, rows = rows, self._search.used(rows)
         stepped, margin, refused = self._step_below(rows, skip)
         if self._shaped is not None:
             margin = learn_cells(*self._shaped, rows, refused, margin, self._present)
         elif len(self._heads) > 1:
             self._present[rows.label[~stepped.refused].astype(np.int64)] = True
-        if self._due <= LAST:
-            first, self._rows = self._rows, self._rows + rows.n - stepped.refusals
-            if -first % self._sample.stride < self._rows - first:
-                self._sample.add(sent, np.flatnonzero(~stepped.refused), first)
-            if self._rows == self._due:
-                self._find_again()
+        if self._search.add(sent, stepped.refused):
+            self._find_again()
         return stepped, margin
 
     def _find_again(self) -> None:
-        sent = sample = self._sample.rows()
+        sent = sample = self._search.sample.rows()
         hash_, value = sorted_values(sample)
-        found, had = find_columns(sample, hash_, value, self._wanted), self._used(sample)
+        found, had = find_columns(sample, hash_, value, self._wanted), self._search.used(sample)
         if found is not None:
-            self._far = self._find_far(sent, hash_, value, found.column)
-            sample = self._used(sent)
+            self._find_far(sent, hash_, value, found.column)
+            sample = self._search.used(sent)
             found = found if sample is sent else find_columns(sample, *sorted_values(sample), self._wanted)
         if found is not None:
             if self._shaped is None:
@@ -287,23 +255,15 @@ class Shaped(Learner):
                 for own in heads:
                     own.move(before, after, new.cells)
                 self._shaped = new, heads
-        self._decided = self._shaped is not None or self._rows >= (DECIDED if self._wanted is FOUND else LAST)
-        self._due = 2 * (LAST if self._decided and self._shaped is None else self._due)
-        if self._due > LAST:
-            self._sample.drop()
+        self._decided = self._shaped is not None or self._search.rows >= (DECIDED if self._wanted is FOUND else LAST)
+        self._search.searched(again=self._shaped is not None or not self._decided)
 
-    def _find_far(self, sent: Batch, hash_: U32, value: F64, column: U32) -> tuple[U32, F64]:
+    def _find_far(self, sent: Batch, hash_: U32, value: F64, column: U32) -> None:
         """Find far values in the sample as it was sent; and what is set apart, and limits, if they are sought."""
-        if not self._searches:
-            return find_far(hash_, value, column)
-        self._apart, far, stretched = find_apart(hash_, value, sent.n, column, self._apart)
-        if stretched:
-            self._below.mend(ranges_of(self._used(sent), stretched))
-        return np.array([one for one, _ in far], np.uint32), np.array([x for _, x in far], np.float64)
-
-    def _used(self, rows: Batch) -> Batch:
-        """Rows as they are learnt and predicted."""
-        return rows if self._apart is None else self._apart.rows(rows)
+        if not self._limits:
+            self._search.far = find_far(hash_, value, column)
+        elif stretched := self._search.find(hash_, value, sent.n, column):
+            self._below.mend(ranges_of(self._search.used(sent), stretched))
 
     def _pairs(self, shapes: Shapes, heads: list[CellGradient], sample: Batch) -> list[tuple[int, int]]:
         """Those that settings name; or the pairs so far, by hashes, and those that the sample shows in addition."""
@@ -318,7 +278,7 @@ class Shaped(Learner):
             return probability.reshape(margin.shape)
 
         pairs = [(int(shapes.column[a]), int(shapes.column[b])) for a, b in shapes.pair]
-        if self._rows < PAIRED:
+        if self._search.rows < PAIRED:
             return pairs
         classes = 1 if self._several is None else len(self._several.heads)
         label = np.array([sample.label == k for k in range(classes)]) if classes > 1 else sample.label[np.newaxis] > 0.0
